@@ -1,0 +1,54 @@
+# Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
+.PHONY: help serve test test-long check format bench requirements pictures clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
+
+serve: .environment  ## the service on port 8080, with example rules
+	@$(BIN)/headgate serve --rules examples/rules.yaml
+
+test: .environment check  ## format, lint, types, layers and the whole test suite, with coverage
+	@$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q
+	@$(BIN)/coverage combine -q
+	$(BIN)/coverage report --include='src/headgate/core/*,src/headgate/dataplane/*' --fail-under=100
+
+test-long: .environment  ## the property tests with at least 500,000 steps per algorithm
+	HYPOTHESIS_PROFILE=long $(PYTEST) -q tests/property
+
+check: .environment  ## format, lint, types, layers
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo 2>/dev/null | tail -n 4
+
+format: .environment  ## format and fix what can be fixed
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --quiet .
+
+bench: .bench-environment  ## the benchmarks, beside the peers: a table, bench/results.json and plots
+	@$(VENV)-bench/bin/python -m bench
+
+pictures: .bench-environment  ## draw the pictures in docs/ again
+	@$(VENV)-bench/bin/python docs/draw_algorithms.py
+
+requirements:  ## compile the pinned requirements again
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --all-extras --group dev pyproject.toml -o requirements/dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --all-extras --group bench --group dev -c requirements/dev.txt pyproject.toml -o requirements/bench.txt
+
+clean:  ## remove what was made
+	rm -rf $(VENV) $(VENV)-bench .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.environment:
+	@tools/environment $(VENV) requirements/dev.txt
+
+.bench-environment:
+	@tools/environment $(VENV)-bench requirements/bench.txt
+
+.PHONY: .environment .bench-environment

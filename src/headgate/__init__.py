@@ -1,0 +1,46 @@
+"""Headgate: a distributed rate limiter.
+
+from headgate import Limiter, Request
+
+async with Limiter.open("memory://", rules="rules.yaml") as limiter:
+verdict = await limiter.check(Request(user="u_42", method="GET", path="/api/search"))
+"""
+
+from headgate.core.decision import Decision
+from headgate.core.limit import Limit, parse_limit
+from headgate.core.meter import Algorithm
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.request import Request
+from headgate.core.rule import Rule, RuleSet
+from headgate.core.verdict import Verdict
+from headgate.errors import (
+    HeadgateError,
+    InvalidLimit,
+    InvalidRequest,
+    InvalidRules,
+    InvalidSettings,
+    Refused,
+    StoreError,
+)
+from headgate.facade import Limiter
+
+__all__ = [
+    "Algorithm",
+    "Decision",
+    "HeadgateError",
+    "InvalidLimit",
+    "InvalidRequest",
+    "InvalidRules",
+    "InvalidSettings",
+    "Limit",
+    "Limiter",
+    "Refused",
+    "Request",
+    "Rule",
+    "RuleSet",
+    "StoreError",
+    "Verdict",
+    "parse_limit",
+    "parse_rule_set",
+]
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The world outside: stores, files, clocks. Foreign errors are translated here, once."""

@@ -1,0 +1,1 @@
+"""The pure part: no await, no clock, no input or output, nothing from third parties."""

@@ -1,0 +1,81 @@
+"""Concurrency: at most `amount` slots held at the same time, each until released or expired.
+
+State: who holds how many slots, since when and for how long. A holder that dies is
+forgotten when its time is up; one that lives asks again under its own name, which renews
+the slots it has. `retry_after` is the wait if nobody releases early: until enough holders
+have expired.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from headgate.core.decision import Outcome, Stamp
+    from headgate.core.meter import Meter
+    from headgate.core.units import Micros
+
+
+class Hold(NamedTuple):
+    """One holder's slots."""
+
+    since: Micros
+    ttl: Micros
+    slots: int
+
+    @property
+    def expiry(self) -> Micros:
+        """The first instant at which the slots are free again."""
+        return self.since + self.ttl
+
+
+State: TypeAlias = dict[str, Hold]
+
+
+def decide(state: State | None, meter: Meter, now: Micros, cost: int, holder: str, ttl: Micros) -> Outcome:
+    """Admit if, beside all other live holders, `cost` slots are free."""
+    state = _present(state, now)
+    others = {name: hold for name, hold in (state or {}).items() if hold.expiry > now and name != holder}
+    free = meter.amount - sum(hold.slots for hold in others.values())
+    allowed = cost <= free
+    after = state
+    retry_after: Micros | None = 0
+    if allowed:
+        free -= cost
+        after = {**others, holder: Hold(now, ttl, cost)} if cost else others
+    elif cost <= meter.amount:
+        retry_after = _until_free(others, free, cost) - now
+    else:
+        retry_after = None
+    reset_after = max((hold.expiry for hold in (after or {}).values()), default=now) - now
+    return (after, allowed, max(0, free), max(0, reset_after), retry_after, 0, holder, now)
+
+
+def _present(state: State | None, now: Micros) -> State | None:
+    """The state itself, or, if the clock stepped back, with every hold that lies ahead beginning now."""
+    if state is None or all(hold.since <= now for hold in state.values()):
+        return state
+    return {name: hold._replace(since=min(hold.since, now)) for name, hold in state.items()}
+
+
+def _until_free(others: State, free: int, cost: int) -> Micros:
+    """When, one expiry after the other, `cost` slots have become free."""
+    ends = now_free = 0
+    for hold in sorted(others.values(), key=lambda hold: hold.expiry):
+        if free + now_free >= cost:
+            break
+        ends = hold.expiry
+        now_free += hold.slots
+    return ends
+
+
+def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:  # noqa: ARG001 (one shape for all algorithms)
+    """Release all slots of the holder. Doing so twice is the same as once."""
+    if state is None or stamp not in state:
+        return state
+    return {name: hold for name, hold in state.items() if name != stamp}
+
+
+def expires_at(state: State, meter: Meter) -> Micros:  # noqa: ARG001 (one shape for all algorithms)
+    """When the last holder expires."""
+    return max((hold.expiry for hold in state.values()), default=0)

@@ -1,0 +1,152 @@
+"""Sliding window log: at most `amount` in every interval of one period, wherever it begins.
+
+The instants of the last admissions stand in a ring, oldest first from `next`; 0 is an
+empty place, older than everything. A cost of n stands there n times.
+
+    limit 5 in 10 s          next
+                              ▼
+    ring   [ 12 | 15 | 19 |   3 |  9 ]      now = 20: 3 and 9 have left the last 10 s,
+             newest    ▲                    12, 15 and 19 count, so 2 may come
+
+Whether a cost fits is one look at one place: with cost 1, whatever is `amount` places
+back must have left the view. Exact, at 8 bytes per unit of the limit; the estimate
+beside it (sliding_window_counter) needs two numbers.
+
+The ring grows with use up to the amount, and is only made smaller once what it would
+drop is out of view: a limit that is lowered and raised again forgets nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from headgate.core.decision import Outcome, Stamp
+    from headgate.core.meter import Meter
+    from headgate.core.units import Micros
+
+_SMALLEST = 16
+
+
+class Ring:
+    """Instants of admissions; `times[next]` is the oldest and the next to be overwritten."""
+
+    __slots__ = ("next", "times")
+
+    def __init__(self, times: array[int], at: int = 0) -> None:
+        """Wrap `times`, whose oldest entry stands at index `at`."""
+        self.times = times
+        self.next = at
+
+    def in_order(self) -> array[int]:
+        """All entries, oldest first."""
+        return self.times[self.next :] + self.times[: self.next]
+
+    def newest(self) -> Micros:
+        """The last admission, or 0."""
+        return self.times[self.next - 1]
+
+    def rank(self, place: int) -> Micros:
+        """The entry at a place counted from the oldest."""
+        return self.times[(self.next + place) % len(self.times)]
+
+    def count_since(self, cutoff: Micros) -> int:
+        """How many entries are later than `cutoff`."""
+        times, oldest = self.times, self.next
+        # The wrapped part holds the newer entries; only if all of it is in view can older ones be.
+        newer = oldest - bisect_right(times, cutoff, 0, oldest)
+        if newer < oldest:
+            return newer
+        return newer + len(times) - bisect_right(times, cutoff, oldest)
+
+
+class Admission(NamedTuple):
+    """What `commit` has to write: `cost` entries of `now`, beside the `live` ones."""
+
+    now: Micros
+    cost: int
+    live: int
+
+
+def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
+    """Admit if the last period holds at most `amount − cost` admissions. `commit` then writes."""
+    amount = meter.amount
+    period = meter.period
+    if state is None:
+        if cost <= amount:
+            return (Admission(now, cost, 0), True, amount - cost, period if cost else 0, 0, 0, now, now)
+        return (None, False, amount, 0, None, 0, now, now)
+    if state.newest() > now:  # the clock stepped back: what was counted counts now
+        state = Ring(array("q", [min(time, now) for time in state.in_order()]))
+    live = state.count_since(max(0, now - period))
+    if live + cost <= amount:
+        newest = now if cost else state.newest()
+        reset_after = max(0, newest + period - now) if newest else 0
+        return (Admission(now, cost, live), True, amount - live - cost, reset_after, 0, 0, now, now)
+    reset_after = state.newest() + period - now if live else 0
+    retry_after = None
+    if cost <= amount:
+        # So many of the oldest in view must leave it; the last of those says when.
+        leaving = live + cost - amount
+        retry_after = state.rank(len(state.times) - live + leaving - 1) + period - now
+    return (state, False, max(0, amount - live), reset_after, retry_after, 0, now, now)
+
+
+def commit(state: Ring | None, meter: Meter, change: Ring | Admission | None) -> Ring | None:
+    """Carry out what `decide` returned. Writes into the ring it is given."""
+    if not isinstance(change, Admission):
+        return change
+    now, cost, live = change
+    if state is None:
+        state = Ring(array("q", bytes(8 * min(meter.amount, max(_SMALLEST, cost)))))
+    elif state.newest() > now:
+        state = Ring(array("q", [min(time, now) for time in state.in_order()]))
+    size = len(state.times)
+    if size > meter.amount:
+        state = _resized(state, meter.amount)
+    elif live + cost > size:
+        state = _resized(state, min(meter.amount, max(2 * size, live + cost)))
+    times, at = state.times, state.next
+    size = len(times)
+    if cost == 1:
+        times[at] = now
+    else:
+        until_end = min(cost, size - at)
+        times[at : at + until_end] = array("q", [now]) * until_end
+        times[: cost - until_end] = array("q", [now]) * (cost - until_end)
+    state.next = (at + cost) % size
+    return state
+
+
+def _resized(ring: Ring, size: int) -> Ring:
+    """The newest `size` entries in a ring of that size."""
+    kept = ring.in_order()[-size:]
+    return Ring(array("q", bytes(8 * (size - len(kept)))) + kept)
+
+
+def give_back(state: Ring | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> Ring | None:
+    """Take entries of the receipt's instant out again while it is in view."""
+    assert isinstance(stamp, int)  # noqa: S101 (our own receipts)
+    if state is None or now >= creditable_until(stamp, meter):
+        return state
+    entries = state.in_order()
+    upto = bisect_right(entries, stamp)
+    first = bisect_right(entries, stamp - 1)
+    taken_out = min(amount, upto - first)
+    if not taken_out:
+        return state
+    del entries[upto - taken_out : upto]
+    return Ring(array("q", bytes(8 * taken_out)) + entries)
+
+
+def expires_at(state: Ring, meter: Meter) -> Micros:
+    """When the newest admission leaves the view."""
+    return state.newest() + meter.period
+
+
+def creditable_until(stamp: Stamp, meter: Meter) -> Micros:
+    """When the receipt's instant leaves the view."""
+    assert isinstance(stamp, int)  # noqa: S101 (our own receipts)
+    return stamp + meter.period

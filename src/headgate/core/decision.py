@@ -1,0 +1,62 @@
+"""What goes into a counter store and what comes out: hits, decisions, receipts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from headgate.core.meter import Meter
+    from headgate.core.units import Micros
+
+Key: TypeAlias = str
+"""A counter's name, made by `headgate.core.keys`."""
+
+Stamp: TypeAlias = "int | tuple[int, int] | str"
+"""Which window, instant or holder an admission was counted in; only its algorithm reads it."""
+
+
+Outcome: TypeAlias = "tuple[Any, bool, int, Micros, Micros | None, Micros, Stamp, Micros]"
+"""What an algorithm answers: the next state, then the fields of a `Decision` in their order.
+
+A plain tuple, because one is made on every check and a third of the time can be spared.
+"""
+
+
+class Hit(NamedTuple):
+    """A limit bound to one request: take `cost` from the counter `key`, measured by `meter`."""
+
+    key: Key
+    meter: Meter
+    cost: int
+    holder: str | None = None
+    """Who holds the slots, or which reservation this is."""
+    ttl: Micros | None = None
+    """When a slot or reservation that nobody settles is given back by itself."""
+
+
+class Decision(NamedTuple):
+    """The answer for one hit. Times are spans from `at`, in microseconds."""
+
+    allowed: bool
+    remaining: int
+    """What is left after this decision. A denied hit leaves it as it was."""
+    reset_after: Micros
+    """Until the whole limit is available again, if nobody else comes."""
+    retry_after: Micros | None
+    """The shortest wait after which this cost is admitted if nobody else comes; None is never; 0 if allowed."""
+    delay: Micros
+    """How long the caller must hold an admitted request back (leaky bucket, throttling)."""
+    stamp: Stamp
+    """Where an admission was counted, for its receipt."""
+    at: Micros
+    """The store's clock when it decided."""
+
+
+class Receipt(NamedTuple):
+    """The proof of one admission, with which it can be given back, in part or in whole, once."""
+
+    key: Key
+    meter: Meter
+    stamp: Stamp
+    amount: int
+    id: str

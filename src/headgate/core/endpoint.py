@@ -1,0 +1,63 @@
+"""Endpoint patterns: ``/api/search`` (exact), ``/users/{id}/posts`` (template), ``/api/v1/*`` (prefix)."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Final
+
+from headgate.core.path import normalise_path
+
+_PARAMETER: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(?::[a-z]+)?\}")
+_LONGEST: Final = 1_000
+
+
+class Kind(IntEnum):
+    """What a pattern can match, the more specific first."""
+
+    EXACT = 0
+    TEMPLATE = 1
+    PREFIX = 2
+    ANY = 3
+
+
+def kind(pattern: str) -> Kind:
+    """How specific a pattern is."""
+    if pattern == "/*":
+        return Kind.ANY
+    if pattern.endswith("/*"):
+        return Kind.PREFIX
+    return Kind.TEMPLATE if "{" in pattern else Kind.EXACT
+
+
+def problem(pattern: str) -> str | None:  # noqa: PLR0911 (one return per problem)
+    """What is wrong with a pattern, or None."""
+    if len(pattern) > _LONGEST:
+        return f"an endpoint has at most {_LONGEST} characters"
+    if pattern == "*":
+        return None
+    if not pattern.startswith("/"):
+        return f"{pattern!r} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
+    if "?" in pattern or "#" in pattern:
+        return f"{pattern!r} has a query or fragment; an endpoint is only a path"
+    for segment in pattern.removesuffix("/*").split("/"):
+        if "*" in segment:
+            return f"'*' stands only at the end, as the last segment of a prefix; use {{name}} inside {pattern!r}"
+        if ("{" in segment or "}" in segment) and not _PARAMETER.fullmatch(segment):
+            return f"{segment!r} is not a parameter; a whole segment is written {{name}}"
+    return None
+
+
+def canonical(pattern: str) -> str:
+    """The pattern in the spelling that normalised paths have."""
+    if pattern in {"*", "/*"}:
+        return "/*"
+    prefix = pattern.endswith("/*")
+    path = normalise_path(pattern.removesuffix("/*") if prefix else pattern)
+    return f"{path.rstrip('/')}/*" if prefix else path
+
+
+def segments(pattern: str) -> list[str | None]:
+    """The segments of a pattern without its star; None stands for a parameter."""
+    parts = pattern.removesuffix("/*").split("/")[1:]
+    return [None if _PARAMETER.fullmatch(part) else part for part in parts if part]

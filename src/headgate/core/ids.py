@@ -1,0 +1,10 @@
+"""Names that nobody else has, for verdicts, receipts and holders. Nothing is ever decided by them."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+
+def new_id() -> str:
+    """A fresh name; unique across processes, also after a fork."""
+    return uuid4().hex

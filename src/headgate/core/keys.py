@@ -1,0 +1,84 @@
+"""Names of counters: every key format there is, in one place.
+
+    rl:{u=u_42}:search:sc1h                   rule "search", per user, one hour
+    rl:{u=u_42}:search:sc1h|e=/api/search     the same, per user and endpoint
+    rl:{u@203.0.113.9}:search:sc1h            no user was known: the address stands in, marked
+    rl:{g=search}:search:fw1s                 a global rule; its own name spreads such rules over slots
+    rl:h:fw1m:login:203.0.113.9               Limiter.hit, a key without a rule
+
+What stands in braces, the subject, is what Redis Cluster chooses the slot by, so all
+counters of one subject can be taken together. A value can neither choose its slot nor
+imitate another key: braces, "|" and "%" are percent-encoded, as is everything that is
+not printable ASCII, and what would be too long is replaced by its hash.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from headgate.errors import InvalidRequest
+
+_LONGEST_VALUE: Final = 96
+_ESCAPED: Final = frozenset(b"{}|%")
+_FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
+
+BARE: Final = "rl:h:"
+
+SUBJECTS: Final = {"user": "u", "api_key": "k", "tenant": "t", "ip": "i"}
+"""Parts of `per` that name a caller, in the order in which they become the subject."""
+
+
+def escape(value: str) -> str:
+    """Make any text safe inside a key; different texts stay different."""
+    if (
+        value.isascii()
+        and value.isprintable()
+        and "{" not in value
+        and "}" not in value
+        and "%" not in value
+        and "|" not in value
+        and len(value) <= _LONGEST_VALUE
+    ):
+        return value
+    raw = value.encode("utf-8", "surrogatepass")
+    encoded = "".join(
+        chr(byte) if _FIRST_PRINTABLE <= byte <= _LAST_PRINTABLE and byte not in _ESCAPED else f"%{byte:02X}"
+        for byte in raw
+    )
+    if len(encoded) <= _LONGEST_VALUE:
+        return encoded
+    # "%#" cannot come out of the encoding above, so no value can imitate another one's hash.
+    return f"%#{blake2b(raw, digest_size=20).hexdigest()}"
+
+
+def hit_key(key: str, code: str) -> str:
+    """The counter of a bare key. Capital H marks an escaped one, so that no plain key can read the same."""
+    escaped = escape(key)
+    return f"{BARE}{code}:{key}" if escaped == key else f"rl:H:{code}:{escaped}"
+
+
+def plain_hit(name: str) -> tuple[str, str] | None:
+    """The code and the bare key that a name was made of; None for all other names."""
+    if not name.startswith(BARE):
+        return None
+    code, _, key = name.removeprefix(BARE).partition(":")
+    return code, key
+
+
+def without_subject(name: str) -> str:
+    """What counters of one limit have in common: the name without whom it is about."""
+    if name.startswith("rl:{"):
+        return name.partition("}:")[2].partition("|")[0]
+    return name.split(":", 3)[2]
+
+
+def check_key(key: object) -> str:
+    """A key as text, or an error that says what is wrong with it."""
+    if not isinstance(key, str):
+        msg = f"a key is text, not {key!r}"
+        raise InvalidRequest(msg)
+    if not key:
+        msg = "a key must not be empty: everybody would share one counter; use for example 'global'"
+        raise InvalidRequest(msg)
+    return key

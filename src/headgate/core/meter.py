@@ -1,0 +1,226 @@
+"""A meter: a limit and the algorithm that measures it, with the numbers a decision needs worked out.
+
+`ALGORITHMS` is the table of what goes together; everything else is refused when a
+limit meets an algorithm, so that no decision ever has to ask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from headgate.core.algorithms import (
+    concurrency,
+    fixed_window,
+    leaky_bucket,
+    sliding_window_counter,
+    sliding_window_log,
+    token_bucket,
+)
+from headgate.core.limit import Limit, Rate, Slots, Unlimited
+from headgate.core.units import DAY, MAX_AMOUNT, Micros, format_duration
+from headgate.errors import InvalidLimit, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import tzinfo
+
+    from headgate.core.calendar import Bounds
+    from headgate.core.decision import Outcome, Stamp
+
+    Zones: TypeAlias = Callable[[str], tzinfo]
+
+LARGEST_LOG: Final = 65_536
+NO_DELAY_LIMIT: Final = 1_000 * 366 * DAY
+"""As a `max_delay`: the queue's own length is the only bound."""
+
+
+class Algorithm(StrEnum):
+    """How a limit is measured."""
+
+    FIXED_WINDOW = "fixed_window"
+    SLIDING_WINDOW_COUNTER = "sliding_window_counter"
+    SLIDING_WINDOW_LOG = "sliding_window_log"
+    TOKEN_BUCKET = "token_bucket"  # noqa: S105 (not a password)
+    LEAKY_BUCKET = "leaky_bucket"
+    CONCURRENCY = "concurrency"
+
+
+DEFAULT_ALGORITHM: Final = Algorithm.SLIDING_WINDOW_COUNTER.value
+
+
+class Step(Protocol):
+    """One decision of an algorithm; see `headgate.core.algorithms`."""
+
+    def __call__(self, state: Any, meter: Meter, now: Micros, cost: int, /) -> Outcome:  # noqa: ANN401 (each algorithm has its own state)
+        """Answer one hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What an algorithm can be combined with, and the letters that stand for it in keys."""
+
+    code: str
+    module: Any
+    burst: bool = False
+    throttle: bool = False
+    calendar: bool = False
+    spread: bool = False
+    regions: bool = False
+
+
+ALGORITHMS: Final[dict[Algorithm, Traits]] = {
+    Algorithm.FIXED_WINDOW: Traits("fw", fixed_window, calendar=True, spread=True, regions=True),
+    Algorithm.SLIDING_WINDOW_COUNTER: Traits("sc", sliding_window_counter, spread=True, regions=True),
+    Algorithm.SLIDING_WINDOW_LOG: Traits("sl", sliding_window_log),
+    Algorithm.TOKEN_BUCKET: Traits("tb", token_bucket, burst=True, throttle=True, spread=True, regions=True),
+    Algorithm.LEAKY_BUCKET: Traits("lb", leaky_bucket, burst=True, throttle=True),
+    Algorithm.CONCURRENCY: Traits("cc", concurrency),
+}
+
+
+class Meter:
+    """A limit measured by an algorithm. Never changed after it was made."""
+
+    __slots__ = (
+        "algorithm",
+        "amount",
+        "bounds",
+        "capacity",
+        "code",
+        "commit",
+        "creditable_until",
+        "decide",
+        "expires_at",
+        "fullest",
+        "give_back",
+        "is_calendar",
+        "limit",
+        "max_delay",
+        "period",
+    )
+
+    decide: Step
+    commit: Callable[[Any, Meter, Any], Any] | None
+    """How to carry out what `decide` returned; None where the returned state is simply kept."""
+    give_back: Callable[[Any, Meter, Micros, Stamp, int], Any]
+    expires_at: Callable[[Any, Meter], Micros]
+    creditable_until: Callable[[Stamp, Meter], Micros] | None
+    bounds: Bounds | None
+    """The calendar window now and the next, where the limit has one; see `at`."""
+    is_calendar: bool
+    """Whether the window depends on a calendar, so that `at` has to set its bounds."""
+
+    def __init__(self, limit: Rate | Slots, algorithm: Algorithm, max_delay: Micros | None = None) -> None:
+        """Check that the two go together and work out the numbers. `max_delay` None is none for a
+        token bucket and, for a leaky bucket, as long as its queue.
+        """
+        traits = ALGORITHMS[algorithm]
+        self.limit = limit
+        self.algorithm = algorithm
+        self.amount = limit.amount
+        self.bounds = None
+        self.is_calendar = isinstance(limit, Rate) and limit.calendar is not None
+        module = traits.module
+        self.decide = module.decide
+        self.commit = getattr(module, "commit", None)
+        self.give_back = module.give_back
+        self.expires_at = module.expires_at
+        self.creditable_until = getattr(module, "creditable_until", None)
+        _check_fit(limit, algorithm, traits)
+        if isinstance(limit, Slots):
+            self.period = limit.ttl
+            self.capacity = limit.amount
+            self.max_delay = self.fullest = 0
+            self.code = traits.code
+            return
+        self.period = limit.period
+        self.capacity = limit.burst or limit.amount
+        if max_delay is None:
+            max_delay = NO_DELAY_LIMIT if algorithm is Algorithm.LEAKY_BUCKET else 0
+        self.max_delay = max_delay
+        self.fullest = self.capacity * self.period
+        if algorithm is Algorithm.TOKEN_BUCKET:
+            self.fullest += max_delay * self.amount
+        # The amount is left out: a raised or lowered limit goes on with the same counter.
+        period = str(limit.calendar).replace(" ", "-") if limit.calendar else format_duration(limit.period)
+        self.code = f"{traits.code}{period}"
+
+    def __repr__(self) -> str:
+        """Say what is measured and how."""
+        return f"Meter({str(self.limit)!r}, {self.algorithm.value})"
+
+    @property
+    def window(self) -> Micros:
+        """How long the limit's period is; for calendar periods, the present one."""
+        return self.period if self.bounds is None else self.bounds.end - self.bounds.start
+
+    def at(self, now: Micros, zones: Zones) -> Meter:
+        """This calendar meter with the bounds of the windows around `now`."""
+        assert isinstance(self.limit, Rate)  # noqa: S101 (is_calendar)
+        assert self.limit.calendar is not None  # noqa: S101 (is_calendar)
+        meter = Meter(self.limit, self.algorithm)
+        meter.bounds = self.limit.calendar.bounds(now, zones(self.limit.calendar.zone))
+        return meter
+
+
+class Calendars:
+    """Calendar meters with their present bounds, worked out once per window instead of once per request."""
+
+    def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
+        """`zones` finds time zones by name."""
+        self._zones = zones
+        self._clock = clock
+        self._current: dict[Meter, tuple[Bounds, Meter]] = {}
+
+    def current(self, meter: Meter) -> Meter:
+        """The meter with bounds for now."""
+        now = self._clock()
+        known = self._current.get(meter)
+        if known is not None and known[0].start <= now < known[0].end:
+            return known[1]
+        bounded = meter.at(now, self._zones)
+        assert bounded.bounds is not None  # noqa: S101 (just set)
+        self._current[meter] = (bounded.bounds, bounded)
+        return bounded
+
+
+def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> None:
+    if isinstance(limit, Slots) != (algorithm is Algorithm.CONCURRENCY):
+        msg = (
+            f"'{limit}' counts holders and needs 'algorithm: concurrency'"
+            if isinstance(limit, Slots)
+            else f"concurrency needs a limit like '3 concurrent', not '{limit}'"
+        )
+        raise InvalidLimit(msg)
+    if isinstance(limit, Slots):
+        return
+    if limit.burst is not None and not traits.burst:
+        msg = f"'{limit}' has a burst, which {algorithm} cannot have; use token_bucket, or leave the burst out"
+        raise InvalidLimit(msg)
+    if limit.calendar is not None and not traits.calendar:
+        msg = f"'{limit}' has a calendar period, which only fixed_window can have, not {algorithm}"
+        raise InvalidLimit(msg)
+    if algorithm is Algorithm.SLIDING_WINDOW_LOG and limit.amount > LARGEST_LOG:
+        msg = (
+            f"'{limit}' is too large for sliding_window_log, which keeps every admission (at most {LARGEST_LOG}); "
+            "use sliding_window_counter"
+        )
+        raise InvalidLimit(msg)
+
+
+def meter_for(limit: Limit, algorithm: Algorithm, max_delay: Micros | None = None) -> Meter | None:
+    """The meter of a limit, or None where there is nothing to measure."""
+    return None if isinstance(limit, Unlimited) else Meter(limit, algorithm, max_delay)
+
+
+def check_cost(cost: object) -> int:
+    """A cost as a number the algorithms can take, or an error that says what is wrong with it."""
+    if isinstance(cost, bool) or not isinstance(cost, int):
+        msg = f"a cost is a whole number, not {cost!r}"
+        raise InvalidRequest(msg)
+    if not 0 <= cost <= MAX_AMOUNT:
+        msg = f"a cost is between 0 and {MAX_AMOUNT}, not {cost}"
+        raise InvalidRequest(msg)
+    return cost

@@ -1,0 +1,1 @@
+"""From untrusted data to checked rules."""

@@ -1,0 +1,164 @@
+"""Rules, tiers and rule sets as values. `rule_parsing` makes them from data and checks them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from headgate.core.meter import Algorithm
+from headgate.core.units import SECOND, Micros
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.core.address import Network
+    from headgate.core.limit import Limit
+
+DEFAULT_MAX_DELAY: Final[Micros] = 2 * SECOND
+ATTRIBUTE: Final = "attribute:"
+PER_ORDER: Final = ("global", "tenant", "user", "api_key", "ip", "endpoint", "method")
+
+
+class Action(StrEnum):
+    """What happens to a request that a rule concerns."""
+
+    REJECT = "reject"
+    THROTTLE = "throttle"
+    LOG = "log"
+    ALLOW = "allow"
+    BLOCK = "block"
+
+
+class OnStoreError(StrEnum):
+    """What a rule answers while its counters cannot be reached."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    LOCAL = "local"
+
+
+class SpreadMode(StrEnum):
+    """Whether a counter is one number in one place, or parts of it are held elsewhere."""
+
+    EXACT = "exact"
+    LEASED = "leased"
+    AUTO = "auto"
+    SHARDS = "shards"
+    REGIONS = "regions"
+
+
+class RegionMode(StrEnum):
+    """How regions share one limit."""
+
+    CENTRAL = "central"
+    SPLIT = "split"
+    GOSSIP = "gossip"
+    BORROW = "borrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where the parts of a limit are held."""
+
+    mode: SpreadMode = SpreadMode.EXACT
+    shards: int = 1
+    regions: RegionMode | None = None
+    home: str | None = None
+    shares: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which requests a rule concerns. An empty condition holds for all."""
+
+    endpoints: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = ()
+    ip_ranges: tuple[Network, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def conditions(self) -> int:
+        """How many conditions there are; the more, the more specific."""
+        return sum(map(bool, (self.endpoints, self.methods, self.tiers, self.ip_ranges))) + len(self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a refused caller is told."""
+
+    status: int
+    message: str | None = None
+    retry_after: Micros = 0
+    """At least so long, whatever the counter says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, complete and checked."""
+
+    name: str
+    per: tuple[str, ...] = ("global",)
+    limits: tuple[Limit, ...] = ()
+    tier_limit: str | None = None
+    """The name in the tiers' limits, where the rule says ``tier:NAME``; `limits` is empty then."""
+    match: Match = Match()
+    layer: str = ""
+    algorithm: Algorithm = Algorithm.SLIDING_WINDOW_COUNTER
+    cost: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Cost by method; "default" for the others."""
+    action: Action = Action.REJECT
+    max_delay: Micros | None = None
+    on_store_error: OnStoreError = OnStoreError.ALLOW
+    spread: Spread = Spread()
+    wait_replicas: int = 0
+    sample: float = 0.01
+    priority: int = 100
+    response: Response = Response(429)
+    enabled: bool = True
+
+    @property
+    def is_gate(self) -> bool:
+        """Whether the rule decides by itself, without counting."""
+        return self.action in {Action.ALLOW, Action.BLOCK}
+
+    def cost_of(self, method: str) -> int:
+        """What a request of this method costs when the caller does not say."""
+        return self.cost.get(method, self.cost.get("default", 1))
+
+
+def default_layer(per: tuple[str, ...], match: Match) -> str:
+    """The layer of a rule that names none: what it counts per, and whether for chosen endpoints."""
+    return "+".join(per) + ("@endpoint" if match.endpoints else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A plan that users are on: its price and its named limits."""
+
+    name: str
+    limits: Mapping[str, tuple[Limit, ...]]
+    price: float = 0
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Limits of one rule for one user or API key, in place of the rule's own."""
+
+    rule: str
+    limits: tuple[Limit, ...]
+    user: str | None = None
+    api_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Everything that is compiled into one snapshot."""
+
+    rules: tuple[Rule, ...] = ()
+    tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    default_tier: str | None = None
+    overrides: tuple[Override, ...] = ()

@@ -1,0 +1,89 @@
+"""Time as an integer number of microseconds, and how people write it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, TypeAlias
+
+from headgate.errors import InvalidLimit
+
+Micros: TypeAlias = int
+"""An instant (since the Unix epoch) or a span. Instants start at 1: 0 means "never"."""
+
+MILLISECOND: Final = 1_000
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+WEEK: Final = 7 * DAY
+
+# Both bounds keep every intermediate value of the Lua twins exact in doubles.
+MAX_AMOUNT: Final = 10**12
+MAX_PERIOD: Final = 3_660 * DAY
+
+_UNITS: Final = {
+    name: size
+    for size, names in (
+        (1, ("us", "microsecond", "microseconds")),
+        (MILLISECOND, ("ms", "millisecond", "milliseconds")),
+        (SECOND, ("s", "sec", "secs", "second", "seconds")),
+        (MINUTE, ("m", "min", "mins", "minute", "minutes")),
+        (HOUR, ("h", "hr", "hrs", "hour", "hours")),
+        (DAY, ("d", "day", "days")),
+        (WEEK, ("w", "week", "weeks")),
+    )
+    for name in names
+}
+_WORDS: Final = {
+    WEEK: "week",
+    DAY: "day",
+    HOUR: "hour",
+    MINUTE: "minute",
+    SECOND: "second",
+    MILLISECOND: "ms",
+    1: "us",
+}
+_SHORT: Final = ((WEEK, "w"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms"), (1, "us"))
+_DURATION: Final = re.compile(r"(?P<count>[0-9]{1,18})?\s*(?P<unit>[a-z]+)")
+_NO_FIXED_LENGTH: Final = {"month", "months", "year", "years"}
+
+
+def parse_duration(text: str) -> Micros:
+    """Read ``30s``, ``10 minutes`` or ``hour``; a bare unit means one of it."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        msg = f"{text!r} is not a duration; write for example 30s, 10 minutes or hour"
+        raise InvalidLimit(msg)
+    unit = found["unit"]
+    if unit in _NO_FIXED_LENGTH:
+        name = unit.removesuffix("s")
+        msg = f"a {name} has no fixed length; write 'calendar {name}', or a number of days"
+        raise InvalidLimit(msg)
+    size = _UNITS.get(unit)
+    if size is None:
+        msg = f"{unit!r} in {text!r} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
+        raise InvalidLimit(msg)
+    span = int(found["count"] or 1) * size
+    if not 0 < span <= MAX_PERIOD:
+        msg = f"{text!r} is out of range; a duration is between 1 us and {MAX_PERIOD // DAY} days"
+        raise InvalidLimit(msg)
+    return span
+
+
+def format_duration(span: Micros) -> str:
+    """Write a span in its largest whole unit: ``1h``, ``90s``, ``250ms``."""
+    for size, short in _SHORT:
+        if span % size == 0:
+            return f"{span // size}{short}"
+    msg = f"{span!r} is not a whole number of microseconds"
+    raise InvalidLimit(msg)
+
+
+def format_period(span: Micros) -> str:
+    """Write a span as it stands behind the slash of a limit: ``hour``, but ``30s``."""
+    return _WORDS.get(span) or format_duration(span)
+
+
+def whole_seconds(span: Micros) -> int:
+    """Round a span up to seconds, so that nobody is told to come back too early."""
+    return -(-span // SECOND)

@@ -1,0 +1,293 @@
+"""The answer for one request, put together from the decisions for its hits."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headgate.core import headers, problem
+from headgate.core.decision import Decision, Hit, Receipt
+from headgate.core.ids import new_id
+from headgate.core.keys import hit_key
+from headgate.core.matching import Bound, Plan
+from headgate.core.rule import Action, Rule
+from headgate.core.units import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.decision import Outcome
+    from headgate.core.meter import Meter
+
+NO_RULE = "default"
+"""The policy name of a bare key, which has no rule."""
+
+
+class Source(StrEnum):
+    """How a verdict was reached."""
+
+    STORE = "store"
+    LEASE = "lease"
+    DENY_CACHE = "deny_cache"
+    EXEMPT = "exempt"
+    BLOCK = "block"
+    DEGRADED_ALLOW = "degraded_allow"
+    DEGRADED_DENY = "degraded_deny"
+    DEGRADED_LOCAL = "degraded_local"
+
+
+class Finding(NamedTuple):
+    """One decision with the rule and the hit it belongs to."""
+
+    policy: str
+    rule: Rule
+    hit: Hit
+    decision: Decision
+    shadow: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """The decision as it stands in a JSON verdict."""
+        decision, meter = self.decision, self.hit.meter
+        return {
+            "rule": self.rule.name,
+            "layer": self.rule.layer,
+            "shadow": self.shadow,
+            "allowed": decision.allowed,
+            "limit": meter.amount,
+            "window": meter.window / SECOND,
+            "remaining": decision.remaining,
+            "reset_after": decision.reset_after / SECOND,
+            "retry_after": None if decision.retry_after is None else decision.retry_after / SECOND,
+            "cost": self.hit.cost,
+        }
+
+
+class Verdict:
+    """The answer for one request. Spans are in seconds.
+
+    Made on every check, so it only keeps what it is made of and works the rest out when
+    asked. It has no `__init__` because that alone would take longer than a decision:
+    `verdict` makes one of a plan, and a store's short way makes one of a bare key.
+    """
+
+    __slots__ = ("_answer", "_asked", "_cost", "_id", "_meter", "_receipts")
+
+    _asked: Plan | str
+    """A plan, or a bare key."""
+    _answer: tuple[Sequence[Decision], Sequence[Decision]] | Outcome
+    """Decisions of the enforced and of the watched rules, or the outcome for a bare key."""
+    _meter: Meter
+    _cost: int
+    """Both only for a bare key."""
+    _id: str
+    _receipts: tuple[Receipt, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """What was asked of the store."""
+        asked = self._asked
+        if not isinstance(asked, Plan):
+            self._asked = asked = bare_plan(Hit(hit_key(asked, self._meter.code), self._meter, self._cost))
+            self._answer = ((Decision(*self._answer[1:]),), ())
+        return asked
+
+    @property
+    def decisions(self) -> Sequence[Decision]:
+        """The decisions of the enforced rules, one for each of their limits."""
+        self.plan  # noqa: B018 (turns an outcome into a decision)
+        return self._answer[0]
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the request may pass (after `delay`, if there is one)."""
+        if not isinstance(self._asked, Plan):
+            return bool(self._answer[1])  # of an outcome
+        if self._asked.gate is not None:
+            return self._asked.gate.action is Action.ALLOW
+        return all(decision.allowed for decision in self.decisions)
+
+    def __bool__(self) -> bool:
+        """Whether the request may pass."""
+        return self.allowed
+
+    def __repr__(self) -> str:
+        """The gist."""
+        word = "allowed" if self.allowed else "denied"
+        return f"<Verdict {word} policy={self.policy!r} remaining={self.remaining} retry_after={self.retry_after}>"
+
+    @property
+    def id(self) -> str:
+        """A name for this verdict, for logs and questions."""
+        try:
+            return self._id
+        except AttributeError:
+            self._id = new_id()
+            return self._id
+
+    @property
+    def source(self) -> Source:
+        """How the verdict was reached."""
+        gate = self.plan.gate
+        if gate is not None:
+            return Source.EXEMPT if gate.action is Action.ALLOW else Source.BLOCK
+        return Source.STORE if self.decisions else Source.EXEMPT
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All decisions with their rules, the watched (`log`) ones last."""
+        plan = self.plan
+        enforced = zip(plan.enforced, self.decisions, strict=True)
+        shadows = zip(plan.shadows, self._answer[1], strict=False)  # type: ignore[arg-type] # nothing is watched on a denial
+        return (
+            *(Finding(policy, rule, hit, decision, shadow=False) for (hit, rule, policy), decision in enforced),
+            *(Finding(policy, rule, hit, decision, shadow=True) for (hit, rule, policy), decision in shadows),
+        )
+
+    @property
+    def binding(self) -> Finding | None:
+        """The decision that matters: of the denials the longest wait, else the least that is left."""
+        enforced = [finding for finding in self.findings if not finding.shadow]
+        return min(enforced, key=_tightness, default=None)
+
+    @property
+    def rule(self) -> Rule | None:
+        """The rule behind the binding decision, or the gate that decided."""
+        binding = self.binding
+        return self.plan.gate if binding is None else binding.rule
+
+    @property
+    def snapshot(self) -> int:
+        """The number of the rule set that made this verdict; 0 for a bare key."""
+        return self.plan.snapshot
+
+    @property
+    def action(self) -> Action:
+        """What the deciding rule does."""
+        rule = self.rule
+        return Action.ALLOW if rule is None else rule.action
+
+    @property
+    def policy(self) -> str | None:
+        """The name of the binding policy, as it stands in the headers."""
+        binding = self.binding
+        if binding is not None:
+            return binding.policy
+        return None if self.plan.gate is None else self.plan.gate.name
+
+    @property
+    def limit(self) -> int | None:
+        """The binding limit's amount."""
+        binding = self.binding
+        return None if binding is None else binding.hit.meter.amount
+
+    @property
+    def remaining(self) -> int | None:
+        """What the binding limit has left; None where nothing limits."""
+        binding = self.binding
+        return None if binding is None else binding.decision.remaining
+
+    @property
+    def reset_after(self) -> float:
+        """Seconds until the binding limit is wholly available again."""
+        binding = self.binding
+        return 0.0 if binding is None else binding.decision.reset_after / SECOND
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds after which the same request would pass if nobody else came; None is never."""
+        if self.allowed:
+            return 0.0
+        binding = self.binding
+        if binding is None or binding.decision.retry_after is None:
+            return None
+        return max(binding.decision.retry_after, binding.rule.response.retry_after) / SECOND
+
+    @property
+    def delay(self) -> float:
+        """Seconds for which an admitted request has to be held back."""
+        if not self.allowed:
+            return 0.0
+        return max((decision.delay for decision in self.decisions), default=0) / SECOND
+
+    @property
+    def cost(self) -> int | None:
+        """What the request cost, or would have, under the binding rule."""
+        binding = self.binding
+        return None if binding is None else binding.hit.cost
+
+    @property
+    def status(self) -> int:
+        """The HTTP status to answer with: 200, or what the deciding rule says."""
+        rule = self.rule
+        return 200 if self.allowed or rule is None else rule.response.status
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """One receipt for each counted hit, the same ones each time; none for a denial."""
+        try:
+            return self._receipts
+        except AttributeError:
+            made: list[Receipt] = []
+            if self.allowed:
+                made = [
+                    Receipt(
+                        finding.hit.key, finding.hit.meter, finding.decision.stamp, finding.hit.cost, _name(finding)
+                    )
+                    for finding in self.findings
+                    if finding.decision.allowed and finding.hit.cost
+                ]
+            self._receipts = tuple(made)
+            return self._receipts
+
+    def headers(self) -> dict[str, str]:
+        """The HTTP response headers that tell the caller where it stands."""
+        return headers.for_verdict(self)
+
+    def problem(self) -> dict[str, Any]:
+        """The body of a denial, as `application/problem+json` describes it."""
+        return problem.for_verdict(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as the decision service answers it."""
+        return {
+            "allowed": self.allowed,
+            "id": self.id,
+            "snapshot": self.snapshot,
+            "source": self.source.value,
+            "action": self.action.value,
+            "delay": self.delay,
+            "policy": self.policy,
+            "limit": self.limit,
+            "remaining": self.remaining,
+            "reset_after": self.reset_after,
+            "retry_after": self.retry_after,
+            "cost": self.cost,
+            "decisions": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decision] = ()) -> Verdict:
+    """The verdict on a plan, from the decisions on its enforced and watched hits, in their order."""
+    made = Verdict()
+    made._asked = plan  # noqa: SLF001 (in place of __init__)
+    made._answer = (decisions, watched)  # noqa: SLF001
+    return made
+
+
+def bare_plan(hit: Hit) -> Plan:
+    """The plan of a bare key, which has no rule."""
+    rule = Rule(NO_RULE, limits=(hit.meter.limit,), algorithm=hit.meter.algorithm, layer="global")
+    return Plan(0, (Bound(hit, rule, NO_RULE),), (), None, ())
+
+
+def _name(finding: Finding) -> str:
+    return finding.hit.holder or new_id()
+
+
+def _tightness(finding: Finding) -> tuple[float, int, int]:
+    """Sort key: denials first, the longest wait of them first; then the least left, the longest reset."""
+    decision = finding.decision
+    if decision.allowed:
+        return (1, decision.remaining, -decision.reset_after)
+    wait = decision.retry_after
+    return (-float("inf"), 0, 0) if wait is None else (-float(wait), decision.remaining, 0)

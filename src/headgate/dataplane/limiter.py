@@ -1,0 +1,186 @@
+"""The limiter: one snapshot, one plan, one trip to the store, one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from headgate.core.matching import Plan
+from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
+from headgate.core.request import Request
+from headgate.core.verdict import Verdict, bare_plan, verdict
+from headgate.dataplane.held import Reservation, Slot
+from headgate.dataplane.without_waiting import run
+from headgate.errors import InvalidRequest
+from headgate.ports import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Self
+
+    from headgate.core.decision import Decision
+    from headgate.core.limit import Limit
+    from headgate.dataplane.bare_keys import BareKeys
+    from headgate.dataplane.snapshots import Follower, Snapshots
+    from headgate.ports import CounterStore
+
+_NOTHING_ASKED = Plan(0, (), (), None, ())
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Limiter:
+    """Decides requests by rules (`check`) and bare keys by limits (`hit`)."""
+
+    def __init__(
+        self, store: CounterStore, snapshots: Snapshots, bare_keys: BareKeys, follower: Follower | None = None
+    ) -> None:
+        """Put together by `headgate.wiring`; people call `Limiter.open`."""
+        self.store = store
+        self.snapshots = snapshots
+        self.bare_keys = bare_keys
+        self.follower = follower
+        self.hit_now = None
+        """`hit` without waiting, where the store is in this process."""
+        if isinstance(store, LocalStore):
+            self.hit_now = store.short_way(bare_keys.meters, self._hit_the_long_way)
+        self._following: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start following the rules."""
+        if self.follower is not None:
+            self._following = asyncio.create_task(self._follow(self.follower))
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Stop, and let go of the store."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop following the rules and let go of the store."""
+        if self._following is not None:
+            self._following.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._following
+            self._following = None
+        await self.store.close()
+
+    async def _follow(self, follower: Follower) -> None:
+        while True:
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            await asyncio.to_thread(follower.poll)
+
+    # Requests, by rules
+
+    async def check(self, request: Request, cost: int | None = None) -> Verdict:
+        """Decide a request, and count it if every rule admits it."""
+        plan = self._plan(request, cost)
+        if not plan.enforced and not plan.shadows:
+            return verdict(plan, ())
+        decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
+        if not plan.shadows or not _all_allowed(decisions):
+            return verdict(plan, decisions)
+        watched = [(await self.store.take([bound.hit]))[0] for bound in plan.shadows]
+        return verdict(plan, decisions, watched)
+
+    async def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
+        """Decide several requests, each by itself, in order."""
+        return [await self.check(request, cost) for request in requests]
+
+    def _plan(self, request: Request, cost: int | None) -> Plan:
+        try:
+            return self.snapshots.current.plan(request, cost)
+        except (AttributeError, TypeError):
+            _check_request(request)
+            raise
+
+    # Keys, by limits
+
+    async def hit(self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
+        """Take `cost` from a key's limit."""
+        if self.hit_now is not None:
+            return self.hit_now(key, limit, cost, algorithm=algorithm)
+        plan = self._bare_plan(key, limit, cost, algorithm)
+        return verdict(plan, await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ())
+
+    def _hit_the_long_way(
+        self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM
+    ) -> Verdict:
+        plan = self._bare_plan(key, limit, cost, algorithm)
+        return verdict(plan, run(self.store.take([bound.hit for bound in plan.enforced])) if plan.enforced else ())
+
+    def _bare_plan(self, key: str, limit: str | Limit, cost: int, algorithm: str) -> Plan:
+        hit = self.bare_keys.hit(key, limit, cost, algorithm)
+        return _NOTHING_ASKED if hit is None else bare_plan(hit)
+
+    def reserve(
+        self, key: str, limit: str | Limit, cost: int, *, ttl: float = 60.0, algorithm: str = DEFAULT_ALGORITHM
+    ) -> Reservation:
+        """Take `cost` now and settle what it really was later; given back after `ttl` seconds if nobody does.
+
+        ``async with`` it, or ``await`` it and look at its verdict.
+        """
+        return Reservation(self.store, self.bare_keys.reservation(key, limit, cost, algorithm, ttl))
+
+    def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:
+        """Hold one of a key's slots while a block runs; free again after `ttl` seconds if the holder dies."""
+        return Slot(self.store, self.bare_keys.slot(key, limit, ttl))
+
+    # Both
+
+    async def peek(
+        self,
+        subject: Request | str,
+        limit: str | Limit | None = None,
+        cost: int | None = None,
+        *,
+        algorithm: str = DEFAULT_ALGORITHM,
+    ) -> Verdict:
+        """What `check` (of a request) or `hit` (of a key and limit) would answer. Changes nothing.
+
+        With ``cost=0`` it says how things stand.
+        """
+        plan = self._asked(subject, limit, cost, algorithm)
+        decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
+        if not plan.shadows or not _all_allowed(decisions):
+            return verdict(plan, decisions)
+        watched = [(await self.store.peek([bound.hit]))[0] for bound in plan.shadows]
+        return verdict(plan, decisions, watched)
+
+    async def reset(
+        self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
+    ) -> None:
+        """Forget what was counted for a request's counters, or for a key under a limit."""
+        plan = self._asked(subject, limit, None, algorithm)
+        await self.store.reset([bound.hit.key for bound in (*plan.enforced, *plan.shadows)])
+
+    async def refund(self, verdict: Verdict, amount: int | None = None) -> None:
+        """Give back what a verdict took, or `amount` of it. Only the first refund of a verdict counts."""
+        receipts = verdict.receipts
+        if amount is not None:
+            most = check_cost(amount)
+            receipts = tuple(receipt._replace(amount=min(most, receipt.amount)) for receipt in receipts)
+        if receipts:
+            await self.store.give_back(receipts)
+
+    def _asked(self, subject: Request | str, limit: str | Limit | None, cost: int | None, algorithm: str) -> Plan:
+        if isinstance(subject, Request):
+            if limit is not None:
+                msg = "a limit goes with a key; a request is decided by the rules"
+                raise InvalidRequest(msg)
+            return self._plan(subject, cost)
+        if limit is None:
+            msg = "a key needs a limit, for example peek('login:203.0.113.9', '5/minute')"
+            raise InvalidRequest(msg)
+        return self._bare_plan(subject, limit, 1 if cost is None else cost, algorithm)
+
+
+def _all_allowed(decisions: Iterable[Decision]) -> bool:
+    return all(decision.allowed for decision in decisions)
+
+
+def _check_request(request: Any) -> None:  # noqa: ANN401 (it may be anything)
+    if not isinstance(request, Request):
+        msg = f"expected a headgate.Request, not {request!r}"
+        raise InvalidRequest(msg)
+    request.check()

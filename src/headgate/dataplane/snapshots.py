@@ -1,0 +1,77 @@
+"""The rules in force: one reference to one immutable snapshot, swapped as a whole."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.core.matching import Snapshot
+from headgate.core.rule import RuleSet
+from headgate.errors import HeadgateError, InvalidRules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.core.meter import Zones
+    from headgate.core.units import Micros
+
+log = logging.getLogger("headgate")
+
+
+class RuleSource(Protocol):
+    """Where rules come from, and whether they have changed there."""
+
+    def load(self) -> RuleSet:
+        """Read and check the rules; raises `InvalidRules` if they are not right."""
+
+    def signature(self) -> object:
+        """Something that differs once the rules have changed. Never raises."""
+
+
+class Snapshots:
+    """Compiles rule sets and holds the newest good one."""
+
+    def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
+        """Start with no rules at all."""
+        self._zones = zones
+        self._clock = clock
+        self.current = Snapshot(RuleSet(), 0, zones, clock)
+
+    def publish(self, rule_set: RuleSet) -> Snapshot:
+        """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised."""
+        snapshot = Snapshot(rule_set, self.current.number + 1, self._zones, self._clock)
+        self.current = snapshot
+        return snapshot
+
+
+class Follower:
+    """Publishes rules as their source changes. A broken change is refused, with a sentence, once."""
+
+    def __init__(self, source: RuleSource, snapshots: Snapshots) -> None:
+        """Load once; what is wrong at the start is raised."""
+        self._source = source
+        self._snapshots = snapshots
+        self._seen = source.signature()
+        self.refused: str | None = None
+        """Why the newest rules are not in force, if they are not."""
+        snapshots.publish(source.load())
+
+    def poll(self) -> bool:
+        """Look once; True if new rules are in force."""
+        signature = self._source.signature()
+        if signature == self._seen:
+            return False
+        self._seen = signature
+        try:
+            snapshot = self._snapshots.publish(self._source.load())
+        except (HeadgateError, OSError) as error:
+            self.refused = str(error)
+            kept = self._snapshots.current.number
+            count = f" ({len(error.problems)} problems)" if isinstance(error, InvalidRules) else ""
+            log.error(  # noqa: TRY400 (a sentence for the operator, not a traceback)
+                "new rules refused%s, snapshot %d stays in force: %s", count, kept, error
+            )
+            return False
+        self.refused = None
+        log.info("rules changed, snapshot %d is in force", snapshot.number)
+        return True

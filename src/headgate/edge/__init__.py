@@ -1,0 +1,1 @@
+"""Translating in and out; never deciding."""

@@ -1,0 +1,87 @@
+"""Every exception headgate raises, in one tree.
+
+A denial is a value (a `Verdict`), not an exception. The one exception to that
+is `Refused`: a ``with`` block cannot be skipped, so the context managers raise
+it when the body must not run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.verdict import Verdict
+
+
+class HeadgateError(Exception):
+    """Anything that headgate raises on purpose."""
+
+
+class InvalidLimit(HeadgateError, ValueError):
+    """A limit's text does not follow the grammar, or its numbers are out of range."""
+
+
+class InvalidRequest(HeadgateError, ValueError):
+    """A request, key or cost cannot be given a meaning."""
+
+
+class InvalidSettings(HeadgateError, ValueError):
+    """A setting (environment variable, option or store address) is malformed."""
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a rule set, and where."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+    @property
+    def field(self) -> str:
+        """The place in words: ``rules[2].match.methods``."""
+        parts: list[str] = []
+        for part in self.path:
+            if isinstance(part, int):
+                parts.append(f"[{part}]")
+            else:
+                parts.append(f".{part}" if parts else part)
+        return "".join(parts)
+
+    def __str__(self) -> str:
+        """Say where and what, in one line."""
+        return f"{self.field}: {self.message}" if self.path else self.message
+
+
+class InvalidRules(HeadgateError, ValueError):
+    """A rule set was refused as a whole; `problems` lists everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem], lines: Sequence[str] | None = None) -> None:
+        """Keep the problems; `lines` replaces their text where a file and line are known."""
+        self.problems = tuple(problems)
+        self.lines = tuple(lines) if lines is not None else tuple(map(str, self.problems))
+        super().__init__("\n".join(self.lines))
+
+
+class Refused(HeadgateError):
+    """A reservation or slot was refused, so the body of its ``with`` block did not run."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        """Keep the verdict: it says why, and when to come back."""
+        self.verdict = verdict
+        wait = verdict.retry_after
+        when = "it can never be admitted" if wait is None else f"try again in {wait:.3f} s"
+        super().__init__(f"refused by {verdict.policy}: {when}")
+
+
+class StoreError(HeadgateError):
+    """A counter store could not answer.
+
+    `transient` says whether the same call may succeed later: true for a lost
+    server, false for a call that the store can never carry out.
+    """
+
+    def __init__(self, message: str, *, transient: bool) -> None:
+        """Say what failed, and whether trying later makes sense."""
+        self.transient = transient
+        super().__init__(message)

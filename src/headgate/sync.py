@@ -1,0 +1,197 @@
+"""The limiter for synchronous programs: the same methods, without `await`.
+
+    from headgate.sync import Limiter
+
+    with Limiter.open("memory://", rules="rules.yaml") as limiter:
+        verdict = limiter.check(Request(user="u_42", method="GET", path="/api/search"))
+
+Nothing is written twice: each method runs the asynchronous one to its end. On a store
+in this process that never waits, so it needs neither an event loop nor a thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate import facade
+from headgate.adapters.clock import monotonic, wall_clock
+from headgate.core.meter import DEFAULT_ALGORITHM
+from headgate.dataplane.without_waiting import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+    from typing import Self
+
+    from headgate.core.limit import Limit
+    from headgate.core.request import Request
+    from headgate.core.units import Micros
+    from headgate.core.verdict import Verdict
+    from headgate.dataplane import held
+    from headgate.wiring import Rules
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class Limiter:
+    """`headgate.Limiter` for synchronous programs; safe to share between threads."""
+
+    def __init__(self, limiter: facade.Limiter) -> None:
+        """Wrap an asynchronous limiter; people call `Limiter.open`."""
+        self._limiter = limiter
+        if limiter.hit_now is not None:
+            self.hit = limiter.hit_now  # type: ignore[method-assign] # spares a call on the hottest way
+        self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
+
+    @classmethod
+    def open(cls, url: str = "memory://", rules: Rules = None, *, clock: Callable[[], Micros] = wall_clock) -> Limiter:
+        """As `headgate.Limiter.open`; use it in ``with``, or call `close`."""
+        return cls(facade.Limiter.open(url, rules, clock=clock))
+
+    def __enter__(self) -> Self:
+        """Nothing has to be started."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Let go of the store."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store."""
+        run(self._limiter.close())
+
+    def check(self, request: Request, cost: int | None = None) -> Verdict:
+        """Decide a request, and count it if every rule admits it."""
+        self._look_at_rules()
+        return run(self._limiter.check(request, cost))
+
+    def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
+        """Decide several requests, each by itself, in order."""
+        self._look_at_rules()
+        return run(self._limiter.check_many(requests, cost))
+
+    def hit(self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
+        """Take `cost` from a key's limit."""
+        return run(self._limiter.hit(key, limit, cost, algorithm=algorithm))
+
+    def reserve(
+        self, key: str, limit: str | Limit, cost: int, *, ttl: float = 60.0, algorithm: str = DEFAULT_ALGORITHM
+    ) -> Reservation:
+        """Take `cost` now and settle what it really was later; use it in ``with``."""
+        return Reservation(self._limiter.reserve(key, limit, cost, ttl=ttl, algorithm=algorithm))
+
+    def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:
+        """Hold one of a key's slots while a block runs; use it in ``with``."""
+        return Slot(self._limiter.slot(key, limit, ttl=ttl))
+
+    def peek(
+        self,
+        subject: Request | str,
+        limit: str | Limit | None = None,
+        cost: int | None = None,
+        *,
+        algorithm: str = DEFAULT_ALGORITHM,
+    ) -> Verdict:
+        """What `check` or `hit` would answer. Changes nothing."""
+        self._look_at_rules()
+        return run(self._limiter.peek(subject, limit, cost, algorithm=algorithm))
+
+    def reset(
+        self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
+    ) -> None:
+        """Forget what was counted for a request's counters, or for a key under a limit."""
+        self._look_at_rules()
+        run(self._limiter.reset(subject, limit, algorithm=algorithm))
+
+    def refund(self, verdict: Verdict, amount: int | None = None) -> None:
+        """Give back what a verdict took, or `amount` of it. Only the first refund of a verdict counts."""
+        run(self._limiter.refund(verdict, amount))
+
+    def _look_at_rules(self) -> None:
+        """Follow a rules file without a thread: look when somebody asks and a second has passed."""
+        follower = self._limiter.follower
+        if follower is not None and monotonic() >= self._next_look:
+            self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
+            follower.poll()
+
+
+class Reservation:
+    """`headgate.dataplane.held.Reservation` for synchronous programs."""
+
+    def __init__(self, reservation: held.Reservation) -> None:
+        """Wrap an asynchronous reservation."""
+        self._reservation = reservation
+
+    @property
+    def verdict(self) -> Verdict:
+        """How taking it went."""
+        return self._reservation.verdict
+
+    @property
+    def reserved(self) -> int:
+        """The amount taken."""
+        return self._reservation.reserved
+
+    @property
+    def uncovered(self) -> int:
+        """What was used beyond the reservation and found no room in the limit any more."""
+        return self._reservation.uncovered
+
+    def take(self) -> Self:
+        """Take it; a denial is in `verdict`."""
+        run(self._reservation.take())
+        return self
+
+    def settle(self, actual: int) -> None:
+        """Note what was really used; it is booked when the block ends, or by `close`."""
+        self._reservation.settle(actual)
+
+    def close(self, actual: int | None = None) -> None:
+        """Book the actual amount, now. Only the first time counts."""
+        run(self._reservation.close(actual))
+
+    def __enter__(self) -> Self:
+        """Take it; raise `Refused` on a denial, since the block must not run."""
+        run(self._reservation.__aenter__())
+        return self
+
+    def __exit__(
+        self, failed: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Book what was settled; after a failure without `settle`, nothing."""
+        run(self._reservation.__aexit__(failed, value, trace))
+
+
+class Slot:
+    """`headgate.dataplane.held.Slot` for synchronous programs."""
+
+    def __init__(self, slot: held.Slot) -> None:
+        """Wrap an asynchronous slot."""
+        self._slot = slot
+
+    @property
+    def verdict(self) -> Verdict:
+        """How taking it went."""
+        return self._slot.verdict
+
+    def take(self) -> Self:
+        """Take it; a denial is in `verdict`."""
+        run(self._slot.take())
+        return self
+
+    def renew(self) -> bool:
+        """Start the ttl anew; False if the slot was lost to somebody else meanwhile."""
+        return run(self._slot.renew())
+
+    def close(self) -> None:
+        """Free the slot, now."""
+        run(self._slot.close())
+
+    def __enter__(self) -> Self:
+        """Take it; raise `Refused` on a denial, since the block must not run."""
+        run(self._slot.__aenter__())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Free the slot."""
+        run(self._slot.__aexit__(*exc))
