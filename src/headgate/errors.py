@@ -7,12 +7,27 @@ it when the body must not run.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from reprlib import Repr
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.core.verdict import Verdict
+
+_SHOWN: Final = 60
+_repr = Repr()
+_repr.maxlevel = 3
+_repr.maxstring = _repr.maxother = 2 * _SHOWN
+
+
+def shown(value: object) -> str:
+    """A value as it stands in a message: in one line, and never longer than a glance."""
+    try:
+        text = _repr.repr(value)
+    except ValueError:  # Python does not write out whole numbers of thousands of digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 class HeadgateError(Exception):
@@ -42,10 +57,11 @@ class Problem(NamedTuple):
         """The place in words: ``rules[2].match.methods``."""
         parts: list[str] = []
         for part in self.path:
-            if isinstance(part, int):
-                parts.append(f"[{part}]")
-            else:
+            # Names come from files and strangers: an unusual one is quoted, so that it cannot fake a line of its own.
+            if isinstance(part, str) and part.isprintable() and 0 < len(part) <= _SHOWN:
                 parts.append(f".{part}" if parts else part)
+            else:
+                parts.append(f"[{shown(part)}]")
         return "".join(parts)
 
     def __str__(self) -> str:

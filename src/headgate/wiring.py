@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
-from headgate.adapters.memory import MemoryStore, WhenFull
+from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.snapshots import Follower, Snapshots
-from headgate.errors import InvalidSettings
+from headgate.errors import InvalidSettings, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]] | None
 
-_MOST_COUNTERS = 10**9
+_MOST_COUNTERS: Final = 10**9
+_WHOLE: Final = re.compile(r"[0-9]{1,12}")
 
 
 def parts(
@@ -47,24 +49,37 @@ def parts(
 
 def open_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:
     """The counter store at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
-    parts = urlsplit(url)
-    if parts.scheme != "memory":
-        msg = f"{url!r} is not the address of a store; this version knows memory://"
+    try:
+        address = urlsplit(url)
+    except (AttributeError, TypeError, ValueError):
+        msg = f"{shown(url)} is not the address of a store; write for example memory://"
+        raise InvalidSettings(msg) from None
+    if address.scheme != "memory":
+        # Only the scheme is named: the rest of an address may hold a password.
+        msg = f"{shown(address.scheme)} is not a kind of store that this version knows; write for example memory://"
         raise InvalidSettings(msg)
-    if parts.netloc or parts.path.strip("/"):
-        msg = f"{url!r} names a place, but memory:// has none; write memory://"
+    if address.netloc or address.path.strip("/") or address.fragment:
+        msg = f"{shown(url)} names a place, but memory:// has none; write memory://"
         raise InvalidSettings(msg)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return MemoryStore(clock, *_memory_options(address.query))
+
+
+def _memory_options(query: str) -> tuple[int, WhenFull]:
+    given = parse_qsl(query, keep_blank_values=True)
+    options = dict(given)
     if unknown := set(options) - {"max_counters", "when_full"}:
-        msg = f"{url!r}: unknown option {', '.join(sorted(unknown))}; memory:// has max_counters and when_full"
+        msg = f"memory:// has no option {shown(min(unknown))}; it has max_counters and when_full"
         raise InvalidSettings(msg)
-    max_counters = options.get("max_counters", "1000000")
-    if not (max_counters.isascii() and max_counters.isdigit() and 0 < int(max_counters) <= _MOST_COUNTERS):
-        msg = f"{url!r}: max_counters is a whole number from 1 to {_MOST_COUNTERS}, not {max_counters!r}"
+    if len(options) < len(given):
+        msg = "memory:// was given one option twice"
+        raise InvalidSettings(msg)
+    number = options.get("max_counters", str(DEFAULT_MAX_COUNTERS))
+    if not _WHOLE.fullmatch(number) or not 0 < int(number) <= _MOST_COUNTERS:
+        msg = f"max_counters of memory:// is a whole number from 1 to {_MOST_COUNTERS}, not {shown(number)}"
         raise InvalidSettings(msg)
     try:
         when_full = WhenFull(options.get("when_full", WhenFull.SHARE))
     except ValueError:
-        msg = f"{url!r}: when_full is one of {', '.join(WhenFull)}, not {options['when_full']!r}"
+        msg = f"when_full of memory:// is one of {', '.join(WhenFull)}, not {shown(options['when_full'])}"
         raise InvalidSettings(msg) from None
-    return MemoryStore(clock, int(max_counters), when_full)
+    return int(number), when_full

@@ -1,19 +1,27 @@
-"""Internet addresses: one spelling each, so that no caller has two counters."""
+"""Internet addresses: one spelling each, so that no caller has two counters.
+
+Everything is decided on bits, never on spelling: ``::ffff:1.2.3.4`` and ``::FFFF:102:304``
+are one caller, and ``2001:db8::1.2.3.4`` is no IPv4 address.
+"""
 
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple, TypeAlias
 
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, shown
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
 _IPV4_BITS: Final = 32
 _IPV4_MASK: Final = 0xFFFF_FFFF
+_IPV6_BITS: Final = 128
 _COUNTED_BITS: Final = 64
-# ::ffff:0:0/96 (IPv4-mapped) and 64:ff9b::/96 (NAT64): by /64 all their callers would share one counter.
-_WRAPPING_PREFIXES: Final = frozenset({0xFFFF, 0x64_FF9B << 64})
+# ::ffff:0:0/96 (mapped), ::ffff:0:0:0/96 (translated), 64:ff9b::/96 (NAT64): only another way to write
+# an IPv4 address. By /64 all their callers would share one counter, and one could lock out the rest.
+_WRAPPING_PREFIXES: Final = frozenset({0xFFFF, 0xFFFF_0000, 0x64_FF9B << 64})
+_6TO4: Final = 0x2002
+_TEREDO: Final = 0x2001_0000
 _OCTETS: Final = 4
 _LARGEST_OCTET: Final = 255
 _LONGEST_TEXT: Final = 64
@@ -30,26 +38,44 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """Read an address; IPv6 forms that only wrap an IPv4 address are that address."""
-    octets = text.split(".")
+    octets = text.split(".", _OCTETS)
     if len(octets) == _OCTETS and (number := _ipv4(octets)) is not None:
         return Address(4, number, text)
-    if len(text) > _LONGEST_TEXT:
-        msg = "ip is too long to be an address"
-        raise InvalidRequest(msg)
     try:
-        parsed = ip_address(text.strip().strip("[]").partition("%")[0])
+        parsed = _parsed(text)
     except ValueError:
-        msg = f"ip {text!r} is not an IPv4 or IPv6 address"
+        msg = f"ip {shown(text)} is not an IPv4 or IPv6 address"
         raise InvalidRequest(msg) from None
+    number = int(parsed)
     if isinstance(parsed, IPv6Address):
-        # Decided on bits, never on spelling: ::ffff:1.2.3.4 and ::ffff:102:304 are the same caller.
-        number = int(parsed)
-        wrapped = IPv4Address(number & _IPV4_MASK) if number >> _IPV4_BITS in _WRAPPING_PREFIXES else None
-        if wrapped is None:
-            group = number >> (128 - _COUNTED_BITS) << (128 - _COUNTED_BITS)
-            return Address(6, number, f"{IPv6Address(group)}/{_COUNTED_BITS}")
-        parsed = wrapped
-    return Address(4, int(parsed), str(parsed))
+        if number >> _IPV4_BITS not in _WRAPPING_PREFIXES:
+            return Address(6, number, _counted_as(number))
+        number &= _IPV4_MASK
+    return Address(4, number, str(IPv4Address(number)))
+
+
+def _parsed(text: str) -> IPv4Address | IPv6Address:
+    """An address with what may stand around it: blanks; for IPv6 also brackets and a zone (``[fe80::1%eth0]``)."""
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError
+    plain = text.strip()
+    if plain.startswith("[") and plain.endswith("]"):
+        return IPv6Address(plain[1:-1].partition("%")[0])
+    return ip_address(plain.partition("%")[0] if ":" in plain else plain)
+
+
+def _counted_as(number: int) -> str:
+    """Whom an IPv6 address is counted for: its /64, or the IPv4 subscriber that a tunnel address names.
+
+    A 6to4 subscriber owns a /48 and could change its /64 at will; the /64 of a Teredo
+    address is only the relay's, so that all its users would share one counter.
+    """
+    if number >> (_IPV6_BITS - 16) == _6TO4:
+        return str(IPv4Address(number >> (_IPV6_BITS - 48) & _IPV4_MASK))
+    if number >> (_IPV6_BITS - 32) == _TEREDO:
+        return str(IPv4Address(~number & _IPV4_MASK))
+    group = number >> (_IPV6_BITS - _COUNTED_BITS) << (_IPV6_BITS - _COUNTED_BITS)
+    return f"{IPv6Address(group)}/{_COUNTED_BITS}"
 
 
 def _ipv4(octets: list[str]) -> int | None:
@@ -66,10 +92,27 @@ def _ipv4(octets: list[str]) -> int | None:
 
 
 def parse_network(text: str) -> Network:
-    """Read a range such as ``10.0.0.0/8``; one address is a range of its own."""
-    network = ip_network(text.strip())
-    if isinstance(network, IPv6Network):
-        wrapped = network.network_address.ipv4_mapped
-        if wrapped is not None and network.prefixlen >= 128 - _IPV4_BITS:
-            return IPv4Network((wrapped, network.prefixlen - (128 - _IPV4_BITS)))
-    return network
+    """Read a range such as ``10.0.0.0/8``; one address is a range of its own. Raises `ValueError` with a sentence."""
+    plain = text.strip()
+    try:
+        network = ip_network(_without_zone(plain), strict=False)
+    except ValueError:
+        msg = f"{shown(text)} is not a range of addresses; write for example 10.0.0.0/8 or 2001:db8::/32"
+        raise ValueError(msg) from None
+    if ip_address(plain.partition("/")[0]) != network.network_address:
+        msg = f"{shown(text)} does not start its range; write {network}"
+        raise ValueError(msg)
+    number, wrapping = int(network.network_address), _IPV6_BITS - _IPV4_BITS
+    if network.version == 4 or network.prefixlen < wrapping or number >> _IPV4_BITS not in _WRAPPING_PREFIXES:  # noqa: PLR2004 (IPv4)
+        return network
+    if network.prefixlen == wrapping:
+        msg = f"{shown(text)} would stand for all IPv4 addresses; write 0.0.0.0/0 if you mean them"
+        raise ValueError(msg)
+    return IPv4Network((number & _IPV4_MASK, network.prefixlen - wrapping))
+
+
+def _without_zone(text: str) -> str:
+    """The text itself, if it can be a range: its length is that of one, and it names no network interface."""
+    if len(text) > _LONGEST_TEXT or "%" in text:
+        raise ValueError
+    return text

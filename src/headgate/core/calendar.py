@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar as gregorian
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -19,8 +20,8 @@ from headgate.errors import InvalidLimit
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TEXT: Final = re.compile(
-    r"calendar\s+(?P<unit>day|week|month|year)(?:\s+anchor\s+(?P<anchor>\S+))?(?:\s+tz\s+(?P<zone>\S+))?",
-    re.IGNORECASE,
+    r"calendar +(?P<unit>day|week|month|year)(?: +anchor +(?P<anchor>[^ ]+))?(?: +tz +(?P<zone>[^ ]+))?",
+    re.ASCII | re.IGNORECASE,
 )
 _MONTH_DAY: Final = re.compile(r"(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})")
 _ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
@@ -98,10 +99,16 @@ class Calendar:
     def bounds(self, now: Micros, zone: tzinfo) -> Bounds:
         """The window that `now` lies in, and the end of the one after it."""
         local = (_EPOCH + timedelta(microseconds=now)).astimezone(zone)
-        first = self._first_day(local.date())
-        second = self._next_first_day(first)
-        third = self._next_first_day(second)
-        return Bounds(_midnight(first, zone), _midnight(second, zone), _midnight(third, zone))
+        day = self._first_day(local.date() - timedelta(days=1))
+        # One window before and one after what the local date says. Where clocks are set back across a
+        # midnight, that date comes twice; where a country skips a whole day, two windows start at once.
+        starts: set[Micros] = set()
+        for _ in range(5):
+            starts.add(_midnight(day, zone))
+            day = self._next_first_day(day)
+        in_order = sorted(starts)
+        at = bisect_right(in_order, now)
+        return Bounds(in_order[at - 1], in_order[at], in_order[at + 1])
 
     def _first_day(self, day: date) -> date:
         """The last anchor day on or before `day`."""
@@ -159,5 +166,5 @@ def _month_after(year: int, month: int) -> tuple[int, int]:
 
 
 def _midnight(day: date, zone: tzinfo) -> Micros:
-    """The first instant of a local day: where midnight comes twice the earlier one, where it is skipped the change."""
+    """When a local day begins: where midnight comes twice the first time, where it is skipped as if it had not been."""
     return (datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC) - _EPOCH) // _MICROSECOND

@@ -7,8 +7,11 @@ from enum import IntEnum
 from typing import Final
 
 from headgate.core.path import normalise_path
+from headgate.errors import shown
 
 _PARAMETER: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(?::[a-z]+)?\}")
+_MANY_SEGMENTS: Final = re.compile(r"\{[^{}]*:path\}")
+_ENCODED_SYNTAX: Final = re.compile(r"%(?:2a|7b|7d)", re.IGNORECASE)
 _LONGEST: Final = 1_000
 
 
@@ -33,18 +36,22 @@ def kind(pattern: str) -> Kind:
 def problem(pattern: str) -> str | None:  # noqa: PLR0911 (one return per problem)
     """What is wrong with a pattern, or None."""
     if len(pattern) > _LONGEST:
-        return f"an endpoint has at most {_LONGEST} characters"
+        return f"an endpoint has at most {_LONGEST} characters, not {len(pattern)}"
     if pattern == "*":
         return None
     if not pattern.startswith("/"):
-        return f"{pattern!r} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
+        return f"{shown(pattern)} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
     if "?" in pattern or "#" in pattern:
-        return f"{pattern!r} has a query or fragment; an endpoint is only a path"
+        return f"{shown(pattern)} has a query or fragment; an endpoint is only a path"
+    if _ENCODED_SYNTAX.search(pattern):
+        return f"{shown(pattern)} has an encoded '*', '{{' or '}}', which cannot be matched literally"
     for segment in pattern.removesuffix("/*").split("/"):
         if "*" in segment:
-            return f"'*' stands only at the end, as the last segment of a prefix; use {{name}} inside {pattern!r}"
+            return f"'*' stands only at the end, as the last segment of a prefix; use {{name}} inside {shown(pattern)}"
+        if _MANY_SEGMENTS.fullmatch(segment):
+            return f"{shown(segment)} would stand for one segment only; for all that follows end the pattern with '/*'"
         if ("{" in segment or "}" in segment) and not _PARAMETER.fullmatch(segment):
-            return f"{segment!r} is not a parameter; a whole segment is written {{name}}"
+            return f"{shown(segment)} is not a parameter; a whole segment is written {{name}}"
     return None
 
 

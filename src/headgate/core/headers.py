@@ -6,13 +6,17 @@ Names of policies come from rules, whose names are checked, so nothing has to be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.core.limit import Slots
-from headgate.core.units import SECOND, whole_seconds
+from headgate.core.units import whole_seconds
 
 if TYPE_CHECKING:
+    from headgate.core.units import Micros
     from headgate.core.verdict import Finding, Verdict
+
+_LARGEST: Final = 10**15 - 1
+"""Of a whole number in a structured field (RFC 9651, section 3.3.1)."""
 
 
 def for_verdict(verdict: Verdict) -> dict[str, str]:
@@ -27,10 +31,10 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
         headers["X-RateLimit-Cost"] = str(binding.hit.cost)
         enforced = [finding for finding in verdict.findings if not finding.shadow]
         headers["RateLimit-Policy"] = ", ".join(map(_policy, enforced))
-        headers["RateLimit"] = ", ".join(map(_standing, enforced))
-    wait = verdict.retry_after
+        headers["RateLimit"] = ", ".join(_standing(finding, refused=not verdict.allowed) for finding in enforced)
+    wait = verdict.wait
     if not verdict.allowed and wait is not None:
-        headers["Retry-After"] = str(max(1, whole_seconds(round(wait * SECOND))))
+        headers["Retry-After"] = str(max(1, whole_seconds(wait)))
     return headers
 
 
@@ -42,11 +46,20 @@ def _policy(finding: Finding) -> str:
     return f'"{finding.policy}";q={meter.amount};w={whole_seconds(meter.window)}'
 
 
-def _standing(finding: Finding) -> str:
+def _standing(finding: Finding, *, refused: bool) -> str:
     """`RateLimit` member: no more than `r` may be used within `t` seconds (IETF draft, section 4).
 
-    After a denial `t` is its wait, so that `Retry-After` is never earlier than `t`.
+    "Retry-After SHOULD NOT reference a point in time earlier than the expiration" of `t`: so
+    in a refusal `t` is the wait, and policies that did not refuse come without one.
     """
     decision = finding.decision
-    span = decision.reset_after if decision.allowed or decision.retry_after is None else decision.retry_after
-    return f'"{finding.policy}";r={decision.remaining};t={whole_seconds(span)}'
+    member = f'"{finding.policy}";r={decision.remaining}'
+    if not refused:
+        return member + _within(decision.reset_after)
+    if decision.allowed:
+        return member
+    return member + _within(decision.reset_after if decision.retry_after is None else decision.retry_after)
+
+
+def _within(span: Micros) -> str:
+    return f";t={min(_LARGEST, whole_seconds(span))}"

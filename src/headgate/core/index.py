@@ -1,14 +1,18 @@
 """Finding the rules that match a request without looking at those that cannot.
 
-Rules are sorted once into a tree of dictionaries: by path, then attributes, tier, method
+Rules are sorted once into a tree of dictionaries: by path, then tier, method, attributes
 and address. Finding is a few look-ups, however many rules there are; each step also
 follows the branch of the rules that have no condition there. A leaf holds only rules
 whose every condition has been met, and of those only what can still win its layer.
+
+The order matters: path, tier and method have few values, so the caller can remember what
+was found for them (`Node.settle`). Only attributes and addresses, where some rule has a
+condition on them, must be looked at for every request (`Node.look`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.core import endpoint
 
@@ -17,9 +21,6 @@ if TYPE_CHECKING:
 
     from headgate.core.address import Address
     from headgate.core.rule import Match
-
-_REMEMBERED_PATHS: Final = 4_096
-_LONGEST_REMEMBERED: Final = 256
 
 
 class Candidate(NamedTuple):
@@ -38,55 +39,53 @@ class Candidate(NamedTuple):
 Leaf: TypeAlias = tuple[Candidate, ...]
 
 
-class Facts(NamedTuple):
-    """What the tree looks at, besides the path."""
-
-    attributes: Mapping[str, str]
-    tier: str | None
-    method: str
-    address: Address | None
-
-
 class Node:
-    """One step of the tree: an optional condition in each dimension, and a leaf where none is left."""
+    """One step of the tree: an optional condition in one dimension, and a leaf where none is left."""
 
     __slots__ = ("any", "attributes", "leaf", "methods", "networks", "tiers")
 
     def __init__(self) -> None:
         """Start empty."""
         self.leaf: Leaf = ()
-        self.attributes: dict[tuple[str, str], Node] = {}
         self.tiers: dict[str, Node] = {}
         self.methods: dict[str, Node] = {}
-        self.networks: dict[tuple[int, int], dict[int, Node]] = {}
-        """(IP version, bits to drop) -> network number -> node"""
+        self.attributes: dict[tuple[str, str], Node] = {}
+        self.networks: dict[int, list[tuple[int, dict[int, Leaf]]]] = {}
+        """IP version -> for each length of prefix: bits to drop, and leaves by what is left"""
         self.any: Node | None = None
 
-    def collect(self, facts: Facts, found: list[Leaf]) -> None:  # noqa: C901 (one paragraph per dimension)
-        """Append the leaves of all branches whose conditions hold."""
+    def settle(self, tier: str | None, method: str, met: list[Leaf], asking: list[Node]) -> None:
+        """Follow tier and method: append the leaves whose conditions are all met, and the nodes that ask for more."""
         if self.leaf:
-            found.append(self.leaf)
-        if self.any is not None:
-            self.any.collect(facts, found)
+            met.append(self.leaf)
+        if self.attributes or self.networks:
+            asking.append(self)
+        branches = (self.any, self.tiers.get(tier) if tier is not None else None, self.methods.get(method))
+        for node in branches:
+            if node is not None:
+                node.settle(tier, method, met, asking)
+
+    def look(self, attributes: Mapping[str, str], address: Address | None, met: list[Leaf]) -> None:
+        """Append the leaves that the request's attributes and address lead to."""
         if self.attributes:
-            for pair in facts.attributes.items():
+            for pair in attributes.items():
                 node = self.attributes.get(pair)
                 if node is not None:
-                    node.collect(facts, found)
-        if self.tiers and facts.tier is not None:
-            node = self.tiers.get(facts.tier)
-            if node is not None:
-                node.collect(facts, found)
-        if self.methods:
-            node = self.methods.get(facts.method)
-            if node is not None:
-                node.collect(facts, found)
-        if self.networks and facts.address is not None:
-            version, number, _ = facts.address
-            for (of_version, dropped), networks in self.networks.items():
-                node = networks.get(number >> dropped) if of_version == version else None
-                if node is not None:
-                    node.collect(facts, found)
+                    node.look_on(attributes, address, met)
+        if self.networks and address is not None:
+            number = address.number
+            for dropped, leaves in self.networks.get(address.version, ()):
+                leaf = leaves.get(number >> dropped)
+                if leaf is not None:
+                    met.append(leaf)
+
+    def look_on(self, attributes: Mapping[str, str], address: Address | None, met: list[Leaf]) -> None:
+        """As `look`, with what needs no further looking."""
+        if self.leaf:
+            met.append(self.leaf)
+        if self.any is not None:
+            self.any.look_on(attributes, address, met)
+        self.look(attributes, address, met)
 
 
 class _Open(NamedTuple):
@@ -98,17 +97,7 @@ class _Open(NamedTuple):
 
 def build(candidates: Iterable[Candidate]) -> Node:
     """Sort candidates of one path pattern into a tree."""
-    return _by_attribute([_Open(candidate, candidate.match.attributes) for candidate in candidates])
-
-
-def _by_attribute(opens: list[_Open]) -> Node:
-    def pair(opened: _Open) -> list[tuple[str, str]]:
-        return [opened.attributes[0]] if opened.attributes else []
-
-    def below(opens: list[_Open]) -> Node:
-        return _by_attribute([_Open(opened.candidate, opened.attributes[1:]) for opened in opens])
-
-    return _branch(opens, pair, _by_tier, "attributes", below)
+    return _by_tier([_Open(candidate, candidate.match.attributes) for candidate in candidates])
 
 
 def _by_tier(opens: list[_Open]) -> Node:
@@ -123,7 +112,17 @@ def _by_method(opens: list[_Open]) -> Node:
             listed.append("HEAD")
         return listed
 
-    return _branch(opens, methods, _by_network, "methods")
+    return _branch(opens, methods, _by_attribute, "methods")
+
+
+def _by_attribute(opens: list[_Open]) -> Node:
+    def pair(opened: _Open) -> list[tuple[str, str]]:
+        return [opened.attributes[0]] if opened.attributes else []
+
+    def below(opens: list[_Open]) -> Node:
+        return _by_attribute([_Open(opened.candidate, opened.attributes[1:]) for opened in opens])
+
+    return _branch(opens, pair, _by_network, "attributes", below)
 
 
 def _by_network(opens: list[_Open]) -> Node:
@@ -135,11 +134,9 @@ def _by_network(opens: list[_Open]) -> Node:
             dropped = network.max_prefixlen - network.prefixlen
             number = int(network.network_address) >> dropped
             groups.setdefault((network.version, dropped), {}).setdefault(number, []).append(candidate)
-    for place, networks in groups.items():
-        node.networks[place] = {}
-        for number, candidates in networks.items():
-            node.networks[place][number] = below = Node()
-            below.leaf = _leaf(candidates)
+    for (version, dropped), networks in groups.items():
+        leaves = {number: _leaf(candidates) for number, candidates in networks.items()}
+        node.networks.setdefault(version, []).append((dropped, leaves))
     return node
 
 
@@ -199,7 +196,6 @@ class PathIndex:
         """Sort the candidates by pattern."""
         self._exact: dict[str, Node] = {}
         self._root = _Segment()
-        self._remembered: dict[str, tuple[Node, ...]] = {}
         # By shape: templates that differ only in the names of their parameters end at one place.
         groups: dict[tuple[bool, tuple[str | None, ...]], list[Candidate]] = {}
         for candidate in candidates:
@@ -226,30 +222,22 @@ class PathIndex:
 
     def trees(self, path: str) -> tuple[Node, ...]:
         """The trees of all patterns that match a normalised path."""
-        trees = self._remembered.get(path)
-        if trees is None:
-            found: list[Node] = []
-            exact = self._exact.get(path)
-            if exact is not None:
-                found.append(exact)
-            _walk(self._root, [part for part in path.split("/") if part], 0, found)
-            trees = tuple(found)
-            if len(path) <= _LONGEST_REMEMBERED:
-                if len(self._remembered) >= _REMEMBERED_PATHS:
-                    self._remembered.clear()
-                self._remembered[path] = trees
-        return trees
-
-
-def _walk(segment: _Segment, parts: list[str], depth: int, found: list[Node]) -> None:
-    if segment.prefix is not None:
-        found.append(segment.prefix)
-    if depth == len(parts):
-        if segment.here is not None:
-            found.append(segment.here)
-        return
-    below = segment.below.get(parts[depth])
-    if below is not None:
-        _walk(below, parts, depth + 1, found)
-    if segment.parameter is not None:
-        _walk(segment.parameter, parts, depth + 1, found)
+        exact = self._exact.get(path)
+        found = [] if exact is None else [exact]
+        reached = [self._root]
+        for part in path[1:].split("/") if path != "/" else ():
+            following = []
+            for segment in reached:
+                if segment.prefix is not None:
+                    found.append(segment.prefix)
+                below = segment.below.get(part)
+                if below is not None:
+                    following.append(below)
+                if segment.parameter is not None:
+                    following.append(segment.parameter)
+            reached = following
+            if not reached:
+                break
+        for segment in reached:
+            found += [tree for tree in (segment.prefix, segment.here) if tree is not None]
+        return tuple(found)

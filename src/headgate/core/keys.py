@@ -17,7 +17,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, shown
 
 _LONGEST_VALUE: Final = 96
 _ESCAPED: Final = frozenset(b"{}|%")
@@ -58,6 +58,13 @@ def hit_key(key: str, code: str) -> str:
     return f"{BARE}{code}:{key}" if escaped == key else f"rl:H:{code}:{escaped}"
 
 
+def companion(name: str, label: str) -> str:
+    """The name of another key that must live in the same slot as a counter."""
+    if name.startswith("rl:{"):
+        return f"{name}|~{label}"
+    return f"{{{name}}}|~{label}"
+
+
 def plain_hit(name: str) -> tuple[str, str] | None:
     """The code and the bare key that a name was made of; None for all other names."""
     if not name.startswith(BARE):
@@ -76,7 +83,7 @@ def without_subject(name: str) -> str:
 def check_key(key: object) -> str:
     """A key as text, or an error that says what is wrong with it."""
     if not isinstance(key, str):
-        msg = f"a key is text, not {key!r}"
+        msg = f"a key is text, not {shown(key)}"
         raise InvalidRequest(msg)
     if not key:
         msg = "a key must not be empty: everybody would share one counter; use for example 'global'"

@@ -1,45 +1,39 @@
 """Rule sets compiled into snapshots, and the plan a snapshot makes for a request.
 
 Of each layer exactly one rule applies, the best match: lowest priority, then the more
-specific endpoint (exact, template, longer prefix, any), then more conditions, then the
-name. Beside it a layer may have one `log` rule, which is only watched. `allow` and
+specific endpoint (exact, template, longer prefix, any), then more conditions, then fewer
+parameters, then the name. Beside it a layer may have one `log` rule, which is only watched. `allow` and
 `block` rules belong to no layer and are asked first.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core import endpoint
 from headgate.core.address import Address, parse_address
-from headgate.core.decision import Hit
-from headgate.core.index import Candidate, Facts, Leaf, PathIndex
-from headgate.core.keys import SUBJECTS, escape
-from headgate.core.meter import Calendars, Meter, check_cost, meter_for
+from headgate.core.binding import Bound, Compiled, Part, Ready, method_of
+from headgate.core.index import Candidate, Leaf, Node, PathIndex
+from headgate.core.meter import Calendars, check_cost
 from headgate.core.path import normalise_path
-from headgate.core.rule import ATTRIBUTE, Action, Rule, RuleSet, default_layer
+from headgate.core.rule import Action, Rule, RuleSet, default_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.core.limit import Limit
     from headgate.core.meter import Zones
     from headgate.core.request import Request
+    from headgate.core.rule import Override
     from headgate.core.units import Micros
+
+__all__ = ["Bound", "Plan", "Snapshot"]
 
 _ANY_PATH: Final = "/*"
 _GATE: Final = -1
-_REMEMBERED_ADDRESSES: Final = 4_096
-_OTHER_CODES: Final = {"endpoint": "e", "method": "m"}
+_REMEMBERED: Final = 4_096
+_LONGEST_REMEMBERED: Final = 256
 
-
-class Bound(NamedTuple):
-    """A hit, the rule it comes from, and the name that callers see it under."""
-
-    hit: Hit
-    rule: Rule
-    policy: str
-    """The rule's name; with the period where several limits of it apply."""
+_new = tuple.__new__  # half the time of Plan(...)
 
 
 class Plan(NamedTuple):
@@ -54,50 +48,21 @@ class Plan(NamedTuple):
     """Rules that apply and count nothing."""
 
 
-class _Part(NamedTuple):
-    """One part of `per`, ready to be read off a request."""
+class _Winners(NamedTuple):
+    """The best candidates of all slots: either a gate, or the rules that apply."""
 
-    name: str
-    code: str
-
-
-class Compiled:
-    """One rule with everything worked out that does not depend on the request."""
-
-    __slots__ = ("by_tier", "calendar", "meters", "others", "overrides", "rule", "subject")
-
-    def __init__(self, rule: Rule, rule_set: RuleSet) -> None:
-        """Compile the rule's limits, by tier and override, and its key."""
-        self.rule = rule
-        self.meters = _meters(rule, rule.limits)
-        self.by_tier: dict[str, tuple[Meter, ...]] = {}
-        if rule.tier_limit is not None:
-            for tier in rule_set.tiers.values():
-                if rule.tier_limit in tier.limits:
-                    self.by_tier[tier.name] = _meters(rule, tier.limits[rule.tier_limit])
-        self.overrides: dict[tuple[str, str], tuple[Meter, ...]] = {}
-        for override in rule_set.overrides:
-            if override.rule == rule.name:
-                owner = ("user", override.user) if override.user is not None else ("api_key", override.api_key or "")
-                self.overrides[owner] = _meters(rule, override.limits)
-        everything = (self.meters, *self.by_tier.values(), *self.overrides.values())
-        self.calendar = tuple(meter for meters in everything for meter in meters if meter.is_calendar)
-        named = [name for name in SUBJECTS if name in rule.per]
-        rest = [name for name in rule.per if name not in named and name != "global"]
-        parts = [_Part(name, _code(name)) for name in (*named, *rest)]
-        self.subject = parts[0] if parts else None
-        self.others = tuple(parts[1:])
+    gate: Rule | None
+    rules: tuple[Ready, ...]
 
 
-def _code(name: str) -> str:
-    if name.startswith(ATTRIBUTE):
-        return f"a.{name.removeprefix(ATTRIBUTE)}"
-    return SUBJECTS.get(name) or _OTHER_CODES[name]
+class _Kind(NamedTuple):
+    """All requests of one path, method and tier, and what is known of them by that alone."""
 
-
-def _meters(rule: Rule, limits: tuple[Limit, ...]) -> tuple[Meter, ...]:
-    made = (meter_for(limit, rule.algorithm, rule.max_delay) for limit in limits)
-    return tuple(meter for meter in made if meter is not None)
+    tier: str | None
+    met: list[Leaf]
+    asking: tuple[Node, ...]
+    """Where attributes and addresses decide; if they lead nowhere, or there is nothing here, `winners` stands."""
+    winners: _Winners
 
 
 class Snapshot:
@@ -111,12 +76,24 @@ class Snapshot:
         self._default_tier = rule_set.default_tier
         self._tiers = rule_set.tiers
         rules = [rule for rule in rule_set.rules if rule.enabled]
-        self._compiled = [Compiled(rule, rule_set) for rule in rules]
-        self._index = PathIndex(_ranked(rules))
-        self._addresses: dict[str, Address] = {}
+        overrides: dict[str, list[Override]] = {}
+        for override in rule_set.overrides:
+            overrides.setdefault(override.rule, []).append(override)
+        self._compiled = [Compiled(rule, rule_set.tiers, overrides.get(rule.name, ())) for rule in rules]
         for compiled in self._compiled:
-            for meter in compiled.calendar:
+            for meter in compiled.calendar_meters():
                 self._calendars.current(meter)  # an unknown zone must fail now, not on a request
+        candidates = _ranked(rules)
+        self._index = PathIndex(candidates)
+        # What was worked out once is remembered. Of each, so many that all rules can be in use at the same time.
+        self._most = max(_REMEMBERED, 2 * len(candidates))
+        self._addresses: dict[str, Address] = {}
+        self._kinds: dict[tuple[str | None, str | None, str | None], _Kind] = {}
+        """By path, method and tier as they were given."""
+        self._settled: dict[tuple[tuple[Node, ...], str, str | None], _Kind] = {}
+        """By what was found for the path, and method and tier as they are meant."""
+        self._ready: dict[tuple[int, str | None], Ready] = {}
+        """By candidate and tier."""
 
     def plan(self, request: Request, cost: int | None = None) -> Plan:
         """Find the winners for a request and bind each to its counter.
@@ -127,44 +104,80 @@ class Snapshot:
         if cost is not None:
             check_cost(cost)
         address = self._address(request.ip) if request.ip else None
-        tier = request.tier if request.tier in self._tiers else self._default_tier
-        method = (request.method or "").upper()
-        facts = Facts(request.attributes, tier, method, address)
-        leaves: list[Leaf] = []
-        for tree in self._index.trees(normalise_path(request.path or "/")):
-            tree.collect(facts, leaves)
-        winners = _winners(leaves)
-        gate = winners.pop(_GATE, None)
-        if gate is not None:
-            return Plan(self.number, (), (), self._compiled[gate.entry].rule, ())
+        kind = self._kinds.get((request.path, request.method, request.tier)) or self._kind(request)
+        winners = kind.winners if not kind.asking else self._winners_for(kind, request, address)
+        if winners.gate is not None:
+            return Plan(self.number, (), (), winners.gate, ())
         enforced: list[Bound] = []
         shadows: list[Bound] = []
         unlimited: list[Rule] = []
-        for winner in winners.values():
-            compiled = self._compiled[winner.entry]
-            rule = compiled.rule
-            meters = _chosen(compiled, request, tier)
-            if not meters:
-                unlimited.append(rule)
-                continue
-            spent = rule.cost_of(method) if cost is None else cost
-            tag, rest = _names(compiled, request, address, method, winner.pattern)
-            side = shadows if rule.action is Action.LOG else enforced
-            for meter in meters:
-                key = f"rl:{{{tag}}}:{rule.name}:{meter.code}{rest}"
-                bounded = self._calendars.current(meter) if compiled.calendar and meter.is_calendar else meter
-                policy = rule.name if len(meters) == 1 else f"{rule.name}:{meter.code[2:]}"
-                side.append(Bound(Hit(key, bounded, spent), rule, policy))
-        return Plan(self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited))
+        names: dict[Part, str] = {}
+        for ready in winners.rules:
+            side = shadows if ready.is_watched else enforced
+            if not ready.bind(request, address, cost, names, side):
+                unlimited.append(ready.rule)
+        return _new(Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited)))
+
+    def _winners_for(self, kind: _Kind, request: Request, address: Address | None) -> _Winners:
+        leaves: list[Leaf] = []
+        for node in kind.asking:
+            node.look(request.attributes, address, leaves)
+        return self._winners([*kind.met, *leaves], kind.tier) if leaves else kind.winners
+
+    def _kind(self, request: Request) -> _Kind:
+        """What kind of request this is: settled once for all paths that the same patterns match."""
+        path, method, tier = request.path or "/", method_of(request), request.tier
+        can_be_remembered = len(path) + len(method) + len(tier or "") <= _LONGEST_REMEMBERED
+        if tier not in self._tiers:
+            tier = self._default_tier
+        settled = (self._index.trees(normalise_path(path)), method, tier)
+        kind = self._settled.get(settled)
+        if kind is None:
+            kind = self._settle(*settled)
+            if can_be_remembered:
+                self._remember(self._settled, settled, kind)
+        if can_be_remembered:
+            self._remember(self._kinds, (request.path, request.method, request.tier), kind)
+        return kind
+
+    def _settle(self, trees: tuple[Node, ...], method: str, tier: str | None) -> _Kind:
+        met: list[Leaf] = []
+        asking: list[Node] = []
+        for tree in trees:
+            tree.settle(tier, method, met, asking)
+        return _Kind(tier, met, tuple(asking), self._winners(met, tier))
+
+    def _winners(self, leaves: list[Leaf], tier: str | None) -> _Winners:
+        """The best candidate of each slot."""
+        best: dict[int, Candidate] = {}
+        for leaf in leaves:
+            for candidate in leaf:
+                rival = best.get(candidate.slot)
+                if rival is None or candidate.rank < rival.rank:
+                    best[candidate.slot] = candidate
+        gate = best.pop(_GATE, None)
+        if gate is not None:
+            return _Winners(self._compiled[gate.entry].rule, ())
+        return _Winners(None, tuple([self._ready_for(winner, tier) for winner in best.values()]))
+
+    def _ready_for(self, winner: Candidate, tier: str | None) -> Ready:
+        ready = self._ready.get((winner.rank, tier))
+        if ready is None:
+            ready = Ready(self._compiled[winner.entry], self._calendars, winner.pattern, tier)
+            self._remember(self._ready, (winner.rank, tier), ready)
+        return ready
 
     def _address(self, text: str) -> Address:
         address = self._addresses.get(text)
         if address is None:
             address = parse_address(text)
-            if len(self._addresses) >= _REMEMBERED_ADDRESSES:
-                self._addresses.clear()
-            self._addresses[text] = address
+            self._remember(self._addresses, text, address)
         return address
+
+    def _remember(self, known: dict[Any, Any], name: object, value: object) -> None:
+        if len(known) >= self._most:
+            known.clear()
+        known[name] = value
 
 
 def _ranked(rules: list[Rule]) -> list[Candidate]:
@@ -175,13 +188,14 @@ def _ranked(rules: list[Rule]) -> list[Candidate]:
         layer = rule.layer or default_layer(rule.per, rule.match)
         slot = _GATE if rule.is_gate else slots.setdefault((layer, rule.action is Action.LOG), len(slots))
         for pattern in rule.match.endpoints or (_ANY_PATH,):
-            # On a tie between gates, block; the first three are what the design calls specific.
+            kind, segments = endpoint.kind(pattern), endpoint.segments(pattern)
             order = (
                 rule.priority,
-                rule.action is not Action.BLOCK if rule.is_gate else False,
-                endpoint.kind(pattern),
-                -len(pattern) if endpoint.kind(pattern) is endpoint.Kind.PREFIX else 0,
+                rule.action is not Action.BLOCK if rule.is_gate else False,  # on a tie between gates, block
+                kind,
+                -len(segments) if kind is endpoint.Kind.PREFIX else 0,
                 -rule.match.conditions,
+                segments.count(None),  # of two alike, the one that leaves less open
                 rule.name,
                 pattern,
             )
@@ -190,54 +204,3 @@ def _ranked(rules: list[Rule]) -> list[Candidate]:
     return [
         Candidate(rank, slot, entry, pattern, match) for rank, (_, slot, entry, pattern, match) in enumerate(unranked)
     ]
-
-
-def _winners(leaves: list[Leaf]) -> dict[int, Candidate]:
-    """The best candidate of each slot."""
-    best: dict[int, Candidate] = {}
-    for leaf in leaves:
-        for candidate in leaf:
-            rival = best.get(candidate.slot)
-            if rival is None or candidate.rank < rival.rank:
-                best[candidate.slot] = candidate
-    return best
-
-
-def _chosen(compiled: Compiled, request: Request, tier: str | None) -> tuple[Meter, ...]:
-    """First found first: the user's override, the key's, the tier's named limit, the rule's own."""
-    if compiled.overrides:
-        for owner in (("user", request.user), ("api_key", request.api_key)):
-            meters = compiled.overrides.get(owner)  # type: ignore[arg-type] # None owns nothing
-            if meters is not None:
-                return meters
-    if compiled.by_tier:
-        return compiled.by_tier.get(tier or "", ())
-    return compiled.meters
-
-
-def _names(compiled: Compiled, request: Request, address: Address | None, method: str, pattern: str) -> tuple[str, str]:
-    """The two parts of a key that depend on the request: what stands in braces, and what follows."""
-    if compiled.subject is None:
-        return f"g={compiled.rule.name}", ""
-    tag = _name(compiled.subject, request, address, method, pattern)
-    rest = "".join(f"|{_name(part, request, address, method, pattern)}" for part in compiled.others)
-    return tag, rest
-
-
-def _name(part: _Part, request: Request, address: Address | None, method: str, pattern: str) -> str:
-    """One part of `per` with its value. A missing value becomes the address, and the mark says so."""
-    name, code = part
-    value: str | None
-    if name == "ip":
-        value = address.text if address else None
-    elif name == "endpoint":
-        value = request.route or pattern
-    elif name == "method":
-        value = "GET" if method == "HEAD" else method
-    elif name.startswith(ATTRIBUTE):
-        value = request.attributes.get(name.removeprefix(ATTRIBUTE))
-    else:
-        value = getattr(request, name)
-    if value:
-        return f"{code}={escape(value)}"
-    return f"{code}@{escape(address.text)}" if address else f"{code}?unknown"

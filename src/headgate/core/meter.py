@@ -20,7 +20,7 @@ from headgate.core.algorithms import (
 )
 from headgate.core.limit import Limit, Rate, Slots, Unlimited
 from headgate.core.units import DAY, MAX_AMOUNT, Micros, format_duration
-from headgate.errors import InvalidLimit, InvalidRequest
+from headgate.errors import InvalidLimit, InvalidRequest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,6 +185,10 @@ class Calendars:
         self._current[meter] = (bounded.bounds, bounded)
         return bounded
 
+    def forget(self) -> None:
+        """Let go of all bounds, because the meters they were for are no longer in use."""
+        self._current.clear()
+
 
 def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> None:
     if isinstance(limit, Slots) != (algorithm is Algorithm.CONCURRENCY):
@@ -218,9 +222,9 @@ def meter_for(limit: Limit, algorithm: Algorithm, max_delay: Micros | None = Non
 def check_cost(cost: object) -> int:
     """A cost as a number the algorithms can take, or an error that says what is wrong with it."""
     if isinstance(cost, bool) or not isinstance(cost, int):
-        msg = f"a cost is a whole number, not {cost!r}"
+        msg = f"a cost is a whole number, not {shown(cost)}"
         raise InvalidRequest(msg)
     if not 0 <= cost <= MAX_AMOUNT:
-        msg = f"a cost is between 0 and {MAX_AMOUNT}, not {cost}"
+        msg = f"a cost is between 0 and {MAX_AMOUNT}, not {shown(cost)}"
         raise InvalidRequest(msg)
     return cost

@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
-_ABSOLUTE_FORM: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_ABSOLUTE_FORM: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]*")
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-]+)+")
 
 
@@ -15,7 +15,8 @@ def normalise_path(path: str) -> str:
 
     The query is cut off, percent-encoding is undone once, backslashes count as slashes,
     dot segments are resolved and double and trailing slashes removed:
-    ``/api//v1/./x/%2e%2e/search/?q=1`` is ``/api/v1/search``. Letter case is kept.
+    ``/api//v1/./x/%2e%2e/search/?q=1`` is ``/api/v1/search``. Letter case is kept, and so
+    is what follows a ``;``, which to most servers is a letter like any other.
     """
     if _PLAIN.fullmatch(path):
         return path

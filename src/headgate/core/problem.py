@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.core.units import whole_seconds
+
 if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
 
@@ -36,6 +38,6 @@ def for_verdict(verdict: Verdict) -> dict[str, Any]:
 def _detail(verdict: Verdict) -> str:
     binding = verdict.binding
     assert binding is not None  # noqa: S101 (something was violated)
-    if verdict.retry_after is None:
+    if verdict.wait is None:
         return f"A cost of {verdict.cost} can never be admitted by {binding.policy} ({binding.hit.meter.limit})."
-    return f"{binding.policy} allows {binding.hit.meter.limit}. Try again in {verdict.retry_after:.3f} seconds."
+    return f"{binding.policy} allows {binding.hit.meter.limit}. Try again in {whole_seconds(verdict.wait)} s."

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, shown
 
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 _TEXTS: Final = ("user", "tenant", "api_key", "ip", "tier", "method", "path", "route")
+_USUAL: Final = frozenset({str, type(None)})
 
 
 class Request(NamedTuple):
@@ -28,16 +29,28 @@ class Request(NamedTuple):
 
     def check(self) -> Request:
         """Return the request if every part has the right type; raise `InvalidRequest` otherwise."""
-        for name in _TEXTS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                msg = f"{name} is text, not {value!r}"
-                raise InvalidRequest(msg)
-        if not isinstance(self.attributes, Mapping):
-            msg = f"attributes map names to texts; {self.attributes!r} does not"
-            raise InvalidRequest(msg)
-        for name, value in self.attributes.items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                msg = f"attributes map names to texts; {name!r}: {value!r} does not"
-                raise InvalidRequest(msg)
+        user, tenant, api_key, ip, tier, method, path, attributes, route = self
+        # Done for every request, so what is usual is seen at one glance.
+        if not _USUAL.issuperset(map(type, (user, tenant, api_key, ip, tier, method, path, route))):
+            _check_texts(self)
+        if attributes is not NO_ATTRIBUTES:
+            _check_attributes(attributes)
         return self
+
+
+def _check_texts(request: Request) -> None:
+    for name in _TEXTS:
+        value = getattr(request, name)
+        if value is not None and not isinstance(value, str):
+            msg = f"{name} is text, not {shown(value)}"
+            raise InvalidRequest(msg)
+
+
+def _check_attributes(attributes: object) -> None:
+    if not isinstance(attributes, Mapping):
+        msg = f"attributes map names to texts; {shown(attributes)} does not"
+        raise InvalidRequest(msg)
+    for name, value in attributes.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            msg = f"attributes map names to texts; {shown(name)}: {shown(value)} does not"
+            raise InvalidRequest(msg)

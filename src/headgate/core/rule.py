@@ -1,4 +1,4 @@
-"""Rules, tiers and rule sets as values. `rule_parsing` makes them from data and checks them."""
+"""Rules, tiers and rule sets as values. `headgate.core.parsing` makes them from data and checks them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,11 @@ class Rule:
 
     def cost_of(self, method: str) -> int:
         """What a request of this method costs when the caller does not say."""
-        return self.cost.get(method, self.cost.get("default", 1))
+        if not self.cost:
+            return 1
+        # A HEAD request asks for the same work as GET; a lower price would be a way around the rule.
+        name = "GET" if method == "HEAD" and "HEAD" not in self.cost else method
+        return self.cost.get(name, self.cost.get("default", 1))
 
 
 def default_layer(per: tuple[str, ...], match: Match) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from headgate.errors import InvalidLimit
+from headgate.errors import InvalidLimit, shown
 
 Micros: TypeAlias = int
 """An instant (since the Unix epoch) or a span. Instants start at 1: 0 means "never"."""
@@ -34,38 +34,33 @@ _UNITS: Final = {
     )
     for name in names
 }
-_WORDS: Final = {
-    WEEK: "week",
-    DAY: "day",
-    HOUR: "hour",
-    MINUTE: "minute",
-    SECOND: "second",
-    MILLISECOND: "ms",
-    1: "us",
-}
-_SHORT: Final = ((WEEK, "w"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms"), (1, "us"))
-_DURATION: Final = re.compile(r"(?P<count>[0-9]{1,18})?\s*(?P<unit>[a-z]+)")
+_WORDS: Final = {WEEK: "week", DAY: "day", HOUR: "hour", MINUTE: "minute", SECOND: "second", MILLISECOND: "ms", 1: "us"}
+_SHORT: Final = ((WEEK, "w"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms"))
+_DURATION: Final = re.compile(r"(?P<count>[0-9]*) *(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE)
 _NO_FIXED_LENGTH: Final = {"month", "months", "year", "years"}
+_LONGEST_TEXT: Final = 40
+BLANKS: Final = " \t\r\n"
+"""What may stand around a limit or duration."""
 
 
 def parse_duration(text: str) -> Micros:
     """Read ``30s``, ``10 minutes`` or ``hour``; a bare unit means one of it."""
-    found = _DURATION.fullmatch(text.strip().lower())
+    found = _DURATION.fullmatch(text.strip(BLANKS)) if len(text) <= _LONGEST_TEXT else None
     if found is None:
-        msg = f"{text!r} is not a duration; write for example 30s, 10 minutes or hour"
+        msg = f"{shown(text)} is not a duration; write for example 30s, 10 minutes or hour"
         raise InvalidLimit(msg)
-    unit = found["unit"]
+    unit = found["unit"].lower()
     if unit in _NO_FIXED_LENGTH:
         name = unit.removesuffix("s")
         msg = f"a {name} has no fixed length; write 'calendar {name}', or a number of days"
         raise InvalidLimit(msg)
     size = _UNITS.get(unit)
     if size is None:
-        msg = f"{unit!r} in {text!r} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
+        msg = f"{unit!r} in {shown(text)} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
         raise InvalidLimit(msg)
     span = int(found["count"] or 1) * size
     if not 0 < span <= MAX_PERIOD:
-        msg = f"{text!r} is out of range; a duration is between 1 us and {MAX_PERIOD // DAY} days"
+        msg = f"{shown(text)} is out of range; a duration is between 1 us and {MAX_PERIOD // DAY} days"
         raise InvalidLimit(msg)
     return span
 
@@ -75,8 +70,7 @@ def format_duration(span: Micros) -> str:
     for size, short in _SHORT:
         if span % size == 0:
             return f"{span // size}{short}"
-    msg = f"{span!r} is not a whole number of microseconds"
-    raise InvalidLimit(msg)
+    return f"{span}us"
 
 
 def format_period(span: Micros) -> str:

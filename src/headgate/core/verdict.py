@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.core import headers, problem
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from headgate.core.decision import Outcome
     from headgate.core.meter import Meter
+    from headgate.core.units import Micros
 
 NO_RULE = "default"
 """The policy name of a bare key, which has no rule."""
+_UNLIMITED = Plan(0, (), (), None, ())
 
 
 class Source(StrEnum):
@@ -44,6 +47,12 @@ class Finding(NamedTuple):
     hit: Hit
     decision: Decision
     shadow: bool
+
+    @property
+    def wait(self) -> Micros | None:
+        """What a refused caller is told to wait: as the counter says, and at least as the rule says; None is never."""
+        wait = self.decision.retry_after
+        return None if wait is None else max(wait, self.rule.response.retry_after)
 
     def as_dict(self) -> dict[str, Any]:
         """The decision as it stands in a JSON verdict."""
@@ -194,13 +203,22 @@ class Verdict:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds after which the same request would pass if nobody else came; None is never."""
+        """Seconds after which the same request may be tried again: it would then pass if nobody else came,
+        unless a rule says to wait longer. None is never.
+        """
+        wait = self.wait
+        return None if wait is None else wait / SECOND
+
+    @property
+    def wait(self) -> Micros | None:
+        """`retry_after` in microseconds."""
         if self.allowed:
-            return 0.0
+            return 0
         binding = self.binding
-        if binding is None or binding.decision.retry_after is None:
-            return None
-        return max(binding.decision.retry_after, binding.rule.response.retry_after) / SECOND
+        if binding is not None:
+            return binding.wait
+        assert self.plan.gate is not None  # noqa: S101 (it blocked)
+        return self.plan.gate.response.retry_after or None
 
     @property
     def delay(self) -> float:
@@ -274,8 +292,10 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
     return made
 
 
-def bare_plan(hit: Hit) -> Plan:
-    """The plan of a bare key, which has no rule."""
+def bare_plan(hit: Hit | None) -> Plan:
+    """The plan of a bare key, which has no rule; None is a key without limit."""
+    if hit is None:
+        return _UNLIMITED
     rule = Rule(NO_RULE, limits=(hit.meter.limit,), algorithm=hit.meter.algorithm, layer="global")
     return Plan(0, (Bound(hit, rule, NO_RULE),), (), None, ())
 
@@ -284,10 +304,9 @@ def _name(finding: Finding) -> str:
     return finding.hit.holder or new_id()
 
 
-def _tightness(finding: Finding) -> tuple[float, int, int]:
-    """Sort key: denials first, the longest wait of them first; then the least left, the longest reset."""
+def _tightness(finding: Finding) -> tuple[float, float, int]:
+    """Sort key: denials first, the longest wait of them first; then the smallest share left, the longest reset."""
     decision = finding.decision
     if decision.allowed:
-        return (1, decision.remaining, -decision.reset_after)
-    wait = decision.retry_after
-    return (-float("inf"), 0, 0) if wait is None else (-float(wait), decision.remaining, 0)
+        return (1, decision.remaining / finding.hit.meter.capacity, -decision.reset_after)
+    return (-inf if finding.wait is None else -finding.wait, 0, -decision.reset_after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headgate.core.decision import Hit
 from headgate.core.ids import new_id
 from headgate.core.keys import check_key, hit_key
-from headgate.core.limit import Slots, parse_limit
+from headgate.core.limit import Rate, Slots, Unlimited, parse_limit
 from headgate.core.meter import Algorithm, Calendars, Meter, check_cost, meter_for
 from headgate.core.units import MAX_PERIOD, SECOND, Micros
 from headgate.errors import InvalidLimit, InvalidRequest
@@ -24,7 +24,9 @@ class BareKeys:
     def __init__(self, calendars: Calendars) -> None:
         """`calendars` gives calendar limits their present bounds."""
         self._calendars = calendars
-        self.meters: dict[str, dict[object, Meter]] = {algorithm.value: {} for algorithm in Algorithm}
+        self.meters: dict[str, dict[object, Meter]] = {
+            algorithm.value: {} for algorithm in Algorithm if algorithm is not Algorithm.CONCURRENCY
+        }
         """What limits mean, by algorithm and limit as written; without those that change with the calendar."""
         self._calendar_meters: dict[object, Meter] = {}
 
@@ -36,45 +38,57 @@ class BareKeys:
 
     def reservation(self, key: str, limit: str | Limit, cost: int, algorithm: str, ttl: float) -> Hit | None:
         """A hit that is given back after `ttl` seconds unless it is settled."""
+        lasts = span(ttl)
         hit = self.hit(key, limit, cost, algorithm)
-        return None if hit is None else hit._replace(holder=new_id(), ttl=span(ttl))
+        return None if hit is None else hit._replace(holder=new_id(), ttl=lasts)
 
-    def slot(self, key: str, limit: str | Limit, ttl: float | None) -> Hit:
-        """A hit for one slot."""
-        parsed = parse_limit(limit) if isinstance(limit, str) else limit
+    def slot(self, key: str, limit: str | Limit, ttl: float | None = None) -> Hit:
+        """A hit for one slot, with a holder of its own."""
+        parsed = _parsed(limit)
         if not isinstance(parsed, Slots):
             msg = f"slot needs a limit like '3 concurrent', not '{parsed}'"
             raise InvalidLimit(msg)
-        hit = self.hit(key, parsed, 1, Algorithm.CONCURRENCY)
-        assert hit is not None  # noqa: S101 (slots are never unlimited)
-        return hit._replace(holder=new_id(), ttl=parsed.ttl if ttl is None else span(ttl))
+        meter = Meter(parsed, Algorithm.CONCURRENCY)
+        lasts = parsed.ttl if ttl is None else span(ttl)
+        return Hit(hit_key(check_key(key), meter.code), meter, 1, new_id(), lasts)
+
+    def either(self, key: str, limit: str | Limit, cost: int, algorithm: str) -> Hit | None:
+        """A hit, or one for slots where the limit counts holders; for looking, not for taking."""
+        parsed = _parsed(limit)
+        if isinstance(parsed, Slots):
+            return self.slot(key, parsed)._replace(cost=check_cost(cost))
+        return self.hit(key, limit, cost, algorithm)
 
     def _meter(self, limit: str | Limit, algorithm: str) -> Meter | None:
         name = _algorithm(algorithm)
-        known = self.meters[name].get(limit)
-        if known is not None:
-            return known
-        calendar = self._calendar_meters.get((limit, name))
-        if calendar is not None:
-            return self._calendars.current(calendar)
-        parsed = parse_limit(limit) if isinstance(limit, str) else limit
-        if isinstance(parsed, Slots) and name is not Algorithm.CONCURRENCY:
-            msg = f"'{parsed}' is held, not hit; use slot()"
-            raise InvalidLimit(msg)
-        meter = meter_for(parsed, name)
-        if meter is None:
-            return None
-        if meter.is_calendar:
-            _remember(self._calendar_meters, (limit, name), meter)
-            return self._calendars.current(meter)
-        _remember(self.meters[name], limit, meter)
-        return meter
+        try:
+            known = self.meters.get(name, {}).get(limit) or self._calendar_meters.get((limit, name))
+        except TypeError:  # not even hashable
+            known = None
+        if known is None:
+            parsed = _parsed(limit)
+            if isinstance(parsed, Slots):
+                msg = f"'{parsed}' is held, not hit; use slot()"
+                raise InvalidLimit(msg)
+            known = meter_for(parsed, name)
+            if known is None:
+                return None
+            if known.is_calendar:
+                _remember(self._calendar_meters, (limit, name), known)
+            else:
+                _remember(self.meters[name], limit, known)
+        return self._calendars.current(known) if known.is_calendar else known
 
 
 def _remember(meters: dict[object, Meter], name: object, meter: Meter) -> None:
     if len(meters) >= _REMEMBERED_LIMITS:
         meters.clear()
     meters[name] = meter
+
+
+def _parsed(limit: object) -> Limit:
+    """What a limit means. One that was put together by hand is read like any other, so that its numbers are checked."""
+    return parse_limit(str(limit) if isinstance(limit, Rate | Slots | Unlimited) else limit)
 
 
 def _algorithm(name: str) -> Algorithm:

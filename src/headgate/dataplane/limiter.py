@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING
 
-from headgate.core.matching import Plan
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
 from headgate.core.verdict import Verdict, bare_plan, verdict
 from headgate.dataplane.held import Reservation, Slot
 from headgate.dataplane.without_waiting import run
-from headgate.errors import InvalidRequest
+from headgate.errors import InvalidRequest, shown
 from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Self
 
-    from headgate.core.decision import Decision
+    from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
+    from headgate.core.matching import Bound, Plan
     from headgate.dataplane.bare_keys import BareKeys
     from headgate.dataplane.snapshots import Follower, Snapshots
     from headgate.ports import CounterStore
 
-_NOTHING_ASKED = Plan(0, (), (), None, ())
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
@@ -80,19 +80,17 @@ class Limiter:
         decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
-        watched = [(await self.store.take([bound.hit]))[0] for bound in plan.shadows]
-        return verdict(plan, decisions, watched)
+        return verdict(plan, decisions, await _watched(plan.shadows, self.store.take))
 
     async def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
         """Decide several requests, each by itself, in order."""
         return [await self.check(request, cost) for request in requests]
 
     def _plan(self, request: Request, cost: int | None) -> Plan:
-        try:
-            return self.snapshots.current.plan(request, cost)
-        except (AttributeError, TypeError):
-            _check_request(request)
-            raise
+        if not isinstance(request, Request):
+            msg = f"expected a headgate.Request, not {shown(request)}"
+            raise InvalidRequest(msg)
+        return self.snapshots.current.plan(request.check(), cost)
 
     # Keys, by limits
 
@@ -100,18 +98,14 @@ class Limiter:
         """Take `cost` from a key's limit."""
         if self.hit_now is not None:
             return self.hit_now(key, limit, cost, algorithm=algorithm)
-        plan = self._bare_plan(key, limit, cost, algorithm)
-        return verdict(plan, await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ())
+        hit = self.bare_keys.hit(key, limit, cost, algorithm)
+        return verdict(bare_plan(hit), () if hit is None else await self.store.take([hit]))
 
     def _hit_the_long_way(
         self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM
     ) -> Verdict:
-        plan = self._bare_plan(key, limit, cost, algorithm)
-        return verdict(plan, run(self.store.take([bound.hit for bound in plan.enforced])) if plan.enforced else ())
-
-    def _bare_plan(self, key: str, limit: str | Limit, cost: int, algorithm: str) -> Plan:
         hit = self.bare_keys.hit(key, limit, cost, algorithm)
-        return _NOTHING_ASKED if hit is None else bare_plan(hit)
+        return verdict(bare_plan(hit), () if hit is None else run(self.store.take([hit])))
 
     def reserve(
         self, key: str, limit: str | Limit, cost: int, *, ttl: float = 60.0, algorithm: str = DEFAULT_ALGORITHM
@@ -144,8 +138,7 @@ class Limiter:
         decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
-        watched = [(await self.store.peek([bound.hit]))[0] for bound in plan.shadows]
-        return verdict(plan, decisions, watched)
+        return verdict(plan, decisions, await _watched(plan.shadows, self.store.peek))
 
     async def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
@@ -156,6 +149,9 @@ class Limiter:
 
     async def refund(self, verdict: Verdict, amount: int | None = None) -> None:
         """Give back what a verdict took, or `amount` of it. Only the first refund of a verdict counts."""
+        if not isinstance(verdict, Verdict):
+            msg = f"expected a verdict to refund, not {shown(verdict)}"
+            raise InvalidRequest(msg)
         receipts = verdict.receipts
         if amount is not None:
             most = check_cost(amount)
@@ -164,23 +160,26 @@ class Limiter:
             await self.store.give_back(receipts)
 
     def _asked(self, subject: Request | str, limit: str | Limit | None, cost: int | None, algorithm: str) -> Plan:
-        if isinstance(subject, Request):
-            if limit is not None:
-                msg = "a limit goes with a key; a request is decided by the rules"
+        if isinstance(subject, str):
+            if limit is None:
+                msg = "a key needs a limit, for example peek('login:203.0.113.9', '5/minute')"
                 raise InvalidRequest(msg)
-            return self._plan(subject, cost)
-        if limit is None:
-            msg = "a key needs a limit, for example peek('login:203.0.113.9', '5/minute')"
+            return bare_plan(self.bare_keys.either(subject, limit, 1 if cost is None else cost, algorithm))
+        if limit is not None:
+            msg = "a limit goes with a key; a request is decided by the rules"
             raise InvalidRequest(msg)
-        return self._bare_plan(subject, limit, 1 if cost is None else cost, algorithm)
+        return self._plan(subject, cost)
 
 
 def _all_allowed(decisions: Iterable[Decision]) -> bool:
     return all(decision.allowed for decision in decisions)
 
 
-def _check_request(request: Any) -> None:  # noqa: ANN401 (it may be anything)
-    if not isinstance(request, Request):
-        msg = f"expected a headgate.Request, not {request!r}"
-        raise InvalidRequest(msg)
-    request.check()
+async def _watched(
+    shadows: Iterable[Bound], ask: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]]
+) -> list[Decision]:
+    """The decisions on watched rules: each rule by itself, with all of its limits or none, as if it were enforced."""
+    decisions: list[Decision] = []
+    for _, bounds in groupby(shadows, key=lambda bound: bound.rule.name):
+        decisions += await ask([bound.hit for bound in bounds])
+    return decisions

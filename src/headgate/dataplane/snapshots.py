@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.core.matching import Snapshot
 from headgate.core.rule import RuleSet
-from headgate.errors import HeadgateError, InvalidRules
+from headgate.errors import InvalidRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,25 +52,33 @@ class Follower:
         """Load once; what is wrong at the start is raised."""
         self._source = source
         self._snapshots = snapshots
+        self._looking = threading.Lock()
         self._seen = source.signature()
         self.refused: str | None = None
         """Why the newest rules are not in force, if they are not."""
         snapshots.publish(source.load())
 
     def poll(self) -> bool:
-        """Look once; True if new rules are in force."""
-        signature = self._source.signature()
-        if signature == self._seen:
+        """Look once; True if new rules are in force. Does nothing while another thread is looking."""
+        if not self._looking.acquire(blocking=False):
             return False
-        self._seen = signature
+        try:
+            signature = self._source.signature()
+            if signature == self._seen:
+                return False
+            self._seen = signature
+            return self._follow()
+        finally:
+            self._looking.release()
+
+    def _follow(self) -> bool:
         try:
             snapshot = self._snapshots.publish(self._source.load())
-        except (HeadgateError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with new rules, the old ones stay)
             self.refused = str(error)
-            kept = self._snapshots.current.number
-            count = f" ({len(error.problems)} problems)" if isinstance(error, InvalidRules) else ""
+            problems = error.lines if isinstance(error, InvalidRules) else (self.refused,)
             log.error(  # noqa: TRY400 (a sentence for the operator, not a traceback)
-                "new rules refused%s, snapshot %d stays in force: %s", count, kept, error
+                "new rules refused, snapshot %d stays in force: %s", self._snapshots.current.number, "; ".join(problems)
             )
             return False
         self.refused = None

@@ -29,7 +29,7 @@ _ONE = 1
 def short_way(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], long_way: HitFunction) -> HitFunction:
     """`hit` for known limits (`meters`, by algorithm and limit) and existing counters of `store`."""
     acquire, release = store.lock.acquire, store.lock.release
-    bare, clock, reservations = store.table.bare, store.clock, store.reservations
+    bare, clock, reservations = store.table.bare, store.clock, store.reservations.open
     wall_clock_ns = clock_in_ns if clock is wall_clock else None
 
     def hit(key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
@@ -41,13 +41,18 @@ def short_way(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], 
             check_cost(cost)
         acquire()  # half the time of `with`
         try:
-            record = bare[meter.code].get(key)
+            try:
+                record = bare[meter.code][key]
+            except (KeyError, TypeError):  # a key seen for the first time, or not even hashable
+                record = None
             if record is not None and not reservations:
                 state = record[0]
                 now = clock() if wall_clock_ns is None else wall_clock_ns() // 1_000
                 outcome = meter.decide(state, meter, now, cost)
-                record[0] = outcome[0] if meter.commit is None else meter.commit(state, meter, outcome[0])
-                record[1] = meter
+                after = outcome[0]
+                if after is not state:
+                    record[0] = after if meter.commit is None else meter.commit(state, meter, after)
+                    record[1] = meter
                 verdict = Verdict()
                 verdict._asked = key  # noqa: SLF001 (in place of __init__)
                 verdict._answer = outcome  # noqa: SLF001

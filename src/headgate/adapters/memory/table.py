@@ -7,13 +7,13 @@ counters are live, `WhenFull` says what becomes of a new one.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from copy import deepcopy
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from headgate.adapters.memory.expiry import ExpiryWheel
-from headgate.core.keys import plain_hit, without_subject
+from headgate.core.keys import BARE, plain_hit, without_subject
 
 if TYPE_CHECKING:
     from headgate.core.meter import Meter
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_COUNTERS: Final = 1_000_000
 OVERFLOW_COUNTERS: Final = 1_024
+_OVERFLOW: Final = "rl:{~"
 _SWEPT_PER_NEW: Final = 4
 _SWEPT_WHEN_FULL: Final = 1_000
 
@@ -43,73 +44,99 @@ class CounterTable:
         """Hold at most `max_counters`, besides the overflow counters."""
         self.max_counters = max_counters
         self.when_full = when_full
-        self.bare: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
+        self.bare: dict[str, dict[str, list[Any]]] = {}
         """Counters of bare keys, by code and key, so that the short way need not make up their names."""
         self._others: dict[str, list[Any]] = {}
+        self._overflow = 0
         self._count = 0
         self._expiries = ExpiryWheel()
 
     def __len__(self) -> int:
         """How many counters there are."""
-        return self._count
+        return self._count + self._overflow
 
     def find(self, name: str) -> list[Any] | None:
         """The record of a counter."""
-        shelf, key = self._shelf(name)
-        return shelf.get(key)
+        bare = plain_hit(name)
+        if bare is None:
+            return self._others.get(name)
+        shelf = self.bare.get(bare[0])
+        return None if shelf is None else shelf.get(bare[1])
 
     def names(self) -> list[str]:
         """All counters there are."""
-        bare = [f"rl:h:{code}:{key}" for code, shelf in self.bare.items() for key in shelf]
+        bare = [f"{BARE}{code}:{key}" for code, shelf in self.bare.items() for key in shelf]
         return [*bare, *self._others]
 
-    def place_for(self, name: str, now: Micros) -> str | None:
-        """The name under which a counter is kept; None if there is no room for it."""
-        if self._count < self.max_counters or self.find(name) is not None:
-            return name
-        self._sweep(now, _SWEPT_WHEN_FULL)
-        if self._count < self.max_counters:
-            return name
-        if self.when_full is WhenFull.SHARE:
-            return f"rl:{{~{crc32(name.encode()) % OVERFLOW_COUNTERS}}}:{without_subject(name)}"
-        if self.when_full is WhenFull.DENY:
-            return None
-        self._evict()
-        return name
+    def place_for(self, name: str, now: Micros, new: int) -> tuple[str | None, list[Any] | None, Any]:
+        """Where a counter that is not there yet, the last of `new` such, is to be kept; its record there; its state.
+
+        No place is None. Whoever may have been counted in an overflow counter while the
+        table was full takes what stands there along, so that nobody starts anew by that.
+        """
+        if self._has_room(now, new):
+            inherited = self._others.get(_shared(name)) if self._overflow else None
+            return name, None, None if inherited is None else deepcopy(inherited[0])
+        if self.when_full is not WhenFull.SHARE:
+            return (None if self.when_full is WhenFull.DENY else name), None, None
+        shared = _shared(name)
+        record = self._others.get(shared)
+        return shared, record, None if record is None else record[0]
 
     def add(self, name: str, state: Any, meter: Meter, now: Micros) -> None:  # noqa: ANN401 (each algorithm has its own state)
         """Keep a new counter, and look at a few old ones that may have expired."""
-        shelf, key = self._shelf(name)
-        shelf[key] = [state, meter, self._expiries.file(name, meter.expires_at(state, meter))]
-        self._count += 1
+        if name.startswith(_OVERFLOW):
+            self._overflow += 1
+        else:
+            if self._count >= self.max_counters:
+                self._evict()
+            self._count += 1
+        slot = self._expiries.file(name, meter.expires_at(state, meter))
+        bare = plain_hit(name)
+        shelf, key = (self._others, name) if bare is None else (self.bare.setdefault(bare[0], {}), bare[1])
+        shelf[key] = [state, meter, slot]
         self._sweep(now, _SWEPT_PER_NEW)
 
     def remove(self, name: str) -> None:
         """Forget a counter, if it is there."""
-        shelf, key = self._shelf(name)
-        if shelf.pop(key, None) is not None:
+        record = self.find(name)
+        if record is None:
+            return
+        self._expiries.strike(name, record[2])
+        bare = plain_hit(name)
+        if bare is None:
+            del self._others[name]
+        else:
+            code, key = bare
+            del self.bare[code][key]
+            if not self.bare[code]:
+                del self.bare[code]
+        if name.startswith(_OVERFLOW):
+            self._overflow -= 1
+        else:
             self._count -= 1
 
-    def _shelf(self, name: str) -> tuple[dict[str, list[Any]], str]:
-        bare = plain_hit(name)
-        return (self._others, name) if bare is None else (self.bare[bare[0]], bare[1])
+    def _has_room(self, now: Micros, new: int) -> bool:
+        if self._count + new > self.max_counters:
+            self._sweep(now, _SWEPT_WHEN_FULL)
+        return self._count + new <= self.max_counters
 
     def _sweep(self, now: Micros, most: int) -> None:
-        for name, slot in self._expiries.due(now, most):
+        for name in self._expiries.due(now, most):
             record = self.find(name)
-            if record is None or record[2] != slot:
-                continue  # it was reset, and perhaps made anew, since it was filed
-            state, meter, _ = record
-            expires_at = meter.expires_at(state, meter)
+            assert record is not None  # noqa: S101 (what is removed is struck)
+            expires_at = record[1].expires_at(record[0], record[1])
             if expires_at <= now:
                 self.remove(name)
             else:
                 record[2] = self._expiries.file(name, expires_at)
 
     def _evict(self) -> None:
-        while (soonest := self._expiries.soonest()) is not None:
-            name, slot = soonest
-            record = self.find(name)
-            if record is not None and record[2] == slot:
-                self.remove(name)
-                return
+        soonest = self._expiries.soonest()
+        assert soonest is not None  # noqa: S101 (every counter is filed)
+        self.remove(soonest)
+
+
+def _shared(name: str) -> str:
+    """The overflow counter of a counter that finds no room."""
+    return f"{_OVERFLOW}{crc32(name.encode()) % OVERFLOW_COUNTERS}}}:{without_subject(name)}"

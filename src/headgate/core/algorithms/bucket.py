@@ -29,13 +29,12 @@ def present(state: State | None, now: Micros) -> State | None:
     return state
 
 
-def level(state: State | None, meter: Meter, now: Micros) -> int:
+def level(state: tuple[int, ...] | None, meter: Meter, now: Micros) -> int:
     """How many shares are in the bucket now."""
     if state is None:
         return 0
-    at, shares = state
-    shares = min(shares, meter.fullest)
-    shares -= (now - at) * meter.amount
+    shares = min(state[1], meter.fullest)
+    shares -= (now - state[0]) * meter.amount
     return max(0, shares)
 
 

@@ -35,20 +35,21 @@ State: TypeAlias = dict[str, Hold]
 def decide(state: State | None, meter: Meter, now: Micros, cost: int, holder: str, ttl: Micros) -> Outcome:
     """Admit if, beside all other live holders, `cost` slots are free."""
     state = _present(state, now)
-    others = {name: hold for name, hold in (state or {}).items() if hold.expiry > now and name != holder}
-    free = meter.amount - sum(hold.slots for hold in others.values())
-    allowed = cost <= free
+    live = {name: hold for name, hold in (state or {}).items() if hold.expiry > now}
+    left = meter.amount - sum(hold.slots for hold in live.values())
+    own = live.pop(holder).slots if cost and holder in live else 0  # a cost of 0 is a look, and renews nothing
+    allowed = cost <= left + own
     after = state
     retry_after: Micros | None = 0
     if allowed:
-        free -= cost
-        after = {**others, holder: Hold(now, ttl, cost)} if cost else others
+        left += own - cost
+        after = {**live, holder: Hold(now, ttl, cost)} if cost else state
     elif cost <= meter.amount:
-        retry_after = _until_free(others, free, cost) - now
+        retry_after = _until_free(live, left + own, cost) - now
     else:
         retry_after = None
     reset_after = max((hold.expiry for hold in (after or {}).values()), default=now) - now
-    return (after, allowed, max(0, free), max(0, reset_after), retry_after, 0, holder, now)
+    return (after, allowed, max(0, left), max(0, reset_after), retry_after, 0, holder, now)
 
 
 def _present(state: State | None, now: Micros) -> State | None:

@@ -51,7 +51,8 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     used = count + cost
     amount = meter.amount
     if used <= amount:
-        return ((start, used), True, amount - used, left_of_window if used else 0, 0, 0, start, now)
+        after = (start, used) if cost else state
+        return (after, True, amount - used, left_of_window if used else 0, 0, 0, start, now)
     left = amount - count if count < amount else 0
     retry_after = left_of_window if cost <= amount else None
     return (state, False, left, left_of_window if count else 0, retry_after, 0, start, now)

@@ -34,9 +34,12 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     room = meter.capacity * period - ahead_after
     delay = time_to_drain(ahead, meter)
     if room >= 0 and delay <= meter.max_delay:
-        after = (now, ahead_after)
-        return (after, True, room // period, time_to_drain(ahead_after, meter), 0, delay, after, now)
-    left = max(0, meter.capacity * period - ahead) // period
+        after = (now, ahead_after) if cost else state
+        reset_after = time_to_drain(ahead_after, meter)
+        # Whoever comes next has all of that ahead, which may be more than it may wait for.
+        left = room // period if reset_after <= meter.max_delay else 0
+        return (after, True, left, reset_after, 0, delay, (now, ahead_after), now)
+    left = max(0, meter.capacity * period - ahead) // period if delay <= meter.max_delay else 0
     retry_after = None
     if cost <= meter.capacity:
         retry_after = max(time_to_drain(-room, meter), delay - meter.max_delay)
@@ -44,15 +47,21 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
 
 
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:
-    """Leave the queue again, if nobody has joined behind.
+    """Leave the queue again, if nobody stands behind.
 
     Those behind were told their time when they came. Moving the end of the queue
     forward under them would send two requests out at once.
     """
-    if state is None or state != stamp:
+    assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
+    if state is None or _end(state, meter) != _end(stamp, meter):
         return state
-    ahead = level(present(state, now), meter, now)
-    return (now, ahead - min(ahead, amount * meter.period))
+    at, shares = state
+    return (at, shares - min(level(present(state, now), meter, now), amount * meter.period))
+
+
+def _end(state: State, meter: Meter) -> int:
+    """The instant at which the queue runs empty, times `amount`, which makes it a whole number."""
+    return state[0] * meter.amount + state[1]
 
 
 def creditable_until(stamp: Stamp, meter: Meter) -> Micros:

@@ -42,7 +42,8 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     used = base + cost
     if used <= amount:
         reset_after = _until(previous, current + cost, 0, period, elapsed)
-        return ((start, current + cost, previous), True, amount - used, reset_after, 0, 0, start, now)
+        after = (start, current + cost, previous) if cost else state
+        return (after, True, amount - used, reset_after, 0, 0, start, now)
     left = amount - base if base < amount else 0
     retry_after = _until(previous, current, amount - cost, period, elapsed) if cost <= amount else None
     reset_after = _until(previous, current, 0, period, elapsed)

@@ -76,7 +76,8 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     period = meter.period
     if state is None:
         if cost <= amount:
-            return (Admission(now, cost, 0), True, amount - cost, period if cost else 0, 0, 0, now, now)
+            after = Admission(now, cost, 0) if cost else None
+            return (after, True, amount - cost, period if cost else 0, 0, 0, now, now)
         return (None, False, amount, 0, None, 0, now, now)
     if state.newest() > now:  # the clock stepped back: what was counted counts now
         state = Ring(array("q", [min(time, now) for time in state.in_order()]))
@@ -84,7 +85,7 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     if live + cost <= amount:
         newest = now if cost else state.newest()
         reset_after = max(0, newest + period - now) if newest else 0
-        return (Admission(now, cost, live), True, amount - live - cost, reset_after, 0, 0, now, now)
+        return (Admission(now, cost, live) if cost else state, True, amount - live - cost, reset_after, 0, 0, now, now)
     reset_after = state.newest() + period - now if live else 0
     retry_after = None
     if cost <= amount:

@@ -11,53 +11,72 @@ misses nothing, so nothing has to be written or refilled while nobody asks.
 
 With a `max_delay` (action: throttle) a request may also take tokens that will only be
 there within that time; it is told to wait for them.
+
+State: as in `bucket`, and a third number, what receipts have put back so far. A receipt
+is good for what was missing right after it, less what has come back since, by itself or
+by other receipts; but not for less than its own amount, of which only what was refilled
+since is gone for certain. Credited twice, tokens would let more than the burst through.
+
+    capacity 10, one a second; at 0 s A takes 5, then B takes 5; A is given back
+    at 5 s the bucket is full again, and C takes 10; then B is given back
+    missing after B 10, less 5 that A put back, less 5 refilled: B credits nothing
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.core.algorithms.bucket import State, expires_at, level, present, time_to_drain
+from headgate.core.algorithms.bucket import level, time_to_drain
 
 if TYPE_CHECKING:
     from headgate.core.decision import Outcome, Stamp
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
 
-__all__ = ["State", "creditable_until", "decide", "expires_at", "give_back"]
+State: TypeAlias = tuple[int, int, int]
 
 
 def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     """Admit if `cost` tokens are there, or (throttling) will be within `max_delay`."""
-    state = present(state, now)
+    if state is not None and state[0] > now:  # the clock stepped back: the same is missing, as of now
+        state = (now, state[1], state[2])
     period = meter.period
     missing = level(state, meter, now)
     missing_after = missing + cost * period
     room = meter.capacity * period - missing_after
     delay = 0 if room >= 0 else time_to_drain(-room, meter)
     if delay <= meter.max_delay and cost <= meter.capacity:
-        after = (now, missing_after)
+        credited = 0 if state is None else state[2]
+        after = (now, missing_after, credited) if cost else state
+        stamp = (now, missing_after + credited)
         left = room // period if room > 0 else 0
-        return (after, True, left, time_to_drain(missing_after, meter), 0, delay, after, now)
+        return (after, True, left, time_to_drain(missing_after, meter), 0, delay, stamp, now)
     left = max(0, meter.capacity * period - missing) // period
     retry_after = delay - meter.max_delay if cost <= meter.capacity else None
     return (state, False, left, time_to_drain(missing, meter), retry_after, 0, (now, missing), now)
 
 
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:
-    """Put tokens back, but only those that have not come back by themselves since.
-
-    The receipt says what was missing right after it. Whatever of that has been refilled
-    by now must not be credited a second time; it would let more than the burst through.
-    """
+    """Put tokens back, but only those that have not come back since the receipt."""
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
-    missing = level(present(state, now), meter, now)
-    not_yet_refilled = level(present(stamp, now), meter, now)
-    credit = min(missing, not_yet_refilled, amount * meter.period)
-    return (now, missing - credit) if credit else state
+    if state is None:
+        return None
+    at, shares, credited = state
+    refilled = max(0, now - stamp[0]) * meter.amount
+    not_back_yet = max(stamp[1] - credited, amount * meter.period) - refilled
+    missing = shares - max(0, now - at) * meter.amount
+    credit = min(missing, not_back_yet, amount * meter.period)
+    # Taken off what was missing at the last admission, it is right whatever the limit is by now.
+    return (at, shares - credit, credited + credit) if credit > 0 else state
+
+
+def expires_at(state: State, meter: Meter) -> Micros:
+    """When nothing is missing and no receipt is left that has to know what others put back."""
+    at, shares, credited = state
+    return at + time_to_drain(meter.fullest if credited else min(shares, meter.fullest), meter)
 
 
 def creditable_until(stamp: Stamp, meter: Meter) -> Micros:
     """When everything that was missing after the receipt has come back by itself."""
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
-    return expires_at(stamp, meter)
+    return stamp[0] + time_to_drain(min(stamp[1], meter.fullest), meter)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headgate.core.units import SECOND, Micros, parse_duration
-from headgate.errors import InvalidLimit, Problem
+from headgate.core.units import MAX_PERIOD, SECOND, Micros, parse_duration
+from headgate.errors import InvalidLimit, Problem, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,16 +16,34 @@ if TYPE_CHECKING:
 
     Path = tuple[str | int, ...]
 
+__all__ = ["NAME", "Fields", "name_problem", "shown", "unusable"]
+
 T = TypeVar("T")
 E = TypeVar("E", bound="StrEnum")
 
-_SHOWN = 60
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+# Half of a surrogate pair cannot be sent to anybody, and NUL cannot be kept in PostgreSQL.
+_UNUSABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
-def shown(value: object) -> str:
-    """A value as it appears in a message: never longer than a glance."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+def unusable(text: str) -> str | None:
+    """What keeps a text from being stored and sent, or None."""
+    found = _UNUSABLE.search(text)
+    return None if found is None else f"{shown(text)} contains {found[0]!r}, which cannot be part of a text"
+
+
+def name_problem(name: object) -> str | None:
+    """What is wrong with the name of a rule, tier, limit or region, or None."""
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return None
+    return f"{shown(name)} is not a name: use up to 64 letters, digits, '_', '.' and '-', a letter or digit first"
+
+
+def _usable(value: object) -> str:
+    wrong = unusable(value) if isinstance(value, str) and value else f"expected a text, not {shown(value)}"
+    if wrong:
+        raise ValueError(wrong)
+    return str(value)
 
 
 class Fields:
@@ -34,16 +53,15 @@ class Fields:
         """Start on `data`; anything in it that is not `known` is a problem."""
         self.path = path
         self.problems = problems
-        self.data: Mapping[Any, Any] = {}
-        if not isinstance(data, Mapping):
+        self.is_mapping = isinstance(data, Mapping)
+        self.data: Mapping[Any, Any] = data if isinstance(data, Mapping) else {}
+        if not self.is_mapping:
             self.problem(f"expected a mapping with {', '.join(known[:3])}…, not {shown(data)}")
-            return
-        self.data = data
-        for name in data:
+        for name in self.data:
             if name not in known:
-                close = get_close_matches(str(name), known, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
-                self.problem(f"unknown field{hint}", name)
+                close = get_close_matches(name, known, 1) if isinstance(name, str) else []
+                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+                self.problem(f"unknown field; {hint}", name)
 
     def problem(self, message: str, *at: str | int) -> None:
         """Note what is wrong, here or at a field below."""
@@ -53,6 +71,21 @@ class Fields:
         """Whether the field is there and not null."""
         return self.data.get(name) is not None
 
+    def below(self, name: str, known: Sequence[str]) -> Fields:
+        """The mapping in a field; an empty one where there is none."""
+        value = self.data.get(name)
+        return Fields({} if value is None else value, (*self.path, name), self.problems, known)
+
+    def mapping(self, name: str) -> Mapping[Any, Any]:
+        """A mapping with names of the author's choosing."""
+        value = self.data.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.problem(f"expected a mapping of names, not {shown(value)}", name)
+            return {}
+        return value
+
     def text(self, name: str, default: T, check: Callable[[str], str | None] | None = None) -> str | T:
         """A text; `check` returns what is wrong with it, or None."""
         value = self.data.get(name)
@@ -61,7 +94,7 @@ class Fields:
         if not isinstance(value, str) or not value:
             self.problem(f"expected a text, not {shown(value)}", name)
             return default
-        if check is not None and (wrong := check(value)):
+        if wrong := unusable(value) or (check and check(value)):
             self.problem(wrong, name)
             return default
         return value
@@ -112,31 +145,34 @@ class Fields:
         value = self.data.get(name)
         if value is None:
             return default
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= SECOND:
-            return round(value * SECOND)
         if isinstance(value, str):
             try:
                 return parse_duration(value)
             except InvalidLimit as error:
                 self.problem(str(error), name)
                 return default
-        self.problem(f"expected a duration such as 2s, not {shown(value)}", name)
-        return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_PERIOD // SECOND:
+            self.problem(f"expected a duration such as 2s, not {shown(value)}", name)
+            return default
+        return round(value * SECOND)
 
-    def texts(self, name: str) -> list[str]:
-        """A list of texts; a single text is a list of one."""
+    def each(self, name: str, read: Callable[[str], T]) -> tuple[T, ...]:
+        """A list of texts, none twice, each made into something by `read`, which raises `ValueError` with a sentence.
+
+        A single text is a list of one.
+        """
         value = self.data.get(name)
         if value is None:
-            return []
+            return ()
         if isinstance(value, str):
             value = [value]
         if not isinstance(value, list | tuple) or not value:
             self.problem(f"expected a list of texts, not {shown(value)}", name)
-            return []
-        good = []
+            return ()
+        good: dict[T, None] = {}
         for index, item in enumerate(value):
-            if isinstance(item, str) and item:
-                good.append(item)
-            else:
-                self.problem(f"expected a text, not {shown(item)}", name, index)
-        return good
+            try:
+                good[read(_usable(item))] = None
+            except ValueError as error:
+                self.problem(str(error), name, index)
+        return tuple(good)

@@ -60,8 +60,9 @@ def fit_problems(rule: Rule, among: Sequence[Limit]) -> list[str]:
         except InvalidLimit as error:
             problems.append(str(error))
             continue
-        if meter is not None and meter.code in codes:
+        if meter is None:
+            continue
+        if meter.code in codes:
             problems.append(f"two limits with the period of '{limit}' would share a counter; keep the tighter one")
-        if meter is not None:
-            codes.add(meter.code)
+        codes.add(meter.code)
     return problems

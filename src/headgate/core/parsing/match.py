@@ -3,74 +3,70 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.core import endpoint
-from headgate.core.address import Network, parse_network
-from headgate.core.parsing.fields import Fields, shown
+from headgate.core.address import parse_network
+from headgate.core.parsing.fields import NAME, unusable
 from headgate.core.rule import ATTRIBUTE, PER_ORDER, Match
+from headgate.errors import shown
+
+if TYPE_CHECKING:
+    from headgate.core.parsing.fields import Fields
 
 _FIELDS: Final = ("endpoints", "methods", "tiers", "ip_ranges", "attributes")
-METHOD: Final = re.compile(r"[A-Z][A-Z0-9_-]{0,31}")
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+METHOD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
 def match(fields: Fields) -> Match:
     """What stands under `match`; an empty one matches everything."""
-    given = Fields(fields.data.get("match") or {}, (*fields.path, "match"), fields.problems, _FIELDS)
-    endpoints = []
-    for index, pattern in enumerate(given.texts("endpoints")):
-        if wrong := endpoint.problem(pattern):
-            given.problem(wrong, "endpoints", index)
-        else:
-            endpoints.append(endpoint.canonical(pattern))
-    methods = []
-    for index, text in enumerate(given.texts("methods")):
-        method = text.upper()
-        if METHOD.fullmatch(method):
-            methods.append(method)
-        else:
-            given.problem(f"{shown(text)} is not an HTTP method", "methods", index)
-    networks: list[Network] = []
-    for index, text in enumerate(given.texts("ip_ranges")):
-        try:
-            networks.append(parse_network(text))
-        except ValueError as error:
-            given.problem(f"{shown(text)} is not a network: {error}", "ip_ranges", index)
+    given = fields.below("match", _FIELDS)
     return Match(
-        tuple(dict.fromkeys(endpoints)),
-        tuple(dict.fromkeys(methods)),
-        tuple(dict.fromkeys(given.texts("tiers"))),
-        tuple(dict.fromkeys(networks)),
+        given.each("endpoints", _endpoint),
+        given.each("methods", _method),
+        given.each("tiers", str),
+        given.each("ip_ranges", parse_network),
         _attributes(given),
     )
 
 
+def _endpoint(pattern: str) -> str:
+    if wrong := endpoint.problem(pattern):
+        raise ValueError(wrong)
+    return endpoint.canonical(pattern)
+
+
+def _method(text: str) -> str:
+    if not METHOD.fullmatch(text):
+        msg = f"{shown(text)} is not an HTTP method"
+        raise ValueError(msg)
+    return text.upper()
+
+
 def _attributes(given: Fields) -> tuple[tuple[str, str], ...]:
-    data = given.data.get("attributes") or {}
-    if not isinstance(data, Mapping):
-        given.problem(f"expected a mapping of names to texts, not {shown(data)}", "attributes")
-        return ()
     pairs = []
-    for name, value in data.items():
-        if isinstance(name, str) and isinstance(value, str):
-            pairs.append((name, value))
+    for name, value in given.mapping("attributes").items():
+        if not isinstance(name, str) or not name or unusable(name):
+            given.problem("the name of an attribute is a text", "attributes", name)
+        elif not isinstance(value, str) or unusable(value):
+            given.problem(f"expected a text, not {shown(value)}; put it in quotes", "attributes", name)
         else:
-            given.problem(f"expected a text, not {shown(value)}; put it in quotes", "attributes", str(name))
+            pairs.append((name, value))
     return tuple(sorted(pairs))
 
 
 def per(fields: Fields) -> tuple[str, ...]:
     """What stands under `per`, in one order."""
-    parts = fields.texts("per") or ["global"]
-    for index, part in enumerate(parts):
-        name = part.removeprefix(ATTRIBUTE)
-        if part not in PER_ORDER and (name == part or not NAME.fullmatch(name)):
-            known = ", ".join(PER_ORDER)
-            fields.problem(f"{shown(part)} is not something to count per; use {known} or attribute:NAME", "per", index)
+    parts = fields.each("per", _part) or ("global",)
     if "global" in parts and len(parts) > 1:
         fields.problem("'global' counts everybody together, so it stands alone", "per")
     # Sorted, so that writing the parts in another order goes on with the same counters.
     order = {part: index for index, part in enumerate(PER_ORDER)}
-    return tuple(sorted(dict.fromkeys(parts), key=lambda part: (order.get(part, len(order)), part)))
+    return tuple(sorted(parts, key=lambda part: (order.get(part, len(order)), part)))
+
+
+def _part(text: str) -> str:
+    if text in PER_ORDER or (text.startswith(ATTRIBUTE) and NAME.fullmatch(text.removeprefix(ATTRIBUTE))):
+        return text
+    msg = f"{shown(text)} is not something to count per; use {', '.join(PER_ORDER)} or attribute:NAME"
+    raise ValueError(msg)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.meter import ALGORITHMS, Algorithm
-from headgate.core.parsing.fields import Fields, shown
+from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, rule_limits
-from headgate.core.parsing.match import METHOD, NAME, match, per
+from headgate.core.parsing.match import METHOD, match, per
+from headgate.core.parsing.spread import spread
 from headgate.core.rule import (
     DEFAULT_MAX_DELAY,
     Action,
@@ -17,19 +19,19 @@ from headgate.core.rule import (
     RegionMode,
     Response,
     Rule,
-    Spread,
     SpreadMode,
     default_layer,
 )
 from headgate.core.units import MAX_AMOUNT
+from headgate.errors import shown
 
 if TYPE_CHECKING:
     from headgate.core.parsing.fields import Path
     from headgate.errors import Problem
 
+_LAYER: Final = re.compile(r"[A-Za-z0-9_.:+@/-]{1,200}")
 _RESPONSE_FIELDS: Final = ("status", "message", "retry_after")
-_SPREAD_FIELDS: Final = ("shards", "regions", "home", "shares")
-RULE_FIELDS: Final = (
+_FIELDS: Final = (
     "name",
     "layer",
     "match",
@@ -47,22 +49,16 @@ RULE_FIELDS: Final = (
     "response",
     "enabled",
 )
+_CHECKED_TOGETHER: Final = frozenset({"limits", "algorithm", "action", "max_delay", "spread"})
 _LONGEST_MESSAGE: Final = 1_000
-
-
-def name_problem(name: object) -> str | None:
-    """What is wrong with the name of a rule or tier, or None."""
-    if isinstance(name, str) and NAME.fullmatch(name):
-        return None
-    return f"{shown(name)} is not a name: use up to 64 letters, digits, '_', '.' and '-', a letter or digit first"
 
 
 def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
     """Read one rule. What is wrong is in `problems`; the rule is only good if there are none."""
     found = len(problems)
-    fields = Fields(body, path, problems, RULE_FIELDS)
+    fields = Fields(body, path, problems, _FIELDS)
     name = fields.text("name", "", name_problem)
-    if not fields.has("name") and fields.data:
+    if fields.is_mapping and not fields.has("name"):
         fields.problem("a rule needs a name", "name")
     action = fields.choice("action", Action, Action.REJECT)
     matched = match(fields)
@@ -75,85 +71,66 @@ def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
         limits=limits,
         tier_limit=tier_limit,
         match=matched,
-        layer=fields.text("layer", default_layer(counted_per, matched)),
+        layer=fields.text("layer", default_layer(counted_per, matched), _layer_problem),
         algorithm=algorithm,
         cost=_cost(fields),
         action=action,
         max_delay=fields.duration("max_delay", DEFAULT_MAX_DELAY if action is Action.THROTTLE else None),
         on_store_error=fields.choice("on_store_error", OnStoreError, OnStoreError.ALLOW),
-        spread=_spread(fields),
+        spread=spread(fields),
         wait_replicas=fields.whole("wait_replicas", 0, 0, 100),
         sample=fields.number("sample", 0.01, 0, 1),
         priority=fields.whole("priority", 100, -1_000_000, 1_000_000),
         response=_response(fields, 403 if action is Action.BLOCK else 429),
         enabled=fields.truth("enabled", default=True),
     )
-    if len(problems) == found:
-        check_rule(read, fields)
+    wrong = {problem.path[len(path)] for problem in problems[found:] if len(problem.path) > len(path)}
+    if fields.is_mapping and wrong.isdisjoint(_CHECKED_TOGETHER):
+        _check_together(read, fields)
     return read
+
+
+def _layer_problem(layer: str) -> str | None:
+    if _LAYER.fullmatch(layer):
+        return None
+    return f"{shown(layer)} is not a layer: use up to 200 letters, digits and any of _.:+@/-"
 
 
 def _cost(fields: Fields) -> Mapping[str, int]:
     data = fields.data.get("cost")
-    if data is None:
-        return MappingProxyType({})
-    if not isinstance(data, Mapping):
-        data = {"default": data}
+    by_method = isinstance(data, Mapping)
+    prices = {} if data is None else data if by_method else {"default": data}
     costs: dict[str, int] = {}
-    for method, value in data.items():
-        name = method if method == "default" else str(method).upper()
-        if name != "default" and not METHOD.fullmatch(name):
-            fields.problem(f"{shown(method)} is neither an HTTP method nor 'default'", "cost", str(method))
-        elif isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_AMOUNT:
-            message = f"a cost is a whole number from 0 to {MAX_AMOUNT}, not {shown(value)}"
-            fields.problem(message, "cost", str(method))
-        else:
-            costs[name] = value
+    for word, value in prices.items():
+        at = ("cost", word) if by_method else ("cost",)
+        if not isinstance(word, str) or not METHOD.fullmatch(word):
+            fields.problem(f"{shown(word)} is neither an HTTP method nor 'default'", *at)
+            continue
+        name = "default" if word.lower() == "default" else word.upper()
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_AMOUNT:
+            fields.problem(f"a cost is a whole number from 0 to {MAX_AMOUNT}, not {shown(value)}", *at)
+        if name in costs:
+            fields.problem(f"the cost of {name} is there twice", *at)
+        costs[name] = value
     return MappingProxyType(costs)
 
 
 def _response(fields: Fields, status: int) -> Response:
-    data = fields.data.get("response")
-    if data is None:
-        return Response(status)
-    response = Fields(data, (*fields.path, "response"), fields.problems, _RESPONSE_FIELDS)
-    message = response.text("message", None)
-    if message is not None and len(message) > _LONGEST_MESSAGE:
-        response.problem(f"a message has at most {_LONGEST_MESSAGE} characters", "message")
-    return Response(response.whole("status", status, 400, 599), message, response.duration("retry_after", 0))
+    response = fields.below("response", _RESPONSE_FIELDS)
+    return Response(
+        response.whole("status", status, 400, 599),
+        response.text("message", None, _message_problem),
+        response.duration("retry_after", 0),
+    )
 
 
-def _spread(fields: Fields) -> Spread:
-    data = fields.data.get("spread")
-    if data is None:
-        return Spread()
-    if isinstance(data, str):
-        if data in {SpreadMode.EXACT, SpreadMode.LEASED, SpreadMode.AUTO}:
-            return Spread(SpreadMode(data))
-        fields.problem(f"{shown(data)} is not one of exact, leased, auto, {{shards: N}}, {{regions: …}}", "spread")
-        return Spread()
-    spread = Fields(data, (*fields.path, "spread"), fields.problems, _SPREAD_FIELDS)
-    if spread.has("shards") == spread.has("regions"):
-        spread.problem("give either shards or regions")
-        return Spread()
-    if spread.has("shards"):
-        return Spread(SpreadMode.SHARDS, shards=spread.whole("shards", 1, 1, 1024))
-    mode = spread.choice("regions", RegionMode, RegionMode.CENTRAL)
-    shares = spread.data.get("shares") or {}
-    if not isinstance(shares, Mapping) or not all(
-        isinstance(region, str) and isinstance(share, int) and share > 0 for region, share in shares.items()
-    ):
-        spread.problem("expected regions with whole shares, as in {eu: 2, us: 1}", "shares")
-        shares = {}
-    if mode is RegionMode.SPLIT and not shares:
-        spread.problem("'split' needs the shares of the regions, as in {eu: 2, us: 1}", "shares")
-    home = spread.text("home", None)
-    if mode in {RegionMode.CENTRAL, RegionMode.BORROW} and home is None:
-        spread.problem(f"{mode.value!r} needs the home region", "home")
-    return Spread(SpreadMode.REGIONS, regions=mode, home=home, shares=MappingProxyType(dict(shares)))
+def _message_problem(message: str) -> str | None:
+    if len(message) <= _LONGEST_MESSAGE:
+        return None
+    return f"a message has at most {_LONGEST_MESSAGE} characters, not {len(message)}"
 
 
-def check_rule(rule: Rule, fields: Fields) -> None:
+def _check_together(rule: Rule, fields: Fields) -> None:
     """The table of what goes together (see `meter.ALGORITHMS`), and what an action needs."""
     has_limits = bool(rule.limits or rule.tier_limit)
     if rule.is_gate:

@@ -6,28 +6,34 @@ its place, so that somebody who edits a file sees everything that is wrong with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.core.parsing.fields import Fields, shown
+from headgate.core.limit import Rate
+from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, limits
-from headgate.core.parsing.rule import RULE_FIELDS, check_rule, name_problem, rule
+from headgate.core.parsing.rule import rule
 from headgate.core.rule import Override, Rule, RuleSet, Tier
-from headgate.errors import InvalidRules, Problem
+from headgate.core.rule_data import rule_data
+from headgate.errors import InvalidLimit, InvalidRules, Problem, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headgate.core.limit import Limit
+    from headgate.core.meter import Zones
+    from headgate.core.parsing.fields import Path
 
 _SET_FIELDS: Final = ("tiers", "default_tier", "rules", "overrides")
 _TIER_FIELDS: Final = ("price", "limits", "display_name")
 _OVERRIDE_FIELDS: Final = ("rule", "user", "api_key", "limits")
 
 
-def parse_rule_set(data: object) -> RuleSet:
-    """Check data and make a rule set of it, or raise `InvalidRules` with everything that is wrong."""
+def parse_rule_set(data: object, zones: Zones | None = None) -> RuleSet:
+    """Check data and make a rule set of it, or raise `InvalidRules` with everything that is wrong.
+
+    With `zones` the time zones of calendar limits are looked up as well.
+    """
     problems: list[Problem] = []
     if isinstance(data, list | tuple):
         data = {"rules": data}
@@ -37,37 +43,31 @@ def parse_rule_set(data: object) -> RuleSet:
     # A file without a default means its first tier: people list the plainest first.
     default_tier = fields.text("default_tier", next(iter(tiers), None))
     if default_tier is not None and default_tier not in tiers:
-        fields.problem(f"there is no tier {default_tier!r}", "default_tier")
-    _check_together(rules, tiers, problems)
+        fields.problem(f"there is no tier {shown(default_tier)}", "default_tier")
+    _check_tiers(rules, tiers, problems)
     overrides = _overrides(fields, rules)
+    if zones is not None:
+        _check_zones(rules, tiers, overrides, zones, problems)
     if problems:
         raise InvalidRules(problems)
-    return RuleSet(tuple(rules), MappingProxyType(tiers), default_tier, overrides)
+    return RuleSet(tuple(rules), MappingProxyType(tiers), default_tier, tuple(overrides.values()))
 
 
 def _tiers(fields: Fields) -> dict[str, Tier]:
     tiers: dict[str, Tier] = {}
-    for name, body in _mapping(fields, "tiers").items():
+    for name, body in fields.mapping("tiers").items():
         if wrong := name_problem(name):
-            fields.problem(wrong, "tiers", str(name))
+            fields.problem(wrong, "tiers", name)
             continue
-        tier = Fields(body, ("tiers", name), fields.problems, _TIER_FIELDS)
+        tier = Fields({} if body is None else body, ("tiers", name), fields.problems, _TIER_FIELDS)
         named: dict[str, tuple[Limit, ...]] = {}
-        for limit_name, texts in _mapping(tier, "limits").items():
-            named[str(limit_name)] = limits(texts, (*tier.path, "limits", str(limit_name)), fields.problems)
+        for limit_name, texts in tier.mapping("limits").items():
+            if wrong := name_problem(limit_name):
+                tier.problem(wrong, "limits", limit_name)
+            named[limit_name] = limits(texts, (*tier.path, "limits", limit_name), fields.problems)
         price, display_name = tier.number("price", 0, 0, 1e12), tier.text("display_name", None)
         tiers[name] = Tier(name, MappingProxyType(named), price, display_name)
     return tiers
-
-
-def _mapping(fields: Fields, name: str) -> Mapping[Any, Any]:
-    data = fields.data.get(name)
-    if data is None:
-        return {}
-    if not isinstance(data, Mapping):
-        fields.problem(f"expected a mapping of names, not {shown(data)}", name)
-        return {}
-    return data
 
 
 def _list(fields: Fields, name: str) -> Sequence[Any]:
@@ -84,13 +84,8 @@ def _rules(fields: Fields) -> list[Rule]:
     rules: list[Rule] = []
     seen: dict[str, int] = {}
     for index, body in enumerate(_list(fields, "rules")):
-        if isinstance(body, Rule):  # made in Python, with the types already right
-            made = Fields({"name": body.name}, ("rules", index), fields.problems, RULE_FIELDS)
-            made.text("name", "", name_problem)
-            check_rule(body, made)
-            one = body
-        else:
-            one = rule(body, ("rules", index), fields.problems)
+        # A rule made in Python is checked like any other.
+        one = rule(rule_data(body) if isinstance(body, Rule) else body, ("rules", index), fields.problems)
         # Names that differ only by letter case would be two rules here and one in people's heads.
         first = seen.setdefault(one.name.casefold(), index)
         if one.name and first != index:
@@ -99,13 +94,11 @@ def _rules(fields: Fields) -> list[Rule]:
     return rules
 
 
-def _check_together(rules: Sequence[Rule], tiers: Mapping[str, Tier], problems: list[Problem]) -> None:
+def _check_tiers(rules: Sequence[Rule], tiers: Mapping[str, Tier], problems: list[Problem]) -> None:
     """What can only be seen with rules and tiers side by side."""
     for index, one in enumerate(rules):
-        for position, tier in enumerate(one.match.tiers):
-            if tier not in tiers:
-                place = ("rules", index, "match", "tiers", position)
-                problems.append(Problem(place, f"there is no tier {shown(tier)}"))
+        place = ("rules", index, "match", "tiers")
+        problems += [Problem(place, f"there is no tier {shown(tier)}") for tier in one.match.tiers if tier not in tiers]
         if one.tier_limit is not None:
             problems += [Problem(("rules", index, "limits"), message) for message in _tier_problems(one, tiers)]
 
@@ -120,26 +113,58 @@ def _tier_problems(one: Rule, tiers: Mapping[str, Tier]) -> list[str]:
             continue
         named = tiers[name].limits.get(one.tier_limit or "")
         if named is None:
-            messages.append(f"tier {name!r}, which this rule can match, has no limit named {one.tier_limit!r}")
+            messages.append(f"tier {name!r}, which this rule can match, has no limit named {shown(one.tier_limit)}")
         else:
             messages += [f"with tier {name!r}: {problem}" for problem in fit_problems(one, named)]
     return messages
 
 
-def _overrides(fields: Fields, rules: Sequence[Rule]) -> tuple[Override, ...]:
-    by_name = {one.name: one for one in rules}
-    overrides = []
+def _overrides(fields: Fields, rules: Sequence[Rule]) -> dict[int, Override]:
+    """The overrides by their place in the list."""
+    by_name = {one.name: one for one in rules if one.name}
+    overrides: dict[int, Override] = {}
+    seen: dict[tuple[str, str | None, str | None], int] = {}
     for index, body in enumerate(_list(fields, "overrides")):
         override = Fields(body, ("overrides", index), fields.problems, _OVERRIDE_FIELDS)
-        user, api_key = override.text("user", None), override.text("api_key", None)
-        if (user is None) == (api_key is None):
-            override.problem("an override is for one user or one api_key")
-        its_limits = limits(override.data.get("limits"), (*override.path, "limits"), fields.problems)
-        one = by_name.get(override.text("rule", ""))
-        if one is None:
-            override.problem(f"there is no rule {shown(override.data.get('rule'))}", "rule")
+        if not override.is_mapping:
             continue
+        if override.has("user") == override.has("api_key"):
+            override.problem("an override is for one user or one api_key")
+        user, api_key = override.text("user", None), override.text("api_key", None)
+        its_limits = limits(override.data.get("limits"), (*override.path, "limits"), fields.problems)
+        name = override.data.get("rule")
+        one = by_name.get(name) if isinstance(name, str) else None
+        if one is None:
+            override.problem(f"there is no rule {shown(name)}", "rule")
+            continue
+        if one.is_gate:
+            override.problem(f"{one.name!r} has 'action: {one.action.value}' and takes no limits", "rule")
         for problem in fit_problems(one, its_limits):
             override.problem(problem, "limits")
-        overrides.append(Override(one.name, its_limits, user, api_key))
-    return tuple(overrides)
+        first = seen.setdefault((one.name, user, api_key), index)
+        if first != index:
+            override.problem(f"overrides[{first}] is for the same caller and rule")
+        overrides[index] = Override(one.name, its_limits, user, api_key)
+    return overrides
+
+
+def _check_zones(
+    rules: Sequence[Rule],
+    tiers: Mapping[str, Tier],
+    overrides: Mapping[int, Override],
+    zones: Zones,
+    problems: list[Problem],
+) -> None:
+    """Whether every time zone that a calendar limit names is there."""
+    places: list[tuple[Path, Sequence[Limit]]] = [(("rules", index), one.limits) for index, one in enumerate(rules)]
+    for tier in tiers.values():
+        places += [(("tiers", tier.name, "limits", name), named) for name, named in tier.limits.items()]
+    places += [(("overrides", index), override.limits) for index, override in overrides.items()]
+    for place, among in places:
+        for limit in among:
+            if isinstance(limit, Rate) and limit.calendar is not None:
+                try:
+                    zones(limit.calendar.zone)
+                except InvalidLimit as error:
+                    at = place if place[0] == "tiers" else (*place, "limits")
+                    problems.append(Problem(at, str(error)))

@@ -1,0 +1,38 @@
+"""The benchmarks: ``python -m bench [memory] [plots] [--quick]``; without names, everything."""
+
+from __future__ import annotations
+
+import argparse
+
+from bench import memory, plots, report
+from bench.rows import Row
+from rich.console import Console
+
+PARTS = {memory.PART: memory.run}
+PLOTS = "plots"
+
+
+def main() -> None:
+    """Run the parts that were asked for, one after the other, and show what they found."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"{', '.join(PARTS)}, or {PLOTS} to draw them again")
+    parser.add_argument("--quick", action="store_true", help="only show that everything works; nothing is kept")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - {*PARTS, PLOTS}:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    console = Console()
+    for part in [name for name in PARTS if name in (arguments.parts or PARTS)]:
+        with report.Bar(console) as bar:
+            outcome = PARTS[part](bar, quick=arguments.quick)
+        if arguments.quick:
+            console.print(report.table(outcome.rows, console.width))
+            return
+        report.keep(outcome)
+    results = report.read()
+    console.print(report.table([Row.from_dict(row) for row in results["rows"]], console.width))
+    for picture in plots.draw(results):
+        console.print(f"drawn: {picture}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+-- Token bucket and leaky bucket. Twins of headgate/core/algorithms/bucket.py,
+-- token_bucket.py and leaky_bucket.py.
+--
+-- State: '<ddddd' instant of the last admission, the level then, and (token bucket) what
+-- receipts have put back. Amounts are counted in shares there; here they are pairs (units,
+-- rest), a unit being `period` shares, so that both stay exact: shares = units * period + rest.
+
+local bucket = {}
+
+function bucket.read(value)
+  return {struct.unpack('<ddddd', value)}
+end
+
+function bucket.write(state)
+  return struct.pack('<ddddd', state[1], state[2], state[3], state[4], state[5])
+end
+
+-- Pairs: which is less, one minus other, one plus other.
+local function less(one, one_rest, other, other_rest)
+  return one < other or (one == other and one_rest < other_rest)
+end
+
+local function minus(one, one_rest, other, other_rest, period)
+  local units, rest = one - other, one_rest - other_rest
+  if rest < 0 then
+    return units - 1, rest + period
+  end
+  return units, rest
+end
+
+local function plus(one, one_rest, other, other_rest, period)
+  local units, rest = one + other, one_rest + other_rest
+  if rest >= period then
+    return units + 1, rest - period
+  end
+  return units, rest
+end
+
+-- The state itself, or, if the clock stepped back behind it, the same level as of now.
+local function present(state, now)
+  if state and state[1] > now then
+    return {now, state[2], state[3], state[4], state[5]}
+  end
+  return state
+end
+
+-- The fullest the bucket can be: its capacity and, throttling, what may be taken in advance.
+local function fullest(hit)
+  if hit.algorithm == 3 and hit.max_delay > 0 then
+    local units, rest = mul_div(hit.max_delay, hit.amount, hit.period)
+    return hit.capacity + units, rest
+  end
+  return hit.capacity, 0
+end
+
+-- How much drains in a span, at most a little more than `most` units: the exact product for
+-- a longer span would be out of range, and nothing is left then anyway.
+local function drained_in(span, most, hit)
+  if span * hit.amount / hit.period >= most + 2 then
+    return most + 2, 0
+  end
+  return mul_div(span, hit.amount, hit.period)
+end
+
+-- How much is in the bucket now.
+local function level(state, hit, now)
+  if not state then
+    return 0, 0
+  end
+  local units, rest = state[2], state[3]
+  local most, most_rest = fullest(hit)
+  if less(most, most_rest, units, rest) then
+    units, rest = most, most_rest
+  end
+  local drained, drained_rest = drained_in(now - state[1], units, hit)
+  units, rest = minus(units, rest, drained, drained_rest, hit.period)
+  if units < 0 then
+    return 0, 0
+  end
+  return units, rest
+end
+
+-- How long that much takes to drain, rounded up to a whole microsecond.
+local function time_to_drain(units, rest, hit)
+  local whole, over = mul_div(units, hit.period, hit.amount)
+  return whole + math.ceil((over + rest) / hit.amount)
+end
+
+-- When a level that stood at an instant has drained; never counted as more than the fullest.
+local function drained_at(at, units, rest, hit)
+  local most, most_rest = fullest(hit)
+  if less(most, most_rest, units, rest) then
+    units, rest = most, most_rest
+  end
+  return at + time_to_drain(units, rest, hit)
+end
+
+function bucket.creditable_until(stamp, hit)
+  return drained_at(stamp[1], stamp[2], stamp[3], hit)
+end
+
+local token_bucket = setmetatable({}, {__index = bucket})
+
+function token_bucket.decide(state, hit, now, cost)
+  state = present(state, now)
+  local units, rest = level(state, hit, now)
+  local room = hit.capacity - units - cost -- less `rest`
+  local delay = 0
+  if room < 0 then
+    delay = time_to_drain(-room, rest, hit)
+  elseif room == 0 and rest > 0 then
+    delay = time_to_drain(0, rest, hit)
+  end
+  if delay <= hit.max_delay and cost <= hit.capacity then
+    local left = rest > 0 and room - 1 or room
+    local credited, credited_rest = 0, 0
+    if state then
+      credited, credited_rest = state[4], state[5]
+    end
+    local after = cost > 0 and {now, units + cost, rest, credited, credited_rest} or state
+    local reset_after = time_to_drain(units + cost, rest, hit)
+    local stamped, stamped_rest = plus(units + cost, rest, credited, credited_rest, hit.period)
+    return after, 1, math.max(0, left), reset_after, 0, delay, now, stamped, stamped_rest
+  end
+  local left = hit.capacity - units
+  if rest > 0 then
+    left = left - 1
+  end
+  local retry_after = cost <= hit.capacity and delay - hit.max_delay or NEVER
+  return state, 0, math.max(0, left), time_to_drain(units, rest, hit), retry_after, 0, now, units, rest
+end
+
+function token_bucket.give_back(state, hit, now, stamp, amount)
+  if not state then
+    return nil
+  end
+  local period = hit.period
+  -- Not back yet: what was missing after the receipt, less what was credited since, but not
+  -- less than the amount; of that, less what has been refilled since.
+  local open, open_rest = minus(stamp[2], stamp[3], state[4], state[5], period)
+  if less(open, open_rest, amount, 0) then
+    open, open_rest = amount, 0
+  end
+  local refilled, refilled_rest = drained_in(math.max(0, now - stamp[1]), open, hit)
+  local credit, credit_rest = minus(open, open_rest, refilled, refilled_rest, period)
+  -- Nor more than is missing now, nor more than the amount.
+  local drained, drained_rest = drained_in(math.max(0, now - state[1]), state[2], hit)
+  local missing, missing_rest = minus(state[2], state[3], drained, drained_rest, period)
+  if less(missing, missing_rest, credit, credit_rest) then
+    credit, credit_rest = missing, missing_rest
+  end
+  if less(amount, 0, credit, credit_rest) then
+    credit, credit_rest = amount, 0
+  end
+  if credit < 0 or (credit == 0 and credit_rest == 0) then
+    return state
+  end
+  local units, rest = minus(state[2], state[3], credit, credit_rest, period)
+  local credited, credited_rest = plus(state[4], state[5], credit, credit_rest, period)
+  return {state[1], units, rest, credited, credited_rest}
+end
+
+function token_bucket.expires_at(state, hit)
+  if state[4] > 0 or state[5] > 0 then -- some receipt may still have to know what others put back
+    local most, most_rest = fullest(hit)
+    return state[1] + time_to_drain(most, most_rest, hit)
+  end
+  return drained_at(state[1], state[2], state[3], hit)
+end
+
+local leaky_bucket = setmetatable({}, {__index = bucket})
+
+function leaky_bucket.decide(state, hit, now, cost)
+  state = present(state, now)
+  local units, rest = level(state, hit, now)
+  local room = hit.capacity - units - cost -- less `rest`
+  local fits = room > 0 or (room == 0 and rest == 0)
+  local delay = time_to_drain(units, rest, hit)
+  if fits and delay <= hit.max_delay then
+    local left = rest > 0 and room - 1 or room
+    local reset_after = time_to_drain(units + cost, rest, hit)
+    if reset_after > hit.max_delay then
+      left = 0 -- whoever comes next would have to wait for too long
+    end
+    local after = cost > 0 and {now, units + cost, rest, 0, 0} or state
+    return after, 1, left, reset_after, 0, delay, now, units + cost, rest
+  end
+  local left = hit.capacity - units
+  if rest > 0 then
+    left = left - 1
+  end
+  if delay > hit.max_delay then
+    left = 0
+  end
+  local retry_after = NEVER
+  if cost <= hit.capacity then
+    retry_after = delay - hit.max_delay
+    if not fits then
+      retry_after = math.max(retry_after, time_to_drain(-room, rest, hit))
+    end
+  end
+  return state, 0, math.max(0, left), delay, retry_after, 0, now, units, rest
+end
+
+-- Whether two states run empty at the same instant: at + shares / amount is the same.
+local function same_end(one, other, hit)
+  local later, earlier = one, other
+  if one[1] < other[1] then
+    later, earlier = other, one
+  end
+  local drained, drained_rest = drained_in(later[1] - earlier[1], earlier[2], hit)
+  local units, rest = minus(earlier[2], earlier[3], drained, drained_rest, hit.period)
+  return units == later[2] and rest == later[3]
+end
+
+function leaky_bucket.give_back(state, hit, now, stamp, amount)
+  if not state or not same_end(state, stamp, hit) then
+    return state
+  end
+  local credit, credit_rest = level(present(state, now), hit, now)
+  if less(amount, 0, credit, credit_rest) then
+    credit, credit_rest = amount, 0
+  end
+  local units, rest = minus(state[2], state[3], credit, credit_rest, hit.period)
+  return {state[1], units, rest, 0, 0}
+end
+
+function leaky_bucket.expires_at(state, hit)
+  return drained_at(state[1], state[2], state[3], hit)
+end

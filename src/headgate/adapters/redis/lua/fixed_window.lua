@@ -1,0 +1,65 @@
+-- Fixed window. Twin of headgate/core/algorithms/fixed_window.py.
+--
+-- State: '<dd' start of the window, count in it.
+
+local fixed_window = {}
+
+local function window(hit, now)
+  if not hit.start then
+    local start = now - now % hit.period
+    return start, start + hit.period
+  elseif now < hit.finish then
+    return hit.start, hit.finish
+  end
+  return hit.finish, hit.next_finish
+end
+
+function fixed_window.read(value)
+  local start, count = struct.unpack('<dd', value)
+  return {start, count}
+end
+
+function fixed_window.write(state)
+  return struct.pack('<dd', state[1], state[2])
+end
+
+function fixed_window.decide(state, hit, now, cost)
+  local start, finish = window(hit, now)
+  local left_of_window = finish - now
+  local count = 0
+  if state then
+    count = state[2]
+    if state[1] < start then
+      count = 0
+    elseif state[1] > start then -- the clock stepped back: what was counted counts now
+      state = {start, count}
+    end
+  end
+  local used = count + cost
+  if used <= hit.amount then
+    local reset_after = used > 0 and left_of_window or 0
+    return cost > 0 and {start, used} or state, 1, hit.amount - used, reset_after, 0, 0, start, 0, 0
+  end
+  local left = math.max(0, hit.amount - count)
+  local retry_after = cost <= hit.amount and left_of_window or NEVER
+  return state, 0, left, count > 0 and left_of_window or 0, retry_after, 0, start, 0, 0
+end
+
+function fixed_window.give_back(state, hit, now, stamp, amount)
+  if not state or state[1] ~= stamp[1] or window(hit, now) ~= stamp[1] then
+    return state
+  end
+  return {state[1], math.max(0, state[2] - amount)}
+end
+
+function fixed_window.creditable_until(stamp, hit)
+  if not hit.start then
+    return stamp[1] + hit.period
+  end
+  local _, finish = window(hit, stamp[1])
+  return finish
+end
+
+function fixed_window.expires_at(state, hit)
+  return fixed_window.creditable_until(state, hit)
+end

@@ -1,0 +1,69 @@
+-- What all algorithms share: exact arithmetic, packing, and the meter.
+--
+-- Numbers in Lua are doubles, exact for whole numbers below 2^53. Instants are
+-- microseconds (about 2^51 today), amounts at most 10^12 (2^40), periods at most ten
+-- years (2^49), so a single product may not fit; mul_div works on such products exactly.
+
+local EXACT = 9007199254740992 -- 2^53
+local NEVER = -1
+local floor = math.floor
+
+-- floor(a * b / c) and the remainder, for whole a, b >= 0 and c > 0 whose quotient is below 2^53.
+local function mul_div(a, b, c)
+  local product = a * b
+  if product < EXACT then
+    local rest = product % c
+    return (product - rest) / c, rest
+  end
+  -- Long division, the digits of a in a base so small that every step stays exact.
+  local base = 2
+  while (b + c) * base * 4 < EXACT do
+    base = base * 2
+  end
+  local place = 1
+  while place * base <= a do
+    place = place * base
+  end
+  local quotient, rest = 0, 0
+  while place >= 1 do
+    local digit = floor(a / place)
+    a = a - digit * place
+    local step = rest * base + digit * b
+    rest = step % c
+    quotient = quotient * base + (step - rest) / c
+    place = place / base
+  end
+  return quotient, rest
+end
+
+-- ceil(a * b / c)
+local function mul_div_up(a, b, c)
+  local quotient, rest = mul_div(a, b, c)
+  if rest > 0 then
+    return quotient + 1
+  end
+  return quotient
+end
+
+-- The parameters of one hit, as the client packs them (packed_hit in scripts.py): algorithm,
+-- cost, amount, period, capacity, max_delay; for a calendar window its bounds; for what is
+-- held (a slot, a reservation) its ttl and holder.
+local CALENDAR, HELD = 6, 16
+
+local function read_hit(packed)
+  local hit, at = {}, 0
+  hit.algorithm, hit.cost, hit.amount, hit.period, hit.capacity, hit.max_delay, at = struct.unpack('<dddddd', packed)
+  local held = hit.algorithm >= HELD
+  if held then
+    hit.algorithm = hit.algorithm - HELD
+  end
+  if hit.algorithm == CALENDAR then -- a fixed window with other bounds
+    hit.algorithm = 0
+    hit.start, hit.finish, hit.next_finish, at = struct.unpack('<ddd', packed, at)
+  end
+  if held then
+    hit.ttl, at = struct.unpack('<d', packed, at)
+    hit.holder = string.sub(packed, at)
+  end
+  return hit
+end

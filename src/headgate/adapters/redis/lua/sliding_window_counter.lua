@@ -1,0 +1,79 @@
+-- Sliding window counter. Twin of headgate/core/algorithms/sliding_window_counter.py.
+--
+-- State: '<ddd' start of this window, count in it, count in the window before.
+
+local sliding_window_counter = {}
+
+function sliding_window_counter.read(value)
+  local start, current, previous = struct.unpack('<ddd', value)
+  return {start, current, previous}
+end
+
+function sliding_window_counter.write(state)
+  return struct.pack('<ddd', state[1], state[2], state[3])
+end
+
+-- The least elapsed at which floor(count * (period - elapsed) / period) <= most.
+local function faded(count, most, period)
+  if count <= most then
+    return 0
+  end
+  return period + 1 - mul_div_up(most + 1, period, count)
+end
+
+-- The wait until no more than `most` is in view, if nothing is added.
+local function wait_until(previous, current, most, period, elapsed)
+  if current <= most then
+    return math.max(0, faded(previous, most - current, period) - elapsed)
+  end
+  return period - elapsed + faded(current, most, period)
+end
+
+function sliding_window_counter.decide(state, hit, now, cost)
+  local period, amount = hit.period, hit.amount
+  local elapsed = now % period
+  local start = now - elapsed
+  local current, previous = 0, 0
+  if state then
+    if state[1] > start then -- the clock stepped back: what was counted counts now
+      current = math.min(amount, state[2] + state[3])
+      state = {start, current, 0}
+    elseif state[1] == start then
+      current, previous = state[2], state[3]
+    elseif state[1] == start - period then
+      previous = state[2]
+    end
+  end
+  local base = mul_div(previous, period - elapsed, period) + current
+  local used = base + cost
+  if used <= amount then
+    local reset_after = wait_until(previous, current + cost, 0, period, elapsed)
+    local after = cost > 0 and {start, current + cost, previous} or state
+    return after, 1, amount - used, reset_after, 0, 0, start, 0, 0
+  end
+  local left = math.max(0, amount - base)
+  local retry_after = NEVER
+  if cost <= amount then
+    retry_after = wait_until(previous, current, amount - cost, period, elapsed)
+  end
+  return state, 0, left, wait_until(previous, current, 0, period, elapsed), retry_after, 0, start, 0, 0
+end
+
+function sliding_window_counter.creditable_until(stamp, hit)
+  return stamp[1] + 2 * hit.period
+end
+
+function sliding_window_counter.give_back(state, hit, now, stamp, amount)
+  if not state or now >= sliding_window_counter.creditable_until(stamp, hit) then
+    return state
+  elseif state[1] == stamp[1] then
+    return {state[1], math.max(0, state[2] - amount), state[3]}
+  elseif state[1] == stamp[1] + hit.period then
+    return {state[1], state[2], math.max(0, state[3] - amount)}
+  end
+  return state
+end
+
+function sliding_window_counter.expires_at(state, hit)
+  return state[1] + 2 * hit.period
+end

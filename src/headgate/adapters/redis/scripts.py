@@ -1,0 +1,85 @@
+"""The Lua scripts, assembled from their files, and the arguments they take."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from importlib.resources import files
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.decision import Hit
+from headgate.core.meter import Algorithm
+
+if TYPE_CHECKING:
+    from headgate.core.decision import Receipt
+    from headgate.core.meter import Meter
+
+_SHARED: Final = (
+    "prelude",
+    "fixed_window",
+    "sliding_window_counter",
+    "sliding_window_log",
+    "buckets",
+    "concurrency",
+    "counters",
+)
+_CODES: Final = {
+    Algorithm.FIXED_WINDOW: 0,
+    Algorithm.SLIDING_WINDOW_COUNTER: 1,
+    Algorithm.SLIDING_WINDOW_LOG: 2,
+    Algorithm.TOKEN_BUCKET: 3,
+    Algorithm.LEAKY_BUCKET: 4,
+    Algorithm.CONCURRENCY: 5,
+}
+_CALENDAR: Final = 6
+_HELD: Final = 16
+_HIT: Final = Struct("<dddddd").pack
+_TTL: Final = Struct("<d").pack
+_BOUNDS: Final = Struct("<ddd").pack
+_STAMP: Final = Struct("<ddd").pack
+
+
+class Script(NamedTuple):
+    """A script's text and the name the server knows it by."""
+
+    text: bytes
+    sha: bytes
+
+
+def _assembled(name: str) -> Script:
+    folder = files("headgate.adapters.redis").joinpath("lua")
+    parts = [folder.joinpath(f"{part}.lua").read_text("utf-8") for part in (*_SHARED, name)]
+    text = "\n".join(parts).encode()
+    return Script(text, sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+TAKE: Final = _assembled("take")
+GIVE_BACK: Final = _assembled("give_back")
+
+
+def packed_hit(hit: Hit) -> bytes:
+    """A hit's parameters as prelude.lua reads them."""
+    _, meter, cost, holder, ttl = hit
+    code = _CALENDAR if meter.bounds is not None else _CODES[meter.algorithm]
+    bounds = b"" if meter.bounds is None else _BOUNDS(*meter.bounds)
+    if meter.algorithm is Algorithm.CONCURRENCY:
+        holder, ttl = holder or hit.key, ttl or meter.period
+    if holder is None or ttl is None:
+        return _numbers(code, cost, meter) + bounds
+    return _numbers(code + _HELD, cost, meter) + bounds + _TTL(ttl) + holder.encode()
+
+
+def _numbers(code: int, cost: int, meter: Meter) -> bytes:
+    return _HIT(code, cost, meter.amount, meter.period, meter.capacity, meter.max_delay)
+
+
+def packed_receipt(receipt: Receipt) -> tuple[bytes, bytes, str]:
+    """A receipt's parameters as give_back.lua reads them."""
+    key, meter, stamp, amount, name = receipt
+    if isinstance(stamp, str):  # slots are released by their holder's name
+        hit = Hit(key, meter, amount, stamp, meter.period)
+        return packed_hit(hit), _STAMP(0, 0, 0), name
+    hit = Hit(key, meter, amount)
+    if isinstance(stamp, tuple):
+        return packed_hit(hit), _STAMP(stamp[0], *divmod(stamp[1], meter.period)), name
+    return packed_hit(hit), _STAMP(stamp, 0, 0), name

@@ -1,0 +1,125 @@
+"""The decision service as an RSGI application: what is asked where, and how it is answered."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from headgate.edge.http import answers
+from headgate.edge.http.check_body import read_check
+from headgate.edge.http.patience import Patience
+from headgate.edge.http.rsgi import ProtocolClosed
+from headgate.edge.problems import Unanswerable
+from headgate.errors import InvalidRequest, StoreError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from typing import TypeAlias
+
+    from headgate.dataplane.limiter import Limiter
+    from headgate.edge.http.answers import Answer
+    from headgate.edge.http.rsgi import Exchange, Scope
+
+    Endpoint: TypeAlias = Callable[[Scope, Exchange], Awaitable[Answer]]
+
+log = logging.getLogger("headgate")
+# A caller that did not send all it announced cannot send a next request on the same connection.
+_CLOSE: Final = ("connection", "close")
+
+
+class DecisionService:
+    """Translates requests for the limiter and verdicts for the caller."""
+
+    def __init__(self, limiter: Limiter, *, body_limit: int, body_seconds: float) -> None:
+        """`body_limit` is in bytes; `body_seconds` is how long a caller may take to send a body."""
+        self.ready = True
+        """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
+        self._limiter = limiter
+        self._body_limit = body_limit
+        self._patience = Patience(body_seconds)
+        self._endpoints: dict[str, dict[str, Endpoint]] = {
+            "/v1/check": {"POST": self._check},
+            "/v1/peek": {"POST": self._peek},
+            "/livez": {"GET": self._livez, "HEAD": self._livez},
+            "/readyz": {"GET": self._readyz, "HEAD": self._readyz},
+        }
+
+    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+        """Answer one request, whatever it is."""
+        try:
+            answer = await self._endpoint(scope)(scope, exchange)
+        except Unanswerable as unanswerable:
+            answer = answers.for_problem(unanswerable)
+        except InvalidRequest as error:
+            answer = answers.for_problem(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
+        except StoreError as error:
+            log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
+            answer = answers.for_problem(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))
+        except ProtocolClosed:
+            return  # the caller has gone
+        except Exception:
+            log.exception("%s %s failed", scope.method, shown(scope.path))
+            sentence = "something went wrong here; the service's log says what"
+            answer = answers.for_problem(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, sentence))
+        exchange.response_bytes(*answer)
+
+    def _endpoint(self, scope: Scope) -> Endpoint:
+        methods = self._endpoints.get(scope.path)
+        if methods is None:
+            sentence = f"there is no {shown(scope.path)} here; there are {', '.join(self._endpoints)}"
+            raise Unanswerable(HTTPStatus.NOT_FOUND, sentence)
+        endpoint = methods.get(scope.method)
+        if endpoint is None:
+            sentence = f"{scope.path} takes {' and '.join(methods)}, not {shown(scope.method)}"
+            raise Unanswerable(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
+        return endpoint
+
+    async def _check(self, scope: Scope, exchange: Exchange) -> Answer:
+        request, cost = read_check(await self._body(scope, exchange))
+        return answers.for_verdict(await self._limiter.check(request, cost))
+
+    async def _peek(self, scope: Scope, exchange: Exchange) -> Answer:
+        request, cost = read_check(await self._body(scope, exchange))
+        return answers.for_verdict(await self._limiter.peek(request, cost=cost))
+
+    async def _livez(self, _scope: Scope, _exchange: Exchange) -> Answer:
+        return answers.for_state(HTTPStatus.OK, {"status": "alive"})
+
+    async def _readyz(self, _scope: Scope, _exchange: Exchange) -> Answer:
+        state = {"status": "ready" if self.ready else "stopping", "snapshot": self._limiter.snapshots.current.number}
+        return answers.for_state(HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE, state)
+
+    async def _body(self, scope: Scope, exchange: Exchange) -> bytes:
+        """All of the body, as long as it comes in time and is not too large."""
+        length = scope.headers.get("content-length")
+        if length is not None and int(length) > self._body_limit:
+            raise self._too_large()
+        try:
+            if length is not None:
+                return await self._patience.wait(exchange())
+            if scope.headers.get("transfer-encoding") is not None:
+                return await self._patience.wait(self._parts(exchange))
+        except TimeoutError:
+            sentence = f"the body was not all there after {self._patience.seconds:g} seconds"
+            raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE) from None
+        return b""
+
+    async def _parts(self, exchange: Exchange) -> bytes:
+        """A body of a length that nobody has announced, read in parts so that it cannot grow without bound.
+
+        Granian ends a body that breaks off as if it were complete. Half of a JSON object is none,
+        so that shows, except where nothing came at all.
+        """
+        body = bytearray()
+        async for part in exchange:
+            body += part
+            if len(body) > self._body_limit:
+                raise self._too_large()
+        if not body:
+            raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body is empty, or broke off", _CLOSE)
+        return bytes(body)
+
+    def _too_large(self) -> Unanswerable:
+        sentence = f"a body has at most {self._body_limit} bytes here"
+        return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, _CLOSE)

@@ -1,0 +1,33 @@
+"""Problem documents (RFC 9457) for requests that were never decided: malformed, misdirected, too large.
+
+A denial has its own, with the verdict in it: `headgate.core.problem`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from http import HTTPStatus
+
+
+class Unanswerable(Exception):
+    """A request gets a problem in place of a verdict. Raised and caught inside an edge only."""
+
+    def __init__(self, status: HTTPStatus, sentence: str, *headers: tuple[str, str]) -> None:
+        """Say why, to the caller; `headers` go with the answer."""
+        self.status = status
+        self.headers = headers
+        super().__init__(sentence)
+
+    def document(self) -> dict[str, Any]:
+        """The body, in the shape that denials have too."""
+        sentence = str(self)
+        return {
+            "type": "about:blank",
+            "title": self.status.phrase,
+            "status": self.status.value,
+            "detail": sentence,
+            "error": self.status.name.lower(),
+            "message": sentence,
+        }

@@ -1,0 +1,181 @@
+"""Settings: environment variables named ``HEADGATE_…``, read once, here and nowhere else.
+
+    HEADGATE_RULES_FILE=rules.yaml HEADGATE_PORT=8090 headgate serve
+
+An empty variable is the same as none. A setting that can hold a secret may also be given as
+the name of a file that holds it, with ``_FILE`` behind its name (``HEADGATE_REDIS_URL_FILE``).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from headgate.errors import InvalidSettings, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREFIX: Final = "HEADGATE_"
+_FROM_FILE: Final = "_FILE"
+
+
+class LogLevel(StrEnum):
+    """From how important on something is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
+    return {"meaning": meaning, "read": read, "secret": secret}
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
+            return int(text)
+        msg = f"a whole number from {least} to {most}"
+        raise ValueError(msg)
+
+    return read
+
+
+def _seconds(most: int) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if 0 <= seconds <= most:
+            return seconds
+        msg = f"a number of seconds from 0 to {most}"
+        raise ValueError(msg)
+
+    return read
+
+
+def _log_level(text: str) -> LogLevel:
+    try:
+        return LogLevel(text.lower())
+    except ValueError:
+        msg = f"one of {', '.join(LogLevel)}"
+        raise ValueError(msg) from None
+
+
+def _address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if good and not parts.query and not parts.fragment:
+        return text.rstrip("/")
+    msg = "an address such as http://127.0.0.1:8080"
+    raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set, with what holds if nobody does."""
+
+    redis_url: str = field(default="memory://", metadata=_about("where the counters are kept", _text, secret=True))
+    rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
+    # The service believes what callers state about users, so without further thought only this machine may call it.
+    host: str = field(default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", _text))
+    port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", _whole(0, 65_535)))
+    workers: int = field(default=1, metadata=_about("how many processes answer", _whole(1, 256)))
+    log_level: LogLevel = field(
+        default=LogLevel.INFO, metadata=_about("from how important on something is logged", _log_level)
+    )
+    body_limit: int = field(
+        default=65_536, metadata=_about("the largest request body, in bytes", _whole(1, 16 * 1024 * 1024))
+    )
+    body_seconds: float = field(
+        default=5.0, metadata=_about("how long a caller may take to send a request's body", _seconds(600))
+    )
+    notice_seconds: float = field(
+        default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", _seconds(600))
+    )
+    drain_seconds: float = field(
+        default=10.0, metadata=_about("after that, how long requests under way may take to end", _seconds(600))
+    )
+    url: str = field(
+        default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", _address)
+    )
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read all settings, or raise `InvalidSettings` naming the variable and what to write in it."""
+    environ = os.environ if environ is None else environ
+    given: dict[str, Any] = {}
+    for each in fields(Settings):
+        text = _given(each, environ)
+        if text:
+            given[each.name] = _read(each, text, _variable(each))
+    return Settings(**given)
+
+
+def with_options(settings: Settings, options: Mapping[str, str | None]) -> Settings:
+    """These settings, with what was given on the command line in place of what it replaces."""
+    given = {name: text for name, text in options.items() if text is not None}
+    known = {each.name: each for each in fields(Settings)}
+    changed: dict[str, Any] = {name: _read(known[name], text, f"--{name}") for name, text in given.items()}
+    return replace(settings, **changed)
+
+
+def _read(each: Field[Any], text: str, source: str) -> object:
+    """One setting from its text; `source` is what the message calls it."""
+    try:
+        return each.metadata["read"](text)
+    except ValueError as error:
+        wrong = "is malformed" if each.metadata["secret"] else f"is {shown(text)}"
+        msg = f"{source} {wrong}; write {error}"
+        raise InvalidSettings(msg) from None
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """A sentence for each variable that looks like a setting and is none."""
+    environ = os.environ if environ is None else environ
+    known = [each.name.upper() for each in fields(Settings)]
+    known += [each.name.upper() + _FROM_FILE for each in fields(Settings) if each.metadata["secret"]]
+    sentences = []
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in known:
+            close = get_close_matches(name.removeprefix(PREFIX), known, 1)
+            hint = f"; did you mean {PREFIX}{close[0]}?" if close else ""
+            sentences.append(f"{name} is not a setting and is ignored{hint}")
+    return sentences
+
+
+def _variable(each: Field[Any]) -> str:
+    return PREFIX + each.name.upper()
+
+
+def _given(each: Field[Any], environ: Mapping[str, str]) -> str:
+    """The text of one setting, from its variable or from the file that its `_FILE` variable names."""
+    name = _variable(each)
+    text = environ.get(name, "").strip()
+    path = environ.get(name + _FROM_FILE, "").strip() if each.metadata["secret"] else ""
+    if not path:
+        return text
+    if text:
+        msg = f"{name} and {name}{_FROM_FILE} are both set; keep one of them"
+        raise InvalidSettings(msg)
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        msg = f"{name}{_FROM_FILE} names {shown(path)}, which cannot be read: {reason}; write the name of a file"
+        raise InvalidSettings(msg) from error

@@ -1,0 +1,174 @@
+"""The contract, part four: slots that are held, and reservations that expire."""
+
+# ruff: noqa: PLR2004 (expected values are plain numbers)
+
+from __future__ import annotations
+
+from headgate.core.meter import Algorithm
+from headgate.core.units import SECOND
+from headgate.testing.contract.trial import RATES, StoreCase, Trial, scenario
+
+
+class Holding(StoreCase):
+    """Slots are free again when released or expired; reservations when settled or expired."""
+
+    @scenario
+    async def test_every_holder_has_its_own_slots(self, trial: Trial) -> None:
+        """As many hold slots at the same time as the limit says, and one more is told when a slot expires."""
+        counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        for holder in ("a", "b", "c"):
+            await counter.admitted(1, holder)
+            trial.clock.advance(seconds=1)
+        decision = await counter.refused(1, "d")
+        assert decision.retry_after == 27 * SECOND
+        assert decision.reset_after == 29 * SECOND
+        await trial.admitted_first_after(counter, 1, decision.retry_after)
+
+    @scenario
+    async def test_several_slots_wait_for_several_expiries(self, trial: Trial) -> None:
+        """Who wants two slots waits until two are free, and not for the third."""
+        counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        for holder in ("a", "b", "c"):
+            await counter.admitted(1, holder)
+            trial.clock.advance(seconds=1)
+        decision = await counter.refused(2, "d")
+        assert decision.retry_after == 28 * SECOND
+        await trial.admitted_first_after(counter, 2, decision.retry_after)
+        assert await counter.remaining() == 0
+
+    @scenario
+    async def test_a_holder_that_asks_again_renews(self, trial: Trial) -> None:
+        """The same holder keeps its slot and its time starts anew, also when all slots are taken."""
+        counter = trial.counter("2 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        await counter.admitted(1, "a")
+        await counter.admitted(1, "b")
+        trial.clock.advance(seconds=20)
+        assert (await counter.admitted(1, "a")).remaining == 0
+        assert (await counter.refused(1, "c")).retry_after == 10 * SECOND
+        trial.clock.advance(seconds=10)
+        await counter.admitted(1, "c")
+        assert (await counter.refused(1, "b")).retry_after == 20 * SECOND
+
+    @scenario
+    async def test_a_refused_renewal_loses_nothing(self, trial: Trial) -> None:
+        """A holder that asks for more than there is keeps what it has, and nobody is told that it is free."""
+        counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        await counter.admitted(1, "a")
+        await counter.admitted(1, "b")
+        assert (await counter.refused(3, "a")).remaining == 1
+        assert await counter.remaining() == 1
+        full = trial.counter("1/hour")
+        await full.admitted(1)
+        renewal, _ = await trial.store.take([counter.hit(1, "a"), full.hit(1)])
+        assert renewal.remaining == 1
+
+    @scenario
+    async def test_looking_releases_nothing(self, trial: Trial) -> None:
+        """A holder that asks for no slots, to see how things stand, keeps the ones it has."""
+        counter = trial.counter("2 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        await counter.admitted(1, "a")
+        assert (await counter.peek(0, "a")).remaining == 1
+        assert (await counter.admitted(0, "a")).remaining == 1
+        assert await counter.remaining() == 1
+
+    @scenario
+    async def test_each_holder_may_have_a_time_of_its_own(self, trial: Trial) -> None:
+        """A slot taken with a ttl expires after that and not after the limit's."""
+        counter = trial.counter("2 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        await counter.admitted(1, "long", 300 * SECOND)
+        await counter.admitted(1, "short", SECOND)
+        decision = await counter.refused(1, "c")
+        assert (decision.retry_after, decision.reset_after) == (SECOND, 300 * SECOND)
+        trial.clock.advance(seconds=1)
+        assert await counter.remaining() == 1
+        trial.clock.advance(seconds=299)
+        assert await counter.remaining() == 2
+
+    @scenario
+    async def test_a_released_slot_is_free_at_once(self, trial: Trial) -> None:
+        """Releasing frees the holder's slots and nobody else's; doing it twice is the same as once."""
+        counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        held = await counter.admitted(2, "a")
+        await counter.admitted(1, "b")
+        receipt = counter.receipt(held, 2, "a")
+        await trial.store.give_back([receipt])
+        await trial.store.give_back([receipt])
+        assert await counter.remaining() == 2
+        await counter.admitted(2, "c")
+        await trial.store.give_back([receipt])
+        assert await counter.remaining() == 0
+
+    @scenario
+    async def test_an_expired_slot_can_be_released_in_vain(self, trial: Trial) -> None:
+        """Who releases after its time was up frees nobody else's slot."""
+        counter = trial.counter("1 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        held = await counter.admitted(1, "a")
+        trial.clock.advance(seconds=30)
+        await counter.admitted(1, "b")
+        await trial.store.give_back([counter.receipt(held, 1, "a")])
+        await counter.refused(1, "c")
+
+    @scenario
+    async def test_a_reservation_expires_by_itself(self, trial: Trial) -> None:
+        """What was reserved and not settled in time is available again, to the microsecond."""
+        for algorithm in RATES:
+            counter = trial.counter("10/hour", algorithm)
+            await counter.admitted(6, "r", 5 * SECOND)
+            trial.clock.advance(seconds=5, micros=-1)
+            assert await counter.remaining() == 4, counter
+            trial.clock.advance(micros=1)
+            assert await counter.remaining() == 10, counter
+            await counter.admitted(10)
+
+    @scenario
+    async def test_a_settled_reservation_stays_settled(self, trial: Trial) -> None:
+        """Settling gives back what was not needed; the rest stays counted after the reservation's time."""
+        for algorithm in RATES:
+            counter = trial.counter("10/day", algorithm)
+            taken = await counter.admitted(6, "r", 5 * SECOND)
+            await trial.store.give_back([counter.receipt(taken, 2, "r")])
+            assert await counter.remaining() == 6, counter
+            trial.clock.advance(seconds=10)
+            await trial.store.give_back([counter.receipt(taken, 6, "r")])
+            assert await counter.remaining() == 6, counter
+
+    @scenario
+    async def test_a_reservation_used_up_is_not_given_back(self, trial: Trial) -> None:
+        """Settling the whole amount gives nothing back, then or later."""
+        for algorithm in RATES:
+            counter = trial.counter("10/day", algorithm)
+            taken = await counter.admitted(6, "r", 5 * SECOND)
+            await trial.store.give_back([counter.receipt(taken, 0, "r")])
+            trial.clock.advance(seconds=10)
+            assert await counter.remaining() == 4, counter
+
+    @scenario
+    async def test_one_reservation_over_several_counters_expires_in_all(self, trial: Trial) -> None:
+        """A reservation that several limits share is given back in every one of them."""
+        counters = [trial.counter("10/day", algorithm) for algorithm in RATES]
+        await trial.store.take([counter.hit(4, "r", 5 * SECOND) for counter in counters])
+        assert [await counter.remaining() for counter in counters] == [6] * 5
+        trial.clock.advance(seconds=5)
+        assert [await counter.remaining() for counter in counters] == [10] * 5
+
+    @scenario
+    async def test_a_reservation_made_again_is_another(self, trial: Trial) -> None:
+        """Reservations with different names on one counter expire each in its own time."""
+        for algorithm in RATES:
+            counter = trial.counter("10/day", algorithm)
+            await counter.admitted(3, "long", 20 * SECOND)
+            await counter.admitted(4, "short", 10 * SECOND)
+            trial.clock.advance(seconds=10)
+            assert await counter.remaining() == 7, counter
+            trial.clock.advance(seconds=10)
+            assert await counter.remaining() == 10, counter
+
+    @scenario
+    async def test_a_refused_reservation_reserves_nothing(self, trial: Trial) -> None:
+        """A reservation that found no room is not given back either."""
+        counter = trial.counter("10/hour")
+        await counter.admitted(8)
+        decision = await counter.take(5, "r", SECOND)
+        assert not decision.allowed
+        trial.clock.advance(seconds=2)
+        assert await counter.remaining() == 2

@@ -1,0 +1,80 @@
+"""Commands that the documentation tells people to type exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+import typer.main
+
+from headgate.cli.commands import app, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    Fences = Callable[[Path, str], list[tuple[int, str]]]
+
+_TARGET: Final = re.compile(r"^(?P<name>[a-z-]+):.*?##", re.MULTILINE)
+
+
+def _targets(root: Path) -> set[str]:
+    return {found["name"] for found in _TARGET.finditer((root / "Makefile").read_text(encoding="utf-8"))}
+
+
+def _typed(page: Path, fences: Fences) -> list[list[str]]:
+    lines = [line for _, text in fences(page, "console") for line in text.splitlines() if line.startswith("$ ")]
+    return [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
+
+
+def _problem(words: list[str]) -> str | None:
+    """What is wrong with a `headgate` command line, or None."""
+    command: Any = typer.main.get_command(app)
+    rest = words[1:]
+    while hasattr(command, "commands"):
+        below = command.commands.get(rest[0]) if rest else None
+        if below is None:
+            return f"there is no {' '.join(words)}"
+        command, rest = below, rest[1:]
+    options = {name for option in command.params for name in option.opts}
+    unknown = [word for word in rest if word.startswith("-") and word not in options]
+    return f"{' '.join(words)}: no option {unknown}" if unknown else None
+
+
+def test_make_targets_exist(page: Path, fences: Fences, root: Path) -> None:
+    """Every `make` command that a page names can be made."""
+    named = {words[1] for words in _typed(page, fences) if words[0] == "make"}
+    named |= set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8")))
+    assert named <= _targets(root)
+
+
+def test_make_targets_are_explained(root: Path) -> None:
+    """Everything that can be made is explained to contributors."""
+    text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert _targets(root) == set(re.findall(r"^\| `make ([a-z-]+)` \|", text, re.MULTILINE))
+
+
+def test_headgate_commands_exist(page: Path, fences: Fences) -> None:
+    """Every `headgate` command that a page shows has a verb and options that exist."""
+    problems = [_problem(words) for words in _typed(page, fences) if words[0].endswith("headgate")]
+    assert not list(filter(None, problems))
+
+
+def test_the_readme_shows_the_two_commands(root: Path, fences: Fences) -> None:
+    """The README begins with `make serve` and `make test`."""
+    assert _typed(root / "README.md", fences)[:2] == [["make", "serve"], ["make", "test"]]
+
+
+def test_the_shown_refusal_is_what_people_see(
+    root: Path, fences: Fences, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The refused rules file in the reference of the command line is refused in those words."""
+    ((_, text),) = fences(root / "docs/reference/cli.md", "console")
+    rules, _, refusal = text.removeprefix("$ cat rules.yaml\n").partition("$ headgate rules validate rules.yaml\n")
+    (tmp_path / "rules.yaml").write_text(rules, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["rules", "validate", "rules.yaml"]) == 1
+    assert capsys.readouterr().err == refusal

@@ -1,0 +1,142 @@
+"""The Lua scripts and the Python core, held against each other on the same random histories."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.adapters.memory import MemoryStore
+from headgate.adapters.redis import RedisStore, ServerAddress
+from headgate.core.decision import Hit, Receipt
+from headgate.core.limit import Rate, Slots
+from headgate.core.meter import Algorithm, Meter
+from headgate.testing import FakeClock
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Server
+
+    from headgate.core.decision import Decision
+    from headgate.core.units import Micros
+
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+SEEDS = range(60 if LONG else 6)
+STEPS = 50_000 if LONG else 2_500
+REAL_TIME = 3_600
+PERIODS = (1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 2_592_000_000_000)
+AMOUNTS = (1, 2, 3, 7, 10, 100, 1_000, 10**9, 10**12)
+LOG_AMOUNTS = (1, 2, 3, 7, 20, 100)
+BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET)
+LONGEST_TIME_TO_FILL = 3 * 10**15
+
+
+class Subject:
+    """One counter of the history. Its limit may change, unless amounts of it are reserved."""
+
+    def __init__(self, name: str, chance: random.Random) -> None:
+        self.key = name
+        self.algorithm = chance.choice(list(Algorithm))
+        self.period: Micros = chance.choice(PERIODS)
+        self.reserves = chance.random() < 0.4
+        self.meter = self.new_meter(chance)
+
+    def new_meter(self, chance: random.Random) -> Meter:
+        amount = chance.choice(LOG_AMOUNTS if self.algorithm is Algorithm.SLIDING_WINDOW_LOG else AMOUNTS)
+        if self.algorithm is Algorithm.CONCURRENCY:
+            return Meter(Slots(min(amount, 20), self.period), self.algorithm)
+        burst = max_delay = None
+        if self.algorithm in BUCKETS:
+            burst = chance.choice((None, 1, 2, 5, 50))
+            max_delay = chance.choice((None, 0, self.period // 3, self.period * 2))
+            if burst is not None and burst * self.period // amount > LONGEST_TIME_TO_FILL:
+                burst = None
+        return Meter(Rate(amount, self.period, burst), self.algorithm, max_delay)
+
+    def hit(self, chance: random.Random, step: int) -> Hit:
+        meter = self.meter
+        most = meter.capacity
+        cost = min(10**12, chance.choice((0, 1, 1, 1, 2, 3, max(1, most // 2), max(1, most - 1), most, most + 1)))
+        if meter.algorithm is Algorithm.CONCURRENCY:
+            return Hit(self.key, meter, cost, f"holder{chance.randrange(6)}", chance.choice((meter.period, 5)))
+        if self.reserves and chance.random() < 0.2:
+            return Hit(self.key, meter, cost, f"reservation{step}", chance.choice((1, meter.period // 2 + 1)))
+        return Hit(self.key, meter, cost)
+
+
+class History:
+    """Random calls to both stores, which must answer the same."""
+
+    def __init__(self, seed: int, redis: RedisStore, clock: FakeClock, *, clock_steps_back: bool) -> None:
+        self.chance = random.Random(seed)
+        self.clock = clock
+        self.redis = redis
+        self.memory = MemoryStore(clock)
+        # The memory store forgets what has expired; seen again by a clock that stepped back, it would differ.
+        self.memory.table._sweep = lambda *_args: None  # type: ignore[method-assign]
+        self.steps_back = clock_steps_back
+        self.subjects = [Subject(f"rl:{{u=s{index}}}:twin:x", self.chance) for index in range(40)]
+        if clock_steps_back:
+            for subject in self.subjects:
+                subject.reserves = False
+        self.receipts: list[Receipt] = []
+        self.compared: Counter[Algorithm] = Counter()
+
+    async def step(self, step: int) -> None:
+        chance = self.chance
+        subject = chance.choice(self.subjects)
+        self.move_clock(subject.period)
+        if not subject.reserves and chance.random() < 0.03:
+            subject.meter = subject.new_meter(chance)
+        what = chance.random()
+        if what < 0.85:
+            subjects = chance.sample(self.subjects, chance.choice((1, 1, 1, 2, 3)))
+            hits = [subject.hit(chance, step) for subject in subjects]
+            if what < 0.75:
+                ours, theirs = self.memory.take_now(hits), await self.redis.take(hits)
+                self.keep_receipts(hits, ours, step)
+            else:
+                ours, theirs = self.memory.peek_now(hits), await self.redis.peek(hits)
+            assert list(theirs) == list(ours), hits
+            self.compared.update(hit.meter.algorithm for hit in hits)
+        elif self.receipts:
+            receipt = chance.choice(self.receipts[-8:])
+            self.memory.give_back_now([receipt])
+            await self.redis.give_back([receipt])
+
+    def move_clock(self, period: Micros) -> None:
+        chance, now = self.chance, self.clock()
+        if chance.random() < 0.25 and now < 4 * 10**15:
+            spans = (0, 1, 2, 1_000, period // 7, period // 2, period - 1, period, period + 1, period - now % period)
+            self.clock.set(now + chance.choice(spans))
+        elif self.steps_back and chance.random() < 0.02:
+            self.clock.set(max(10**15, now - chance.choice((1, 1_000, period // 3, period, 3 * period))))
+
+    def keep_receipts(self, hits: list[Hit], decisions: list[Decision], step: int) -> None:
+        if all(decision.allowed for decision in decisions):
+            for hit, decision in zip(hits, decisions, strict=True):
+                if hit.cost:
+                    amount = self.chance.choice((hit.cost, max(1, hit.cost // 2)))
+                    name = hit.holder or f"receipt{step}"
+                    self.receipts.append(Receipt(hit.key, hit.meter, decision.stamp, amount, name))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("clock_steps_back", [False, True])
+def test_lua_answers_exactly_as_python(valkey: Server, seed: int, *, clock_steps_back: bool) -> None:
+    """The scripts decide, count, reserve and give back exactly as the core does, to the last unit and microsecond."""
+
+    async def replay() -> None:
+        clock = FakeClock()
+        store = RedisStore(ServerAddress.parse(valkey.url), clock, REAL_TIME)
+        await store.connect()
+        history = History(seed, store, clock, clock_steps_back=clock_steps_back)
+        for step in range(STEPS):
+            await history.step(step)
+        await store.close()
+        assert sum(history.compared.values()) > STEPS
+
+    asyncio.run(replay())

@@ -1,0 +1,143 @@
+"""Rules made in Python: as data, and checked like rules from a file."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from headgate.core.address import parse_network
+from headgate.core.limit import Rate, parse_limit
+from headgate.core.meter import Algorithm
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.rule import Action, Match, OnStoreError, RegionMode, Response, Rule, Spread, SpreadMode
+from headgate.core.rule_data import rule_data
+from headgate.core.units import MINUTE, SECOND
+from headgate.errors import InvalidRules
+
+LIMITS = (Rate(5, MINUTE),)
+RULES = [
+    Rule("plain", limits=LIMITS, layer="global"),
+    Rule("tiered", tier_limit="search", layer="global"),
+    Rule("gate", action=Action.BLOCK, layer="global", response=Response(451, "Not here.")),
+    Rule(
+        "full",
+        per=("user", "attribute:region"),
+        limits=(parse_limit("5/second burst 9"), parse_limit("100/hour")),
+        match=Match(
+            ("/api/search", "/users/{id}", "/a?b", "/100%25", "/v1/*", "/caf\u00e9", "/\udcff"),
+            ("GET", "POST"),
+            ("free",),
+            (parse_network("10.0.0.0/8"), parse_network("2001:db8::/32")),
+            (("app", "web"), ("region", "eu")),
+        ),
+        layer="extra",
+        algorithm=Algorithm.TOKEN_BUCKET,
+        cost=MappingProxyType({"POST": 5, "default": 0}),
+        action=Action.THROTTLE,
+        max_delay=1_500_000,
+        on_store_error=OnStoreError.LOCAL,
+        spread=Spread(SpreadMode.SHARDS, shards=8),
+        wait_replicas=1,
+        sample=1,
+        priority=-5,
+        response=Response(503, "Slow\ndown.", 3 * SECOND),
+        enabled=False,
+    ),
+    Rule("leased", limits=LIMITS, layer="global", spread=Spread(SpreadMode.LEASED)),
+    Rule(
+        "split",
+        limits=LIMITS,
+        layer="global",
+        spread=Spread(SpreadMode.REGIONS, regions=RegionMode.SPLIT, shares=MappingProxyType({"eu": 2, "us": 1})),
+    ),
+    Rule(
+        "central",
+        limits=LIMITS,
+        layer="global",
+        spread=Spread(SpreadMode.REGIONS, regions=RegionMode.CENTRAL, home="eu"),
+    ),
+    Rule(
+        "at-once",
+        limits=LIMITS,
+        layer="global",
+        algorithm=Algorithm.TOKEN_BUCKET,
+        action=Action.THROTTLE,
+        max_delay=0,
+    ),
+]
+TIERS = {"free": {"limits": {"search": "1/day"}}}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_as_data_is_read_as_the_same_rule(rule: Rule) -> None:
+    """A rule survives being written as data and read."""
+    assert parse_rule_set({"tiers": TIERS, "rules": [rule_data(rule)]}).rules == (rule,)
+    assert parse_rule_set({"tiers": TIERS, "rules": [rule]}).rules == (rule,)
+
+
+@given(st.text() | st.lists(st.sampled_from(["/", "a", "%25", "%00", "%ff", "%3F", "%23", "%", "%c3%a9"])).map("".join))
+def test_every_endpoint_survives(path: str) -> None:
+    """An endpoint that was read from a file means the same when it is written and read again."""
+    data: dict[str, Any] = {"name": "search", "limits": "5/minute", "match": {"endpoints": [f"/{path}"]}}
+    try:
+        made = parse_rule_set([data]).rules[0]
+    except InvalidRules:
+        assume(condition=False)
+    assert parse_rule_set([made]).rules == (made,)
+
+
+def test_rules_made_in_python_get_their_layer() -> None:
+    """A rule made in Python that names no layer gets the default one."""
+    rule = Rule("search", per=("user",), limits=LIMITS, match=Match(endpoints=("/api",)))
+    assert parse_rule_set([rule]).rules[0].layer == "user@endpoint"
+
+
+def test_a_default_layer_may_be_of_any_length() -> None:
+    """A rule that counts per many attributes has a long default layer, and survives as well."""
+    per = [f"attribute:{letter * 64}" for letter in "abcdefgh"]
+    made = parse_rule_set([{"name": "search", "per": per, "limits": "5/minute"}]).rules[0]
+    assert parse_rule_set([made]).rules == (made,)
+
+
+def test_rules_made_in_python_are_spelled_out() -> None:
+    """Patterns and methods of a rule made in Python are brought to the spelling that requests are matched by."""
+    rule = Rule("search", limits=LIMITS, match=Match(endpoints=("/api/search/",), methods=("get",)))
+    assert parse_rule_set([rule]).rules[0].match == Match(("/api/search",), ("GET",))
+
+
+def test_a_throttling_rule_made_in_python_has_the_usual_delay() -> None:
+    """Where a rule made in Python says nothing about the delay, it is the same as in a file."""
+    rule = Rule("search", limits=LIMITS, algorithm=Algorithm.TOKEN_BUCKET, action=Action.THROTTLE)
+    assert parse_rule_set([rule]).rules[0].max_delay == 2 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        (Rule("a b", limits=LIMITS), "rules[0].name: 'a b' is not a name"),
+        (Rule("a}:{b", limits=LIMITS), "rules[0].name: 'a}:{b' is not a name"),
+        (Rule("a"), "rules[0].limits: a rule needs limits"),
+        (Rule("a", limits=(Rate(0, MINUTE),)), "rules[0].limits: '0/minute' would refuse everything"),
+        (Rule("a", limits=(Rate(5, 0),)), "rules[0].limits: '0w' is out of range"),
+        (Rule("a", limits=(Rate(5, -MINUTE),)), "rules[0].limits: '-1m' is not a duration"),
+        (Rule("a", limits=("5/minute burst 2",)), "rules[0].limits: '5/minute burst 2' has a burst"),  # type: ignore[arg-type]
+        (Rule("a", limits=LIMITS, per=("usr",)), "rules[0].per[0]: 'usr' is not something to count per"),
+        (Rule("a", limits=LIMITS, match=Match(("api",))), "rules[0].match.endpoints[0]: 'api' does not start with '/'"),
+        (Rule("a", limits=LIMITS, match=Match(tiers=("gold",))), "rules[0].match.tiers: there is no tier 'gold'"),
+        (Rule("a", limits=LIMITS, sample=2), "rules[0].sample: expected a number from 0 to 1, not 2"),
+        (Rule("a", limits=LIMITS, max_delay=5), "rules[0].max_delay: max_delay goes with 'action: throttle'"),
+        (Rule("a", limits=LIMITS, response=Response(200)), "rules[0].response.status: expected a whole number"),
+        (Rule("a", limits=LIMITS, spread=Spread(SpreadMode.REGIONS)), "rules[0].spread: give either shards or regions"),
+        (Rule("a", limits=LIMITS, algorithm=Algorithm.CONCURRENCY), "rules[0].limits: concurrency needs a limit"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rules_made_in_python_are_checked_like_all_others(rule: Rule, line: str) -> None:
+    """A rule made in Python that a file could not say is refused with the same sentence."""
+    with pytest.raises(InvalidRules) as caught:
+        parse_rule_set([rule])
+    assert caught.value.lines[0].startswith(line)

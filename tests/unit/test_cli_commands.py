@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.cli import commands, main
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RULES = str(Path(__file__).parents[2] / "examples" / "rules.yaml")
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    """The address of a server that is no headgate."""
+
+    class Hello(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[hello]")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hello) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        serving.join()
+
+
+def test_without_the_extra_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where typer is not installed the entry point says so in one sentence and ends with 1."""
+    monkeypatch.delitem(sys.modules, "headgate.cli.commands")
+    monkeypatch.setitem(sys.modules, "typer", None)
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert end.value.code == 1
+    sentence = "headgate: the command line needs typer, which is not installed: pip install 'headgate[server]'\n"
+    assert capsys.readouterr().err == sentence
+
+
+def test_a_missing_part_of_headgate_is_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import error inside headgate is not blamed on what is installed."""
+    monkeypatch.delitem(sys.modules, "headgate.cli.commands")
+    monkeypatch.setitem(sys.modules, "headgate.cli.output", None)
+    with pytest.raises(ModuleNotFoundError, match=r"headgate\.cli\.output"):
+        main.main()
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (HeadgateError("the store is away"), 1, "headgate: the store is away\n"),
+        (
+            ZeroDivisionError("division by zero"),
+            1,
+            "headgate: this is a bug in headgate: ZeroDivisionError: division by zero\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_every_end_has_a_code_and_at_most_a_sentence(
+    failure: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever a verb raises becomes an exit code and a sentence, never a traceback."""
+
+    def fail(_arguments: list[str], *, standalone_mode: bool) -> None:
+        assert not standalone_mode
+        raise failure
+
+    monkeypatch.setattr(commands, "app", fail)
+    assert commands.run([]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_the_version_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The entry point ends with the code of its verb."""
+    monkeypatch.setattr(sys, "argv", ["headgate", "--version"])
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert end.value.code == 0
+    assert capsys.readouterr().out == "headgate 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["check", "--url", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1 (Connection refused)"),
+        (["check", "--url", "gopher://x"], "--url is 'gopher://x'; write an address such as http://127.0.0.1:8080"),
+        (["check", "--cost", "1.5"], "--cost is '1.5'; write a whole number"),
+        (["check", "--cost", "9" * 400], "--cost is "),
+        (["check", "--attribute", "region"], "--attribute is 'region'; write NAME=VALUE"),
+        (["check", "--rules", "missing.yaml"], "missing.yaml: cannot be read"),
+        (["check", "--rules", RULES, "--ip", "nonsense"], "ip"),
+        (["chek"], "No such command 'chek'"),
+        (["rules", "validate"], "Missing argument"),
+    ],
+)
+def test_a_mistake_gets_a_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is wrong with a command is said in a sentence, with exit code 1, never a denial's 2."""
+    assert commands.run(arguments) == 1
+    said = capsys.readouterr()
+    assert sentence in said.err
+    assert said.err.startswith("headgate: ")
+    assert said.out == ""
+
+
+def test_an_answer_that_is_no_verdict_is_told_apart(stranger: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An address where something else answers is named as such."""
+    assert commands.run(["check", "--url", stranger]) == 1
+    assert capsys.readouterr().err == f"headgate: {stranger} answered 200: that is not a verdict of headgate\n"
+
+
+@pytest.mark.parametrize("verb", [[], ["serve"], ["check"], ["peek"], ["rules"], ["rules", "validate"]], ids=str)
+def test_every_verb_has_help(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """--help and -h answer for the command and for every verb."""
+    for option in ("--help", "-h"):
+        assert commands.run([*verb, option]) == 0
+        assert "Usage: " in capsys.readouterr().out
+
+
+def test_no_verb_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """The bare command shows its help, and has failed."""
+    assert commands.run([]) == 1
+    said = capsys.readouterr()
+    assert "Usage: " in said.out + said.err
+    assert "headgate: " not in said.err
+
+
+def test_many_and_no_rules_are_summed_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of very many rules the first hundred are shown, of none nothing but that."""
+    many, none = tmp_path / "many.yaml", tmp_path / "none.yaml"
+    rules = [{"name": f"r{number}", "limits": "1/day", "enabled": number != 1} for number in range(103)]
+    many.write_text(json.dumps({"rules": rules}))
+    none.write_text("rules: []")
+    assert commands.run(["rules", "validate", str(many), str(none)]) == 0
+    said = capsys.readouterr().out
+    assert "and 3 more" in said
+    assert "r99" in said
+    assert "r100" not in said
+    assert "reject (off)" in said
+    assert said.endswith(f"fine  {none}: 0 rules\n")

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from headgate import Limiter
+from headgate.edge.http.server import Address, Ending, free_address, serve
+from headgate.edge.http.service import DecisionService
+from headgate.errors import HeadgateError
+
+
+def test_a_name_and_any_port_become_numbers() -> None:
+    """A host's name is resolved, and port 0 becomes one that is free."""
+    address = free_address("localhost", 0)
+    assert address.host in {"127.0.0.1", "::1"}
+    assert address.port > 0
+
+
+def test_a_taken_port_is_noticed_even_where_it_could_be_shared() -> None:
+    """A port is taken if somebody listens there, also with SO_REUSEPORT, which would let two services share it."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(HeadgateError, match="something listens there already"):
+            free_address("127.0.0.1", other.getsockname()[1])
+
+
+def test_a_server_that_cannot_start_says_why_in_a_sentence() -> None:
+    """Where the port is taken after all, nothing is announced, and granian's backtrace stays out of the message."""
+    announced: list[bool] = []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = Address(*other.getsockname())
+        service = DecisionService(Limiter.open(rules=[]), body_limit=1, body_seconds=1)
+        with pytest.raises(HeadgateError, match=r"^the server ended: Address already in use.*$") as failed:
+            asyncio.run(serve(service, address, Ending(0, 1), lambda: announced.append(True)))
+    assert "\n" not in str(failed.value)
+    assert announced == []
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("203.0.113.1", "no such address"),
+        ("no such host", "cannot listen"),
+        ("x" * 300, "cannot listen"),
+        ("a..b", "cannot listen"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_is_named(host: str, reason: str) -> None:
+    """A host that is not this machine, or none at all, raises a sentence."""
+    with pytest.raises(HeadgateError, match=reason):
+        free_address(host, 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        (Address("127.0.0.1", 80), "http://127.0.0.1:80"),
+        (Address("0.0.0.0", 80), "http://127.0.0.1:80"),  # noqa: S104 (not bound)
+        (Address("::", 80), "http://[::1]:80"),
+        (Address("2001:db8::1", 80), "http://[2001:db8::1]:80"),
+    ],
+)
+def test_an_address_is_shown_as_it_can_be_opened(address: Address, url: str) -> None:
+    """The URL that is printed works from this machine, whatever is listened on."""
+    assert address.url == url

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headgate import HeadgateError, InvalidRules, InvalidSettings, Request, Rule, RuleSet, parse_limit, parse_rule_set
+from headgate.adapters.memory import MemoryStore, WhenFull
+from headgate.sync import Limiter
+from headgate.testing import FakeClock
+from headgate.wiring import open_store, parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_memory_is_the_default() -> None:
+    """``memory://`` needs nothing else: a million counters, and newcomers share when it is full."""
+    for url in ("memory://", "memory:", "memory:///", "MEMORY://"):
+        store = open_store(url)
+        assert isinstance(store, MemoryStore)
+        assert (store.table.max_counters, store.table.when_full) == (1_000_000, WhenFull.SHARE)
+
+
+def test_memory_has_two_options() -> None:
+    """How many counters there may be and what happens then is written in the address."""
+    store = open_store("memory://?max_counters=100000&when_full=deny", FakeClock())
+    assert isinstance(store, MemoryStore)
+    assert (store.table.max_counters, store.table.when_full) == (100_000, WhenFull.DENY)
+    assert store.clock() == FakeClock()()
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("redis+carrier-pigeon://x", "'redis\\+carrier-pigeon' is not a kind of store"),
+        ("", "'' is not a kind of store"),
+        ("localhost:6379", "'localhost' is not a kind of store"),
+        ("memory://host", "names a place, but memory:// has none"),
+        ("memory:///path", "names a place, but memory:// has none"),
+        ("memory://#1", "names a place, but memory:// has none"),
+        ("memory://?size=5", "memory:// has no option 'size'; it has max_counters and when_full"),
+        ("memory://?max_counters=1&max_counters=2", "one option twice"),
+        ("memory://?max_counters=", "max_counters of memory:// is a whole number from 1 to"),
+        ("memory://?max_counters=0", "max_counters of memory:// is a whole number from 1 to"),
+        ("memory://?max_counters=-5", "max_counters of memory:// is a whole number from 1 to"),
+        ("memory://?max_counters=1e6", "max_counters of memory:// is a whole number from 1 to"),
+        ("memory://?max_counters=%D9%A1", "max_counters of memory:// is a whole number from 1 to"),
+        ("memory://?max_counters=1000000001", "max_counters of memory:// is a whole number from 1 to"),
+        (f"memory://?max_counters={'9' * 5000}", "max_counters of memory:// is a whole number from 1 to"),
+        ("memory://?when_full=explode", "when_full of memory:// is one of share, deny, evict, not 'explode'"),
+        ("memory://?when_full=", "when_full of memory:// is one of share, deny, evict, not ''"),
+        ("memory://[", "is not the address of a store"),
+        (None, "is not the address of a store|is not a kind of store"),
+        (5, "5 is not the address of a store"),
+        (["memory://"], "is not the address of a store"),
+    ],
+)
+def test_a_malformed_address_is_refused_with_a_sentence(url: Any, sentence: str) -> None:  # noqa: ANN401 (anything)
+    """An address that names no store, or has options that do not exist, is refused in one short sentence."""
+    with pytest.raises(InvalidSettings, match=sentence) as raised:
+        open_store(url)
+    assert len(str(raised.value)) < 200
+
+
+def test_a_password_is_never_repeated() -> None:
+    """An address that is not understood may hold a password, so it does not stand in the error."""
+    with pytest.raises(InvalidSettings) as raised:
+        open_store("https://user:hunter2@example.com/?token=hunter2")
+    assert "hunter2" not in str(raised.value)
+
+
+MAPPING: dict[str, Any] = {"rules": [{"name": "r", "limits": "1/hour"}]}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        MAPPING,
+        MAPPING["rules"],
+        tuple(MAPPING["rules"]),
+        parse_rule_set(MAPPING),
+        [Rule("r", limits=(parse_limit("1/hour"),))],
+        RuleSet((Rule("r", limits=(parse_limit("1/hour"),)),)),
+    ],
+    ids=["mapping", "list", "tuple", "rule set", "list of rules", "rule set of rules"],
+)
+def test_rules_in_every_form(rules: Any) -> None:  # noqa: ANN401 (every form)
+    """Rules may be a mapping, a list of mappings or of rules, or a rule set; all mean the same."""
+    gate = Limiter.open(rules=rules, clock=FakeClock())
+    verdicts = [gate.check(Request()) for _ in range(2)]
+    assert [verdict.allowed for verdict in verdicts] == [True, False]
+    assert verdicts[0].receipts[0].key == "rl:{g=r}:r:sc1h"
+
+
+def test_rules_from_a_file(tmp_path: Path) -> None:
+    """Rules may be a file, named by a text or a path, in YAML or JSON."""
+    for name, text in (
+        ("a.yaml", "rules:\n- {name: r, limits: 1/hour}"),
+        ("b.json", '[{"name":"r","limits":"1/hour"}]'),
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        for form in (path, str(path)):
+            assert Limiter.open(rules=form).check(Request()).policy == "r"
+
+
+def test_no_rules_at_all() -> None:
+    """Without rules every request passes, under snapshot 0."""
+    _, snapshots, _, follower = parts("memory://")
+    assert (snapshots.current.number, follower) == (0, None)
+    assert Limiter.open().check(Request()).allowed
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        5,
+        True,
+        {"rules": 5},
+        [5],
+        [None],
+        [[]],
+        {"rulez": []},
+        {1: 2},
+        b"rules.yaml",
+        {"a"},
+        object(),
+        "",
+        "a\0b",
+        "x" * 5_000,
+    ],
+    ids=lambda rules: repr(rules)[:20],
+)
+def test_malformed_rules_are_refused(rules: Any) -> None:  # noqa: ANN401 (anything)
+    """Whatever is given for rules, the answer is `InvalidRules` with a sentence."""
+    with pytest.raises(InvalidRules) as raised:
+        Limiter.open(rules=rules)
+    assert isinstance(raised.value, HeadgateError)
+    assert str(raised.value)
+
+
+def test_one_bad_rule_and_none_is_loaded() -> None:
+    """A rule set with one bad rule is refused as a whole, with everything that is wrong with it."""
+    with pytest.raises(InvalidRules) as raised:
+        Limiter.open(rules=[{"name": "good", "limits": "1/hour"}, {"name": "bad", "limits": "1"}, {"name": "bad"}])
+    assert len(raised.value.problems) == 3
