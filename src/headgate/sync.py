@@ -17,6 +17,7 @@ from headgate import facade
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.dataplane.without_waiting import run
+from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,7 +47,11 @@ class Limiter:
     @classmethod
     def open(cls, url: str = "memory://", rules: Rules = None, *, clock: Callable[[], Micros] = wall_clock) -> Limiter:
         """As `headgate.Limiter.open`; use it in ``with``, or call `close`."""
-        return cls(facade.Limiter.open(url, rules, clock=clock))
+        limiter = facade.Limiter.open(url, rules, clock=clock)
+        if limiter.hit_now is None:
+            msg = "headgate.sync works on memory:// in this version; for Redis use headgate.Limiter, with await"
+            raise InvalidSettings(msg)
+        return cls(limiter)
 
     def __enter__(self) -> Self:
         """Nothing has to be started."""
@@ -104,7 +109,7 @@ class Limiter:
         run(self._limiter.reset(subject, limit, algorithm=algorithm))
 
     def refund(self, verdict: Verdict, amount: int | None = None) -> None:
-        """Give back what a verdict took, or `amount` of it. Only the first refund of a verdict counts."""
+        """Give back what a verdict took, slots included, or `amount` of it. Only the first refund of it counts."""
         run(self._limiter.refund(verdict, amount))
 
     def _look_at_rules(self) -> None:

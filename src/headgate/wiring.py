@@ -10,10 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
+from headgate.adapters.redis import REDIS_SCHEMES, RedisStore, ServerAddress
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
+from headgate.core.rule_data import rule_set_data
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.snapshots import Follower, Snapshots
 from headgate.errors import InvalidSettings, shown
@@ -43,7 +45,9 @@ def parts(
     if isinstance(rules, str | os.PathLike):
         follower = Follower(RulesFile(rules), snapshots)
     elif rules is not None:
-        snapshots.publish(rules if isinstance(rules, RuleSet) else parse_rule_set(rules))
+        # Rules that were put together in Python are checked like those in a file.
+        data = rule_set_data(rules) if isinstance(rules, RuleSet) else rules
+        snapshots.publish(parse_rule_set(data, zones.zone))
     return store, snapshots, bare_keys, follower
 
 
@@ -54,9 +58,12 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterSto
     except (AttributeError, TypeError, ValueError):
         msg = f"{shown(url)} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
+    if address.scheme in REDIS_SCHEMES:
+        # The server's own clock decides, whatever the clocks of its clients say; except in tests.
+        return RedisStore(ServerAddress.parse(url), None if clock is wall_clock else clock)
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
-        msg = f"{shown(address.scheme)} is not a kind of store that this version knows; write for example memory://"
+        msg = f"{shown(address.scheme)} is not a kind of store; write memory:// or redis://host:6379"
         raise InvalidSettings(msg)
     if address.netloc or address.path.strip("/") or address.fragment:
         msg = f"{shown(url)} names a place, but memory:// has none; write memory://"

@@ -22,7 +22,7 @@ _SHOWN: Final = re.compile(r"# => (?P<value>.*)$")
 
 
 class _Shown(ast.NodeTransformer):
-    """Turns `expression  # => value` into a check that the expression has that value."""
+    """Turns `expression  # => value` into a check of the value, and `print(…)  # => text` into one of the text."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.splitlines()
@@ -34,15 +34,22 @@ class _Shown(ast.NodeTransformer):
         if shown is None:
             return node
         self.found += 1
-        source = f"_shown(0, {shown['value']!r}, {node.lineno})"
-        call = ast.parse(source, mode="eval").body
+        value, check = node.value, "_shown"
+        if isinstance(value, ast.Call) and ast.unparse(value.func) == "print":
+            value, check = ast.Tuple(value.args, ast.Load()), "_printed"
+        call = ast.parse(f"{check}(0, {shown['value']!r}, {node.lineno})", mode="eval").body
         assert isinstance(call, ast.Call)
-        call.args[0] = node.value
-        return ast.copy_location(ast.Expr(ast.copy_location(call, node.value)), node)
+        call.args[0] = ast.copy_location(value, node)
+        return ast.copy_location(ast.Expr(ast.copy_location(call, node)), node)
 
 
 def _shown(value: object, expected: str, line: int) -> None:
     assert repr(value) == expected, f"line {line} of the block shows {expected}, but it is {value!r}"
+
+
+def _printed(values: tuple[object, ...], expected: str, line: int) -> None:
+    text = " ".join(map(str, values))
+    assert text == expected, f"line {line} of the block prints {text}, not {expected}"
 
 
 def _run(page: Path, line: int, text: str, namespace: dict[str, Any]) -> None:
@@ -73,7 +80,7 @@ def test_python_blocks_run_and_show_what_is_true(
     rules = fences(page, "yaml") or fences(root / "docs/quickstart.md", "yaml")
     (tmp_path / "rules.yaml").write_text(rules[0][1], encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "__main__", "_shown": _shown}
+    namespace: dict[str, Any] = {"__name__": "__main__", "_shown": _shown, "_printed": _printed}
     for line, text in blocks:
         _run(page, line, text, namespace)
 

@@ -27,7 +27,8 @@ class Given:
     """An admission that may be given back."""
 
     admission: Admission
-    decision: Decision
+    by_core: Decision
+    by_store: Decision
     cost: int
     name: str
     back: bool = False
@@ -72,23 +73,26 @@ def _compare(
     # What has expired is forgotten, and comes back neither with the clock nor with a slower limit.
     may_tidy = Jump.BACK_TICK not in jumps and Do.CHANGE not in do
     walk = Walk(data.draw(histories(algorithm, do=do, jumps=jumps)))
+    latest = 0
     for at in walk:
-        if at.now < reference.latest:
+        if at.now < latest:
             receipts.clear()  # which window they belong to is open once a clock has stepped back
+        latest = at.now
         if at.do is Do.GIVE_BACK and receipts:
             given = receipts[at.pick % len(receipts)]
             amount = min(at.cost, given.cost)
             if not given.back or algorithm is Algorithm.CONCURRENCY:
                 reference.reference.give_back(given.admission, amount, at.now)
-                core.give_back(given.admission.meter, at.now, given.decision, amount)
-            store.give_back(given.admission.meter, at.now, given.decision, amount, given.name)
+                core.give_back(given.admission.meter, at.now, given.by_core, amount)
+            store.give_back(given.admission.meter, at.now, given.by_store, amount, given.name)
             given.back = True
             continue
         expected, admission = reference.take(at)
         if may_tidy:
             store.tidy(at.now)
-        walk.last = decision = core.take(at)
-        assert answer(decision) == expected
-        assert answer(store.take(at)) == expected
+        walk.last = core.take(at)
+        by_store = store.take(at)
+        assert answer(walk.last) == expected
+        assert answer(by_store) == expected
         if admission is not None:
-            receipts = [*receipts[-7:], Given(admission, decision, at.cost, f"receipt {next(numbers)}")]
+            receipts = [*receipts[-7:], Given(admission, walk.last, by_store, at.cost, f"receipt {next(numbers)}")]

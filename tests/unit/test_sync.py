@@ -12,6 +12,7 @@ from headgate.adapters.zones import zone
 from headgate.core.meter import Algorithm, Calendars
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.snapshots import Snapshots
+from headgate.errors import InvalidSettings
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 
@@ -90,6 +91,12 @@ def test_a_limiter_can_be_used_in_a_block_or_closed() -> None:
     with Limiter.open(rules=[{"name": "r", "limits": "2/hour"}]) as gate:
         assert gate.check(Request()).remaining == 1
     gate.close()
+
+
+def test_only_a_store_in_this_process_needs_no_waiting() -> None:
+    """A synchronous limiter on a server elsewhere is refused with a sentence, and connects to nothing."""
+    with pytest.raises(InvalidSettings, match="works on memory://"):
+        Limiter.open("redis://localhost:6379")
 
 
 class Clockwork:

@@ -6,6 +6,7 @@ import pytest
 
 from headgate import HeadgateError, InvalidRules, InvalidSettings, Request, Rule, RuleSet, parse_limit, parse_rule_set
 from headgate.adapters.memory import MemoryStore, WhenFull
+from headgate.core.rule import Match, Override, Tier
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 from headgate.wiring import open_store, parts
@@ -91,6 +92,22 @@ def test_rules_in_every_form(rules: Any) -> None:  # noqa: ANN401 (every form)
     verdicts = [gate.check(Request()) for _ in range(2)]
     assert [verdict.allowed for verdict in verdicts] == [True, False]
     assert verdicts[0].receipts[0].key == "rl:{g=r}:r:sc1h"
+
+
+def test_rules_made_in_python_are_checked() -> None:
+    """A rule set put together by hand is read like a file: spelled in one way, complete, or refused."""
+    match = Match(endpoints=("/login//",), methods=("post",))
+    limits = (parse_limit("1/hour"),)
+    gate = Limiter.open(rules=RuleSet((Rule("r", match=match, limits=limits),)), clock=FakeClock())
+    assert gate.check(Request(path="/login", method="POST")).policy == "r"
+    tiers = {name: Tier(name, {"api": (parse_limit(f"{amount}/hour"),)}) for name, amount in (("a", 1), ("b", 9))}
+    overrides = (Override("r", (parse_limit("5/hour"),), user="u"), Override("r", limits, api_key="k"))
+    gate = Limiter.open(rules=RuleSet((Rule("r", tier_limit="api"),), tiers, None, overrides), clock=FakeClock())
+    asked = (Request(), Request(tier="b"), Request(user="u"), Request(api_key="k"))
+    assert [gate.peek(request).limit for request in asked] == [1, 9, 5, 1]
+    for rule in (Rule("r"), Rule("no name", limits=limits)):
+        with pytest.raises(InvalidRules):
+            Limiter.open(rules=RuleSet((rule,)))
 
 
 def test_rules_from_a_file(tmp_path: Path) -> None:

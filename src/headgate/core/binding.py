@@ -13,6 +13,7 @@ from headgate.core.decision import Hit
 from headgate.core.ids import new_id
 from headgate.core.keys import SUBJECTS, escape
 from headgate.core.meter import Algorithm, Meter, meter_for
+from headgate.core.request import Request
 from headgate.core.rule import ATTRIBUTE, Action, Rule
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from headgate.core.address import Address
     from headgate.core.limit import Limit
     from headgate.core.meter import Calendars
-    from headgate.core.request import Request
     from headgate.core.rule import Override, Tier
 
-    Read: TypeAlias = Callable[[Request, Address | None], str | None]
+Part: TypeAlias = "Callable[[Request, Address | None], str]"
+"""One part of `per`, read off a request as it stands in keys: a letter, and the value."""
 
 _new = tuple.__new__  # half the time of Hit(...)
 
@@ -43,45 +44,58 @@ def method_of(request: Request) -> str:
     return (request.method or "").upper()
 
 
-class Part:
-    """One part of `per`: the letter it has in keys, and how it is read off a request."""
-
-    __slots__ = ("code", "read")
-
-    def __init__(self, code: str, read: Read) -> None:
-        """Parts are compared by identity: `bind` reads each only once per request."""
-        self.code = code
-        self.read = read
-
-    def name(self, request: Request, address: Address | None) -> str:
-        """The part with its value. A missing value becomes the address, and the mark says so."""
-        value = self.read(request, address)
-        if value:
-            return f"{self.code}={escape(value)}"
-        return f"{self.code}@{escape(address.text)}" if address else f"{self.code}?unknown"
+def _instead(code: str, address: Address | None) -> str:
+    """A missing value becomes the address, and the mark says so."""
+    return f"{code}@{escape(address.text)}" if address else f"{code}?unknown"
 
 
-def _method(request: Request, _: Address | None) -> str:
+def _field(name: str) -> Part:
+    code, place = SUBJECTS[name], Request._fields.index(name)
+
+    def part(request: Request, address: Address | None) -> str:
+        value: str | None = request[place]  # type: ignore[assignment] # by place, in half the time
+        return f"{code}={escape(value)}" if value else _instead(code, address)
+
+    return part
+
+
+def _ip(_: Request, address: Address | None) -> str:
+    return f"i={escape(address.text)}" if address else "i?unknown"
+
+
+def _method(request: Request, address: Address | None) -> str:
     method = method_of(request)
-    return "GET" if method == "HEAD" else method
+    return f"m={'GET' if method == 'HEAD' else escape(method)}" if method else _instead("m", address)
 
 
-_SHARED: Final = {
-    "user": Part(SUBJECTS["user"], lambda request, _: request.user),
-    "api_key": Part(SUBJECTS["api_key"], lambda request, _: request.api_key),
-    "tenant": Part(SUBJECTS["tenant"], lambda request, _: request.tenant),
-    "ip": Part(SUBJECTS["ip"], lambda _, address: None if address is None else address.text),
-    "method": Part("m", _method),
+def _endpoint(pattern: str) -> Part:
+    usual = f"e={escape(pattern)}"
+    return lambda request, _: f"e={escape(request.route)}" if request.route else usual
+
+
+def _attribute(name: str) -> Part:
+    code = f"a.{name}"
+
+    def part(request: Request, address: Address | None) -> str:
+        value = request.attributes.get(name)
+        return f"{code}={escape(value)}" if value else _instead(code, address)
+
+    return part
+
+
+_SHARED: Final[dict[str, Part]] = {
+    "user": _field("user"),
+    "api_key": _field("api_key"),
+    "tenant": _field("tenant"),
+    "ip": _ip,
+    "method": _method,
 }
 
 
 def _part(name: str, pattern: str) -> Part:
-    if name in _SHARED:
-        return _SHARED[name]
     if name == "endpoint":
-        return Part("e", lambda request, _: request.route or pattern)
-    attribute = name.removeprefix(ATTRIBUTE)
-    return Part(f"a.{attribute}", lambda request, _: request.attributes.get(attribute))
+        return _endpoint(pattern)
+    return _SHARED[name] if name in _SHARED else _attribute(name.removeprefix(ATTRIBUTE))
 
 
 class Compiled:
@@ -136,7 +150,17 @@ def _steps(rule: Rule, limits: tuple[Limit, ...]) -> tuple[Step, ...]:
 class Ready:
     """A compiled rule for requests of one pattern and tier."""
 
-    __slots__ = ("_calendars", "_is_held", "_others", "_overrides", "_steps", "_subject", "is_watched", "rule")
+    __slots__ = (
+        "_always",
+        "_calendars",
+        "_is_held",
+        "_others",
+        "_overrides",
+        "_steps",
+        "_subject",
+        "is_watched",
+        "rule",
+    )
 
     def __init__(self, compiled: Compiled, calendars: Calendars, pattern: str, tier: str | None) -> None:
         """Choose the limits and the parts of the key."""
@@ -149,6 +173,11 @@ class Ready:
         parts = [_part(name, pattern) for name in compiled.per]
         self._subject = parts[0] if parts else None
         self._others = tuple(parts[1:])
+        self._always: tuple[Bound, ...] = ()
+        """What a rule is bound to whoever asks, where it depends on nothing in the request."""
+        if not (parts or rule.cost or self._overrides or self._is_held or any(compiled.calendar_meters())):
+            hits = [Hit(f"rl:{{g={rule.name}{middle}", meter, 1) for middle, meter, _ in self._steps]
+            self._always = tuple(Bound(hit, rule, step.policy) for hit, step in zip(hits, self._steps, strict=True))
 
     def bind(
         self, request: Request, address: Address | None, cost: int | None, names: dict[Part, str], bounds: list[Bound]
@@ -157,6 +186,9 @@ class Ready:
 
         `names` keeps what was read off the request already, for other rules that count per the same.
         """
+        if self._always and cost is None:
+            bounds += self._always
+            return True
         steps = self._steps if not self._overrides else self._steps_of(request)
         if not steps:
             return False
@@ -164,9 +196,9 @@ class Ready:
         if subject is None:
             tag = f"g={rule.name}"
         else:
-            tag = names.get(subject) or names.setdefault(subject, subject.name(request, address))
+            tag = names.get(subject) or names.setdefault(subject, subject(request, address))
         for part in self._others:
-            rest += f"|{names.get(part) or names.setdefault(part, part.name(request, address))}"
+            rest += f"|{names.get(part) or names.setdefault(part, part(request, address))}"
         if cost is None:
             cost = rule.cost_of(method_of(request)) if rule.cost else 1
         holder = new_id() if self._is_held else None  # each request holds slots of its own

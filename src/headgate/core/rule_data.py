@@ -1,4 +1,4 @@
-"""A rule as data: what a file would have to say for `headgate.core.parsing` to read the same rule."""
+"""Rules as data: what a file would have to say for `headgate.core.parsing` to read the same."""
 
 from __future__ import annotations
 
@@ -10,11 +10,34 @@ from headgate.core.rule import SpreadMode, default_layer
 from headgate.core.units import format_duration
 
 if TYPE_CHECKING:
-    from headgate.core.rule import Rule, Spread
+    from headgate.core.limit import Limit
+    from headgate.core.rule import Rule, RuleSet, Spread
     from headgate.core.units import Micros
 
 # Endpoints are kept decoded. What would mean something else in a file, or cannot stand there, is encoded again.
 _ENCODED: Final = re.compile("[%?#\x00-\x1f\x7f\udc80-\udcff]")
+
+
+def rule_set_data(rule_set: RuleSet) -> dict[str, Any]:
+    """Every field of a rule set."""
+    tiers = {
+        name: {
+            "price": tier.price,
+            "limits": {limit: _texts(among) for limit, among in tier.limits.items()},
+            "display_name": tier.display_name,
+        }
+        for name, tier in rule_set.tiers.items()
+    }
+    overrides = [
+        {"rule": each.rule, "user": each.user, "api_key": each.api_key, "limits": _texts(each.limits)}
+        for each in rule_set.overrides
+    ]
+    return {
+        "tiers": tiers,
+        "default_tier": rule_set.default_tier,
+        "rules": [rule_data(rule) for rule in rule_set.rules],
+        "overrides": overrides,
+    }
 
 
 def rule_data(rule: Rule) -> dict[str, Any]:
@@ -31,9 +54,7 @@ def rule_data(rule: Rule) -> dict[str, Any]:
             "attributes": dict(match.attributes),
         },
         "per": list(rule.per),
-        "limits": [str(limit) for limit in rule.limits] or None
-        if rule.tier_limit is None
-        else f"tier:{rule.tier_limit}",
+        "limits": _texts(rule.limits) or None if rule.tier_limit is None else f"tier:{rule.tier_limit}",
         "algorithm": rule.algorithm,
         "cost": dict(rule.cost),
         "action": rule.action,
@@ -50,6 +71,10 @@ def rule_data(rule: Rule) -> dict[str, Any]:
         },
         "enabled": rule.enabled,
     }
+
+
+def _texts(limits: tuple[Limit, ...]) -> list[str]:
+    return [str(limit) for limit in limits]
 
 
 def _encode(found: re.Match[str]) -> str:

@@ -79,7 +79,7 @@ class Verdict:
     `verdict` makes one of a plan, and a store's short way makes one of a bare key.
     """
 
-    __slots__ = ("_answer", "_asked", "_cost", "_id", "_meter", "_receipts")
+    __slots__ = ("_answer", "_asked", "_binding", "_cost", "_findings", "_id", "_meter", "_receipts")
 
     _asked: Plan | str
     """A plan, or a bare key."""
@@ -89,7 +89,10 @@ class Verdict:
     _cost: int
     """Both only for a bare key."""
     _id: str
+    _findings: tuple[Finding, ...]
+    _binding: Finding | None
     _receipts: tuple[Receipt, ...]
+    """Worked out the first time somebody asks."""
 
     @property
     def plan(self) -> Plan:
@@ -144,19 +147,27 @@ class Verdict:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All decisions with their rules, the watched (`log`) ones last."""
-        plan = self.plan
-        enforced = zip(plan.enforced, self.decisions, strict=True)
-        shadows = zip(plan.shadows, self._answer[1], strict=False)  # type: ignore[arg-type] # nothing is watched on a denial
-        return (
-            *(Finding(policy, rule, hit, decision, shadow=False) for (hit, rule, policy), decision in enforced),
-            *(Finding(policy, rule, hit, decision, shadow=True) for (hit, rule, policy), decision in shadows),
-        )
+        try:
+            return self._findings
+        except AttributeError:
+            plan = self.plan
+            enforced = zip(plan.enforced, self.decisions, strict=True)
+            shadows = zip(plan.shadows, self._answer[1], strict=False)  # type: ignore[arg-type] # nothing is watched on a denial
+            self._findings = (
+                *(Finding(policy, rule, hit, decision, shadow=False) for (hit, rule, policy), decision in enforced),
+                *(Finding(policy, rule, hit, decision, shadow=True) for (hit, rule, policy), decision in shadows),
+            )
+            return self._findings
 
     @property
     def binding(self) -> Finding | None:
         """The decision that matters: of the denials the longest wait, else the least that is left."""
-        enforced = [finding for finding in self.findings if not finding.shadow]
-        return min(enforced, key=_tightness, default=None)
+        try:
+            return self._binding
+        except AttributeError:
+            enforced = [finding for finding in self.findings if not finding.shadow]
+            self._binding = min(enforced, key=_tightness, default=None)
+            return self._binding
 
     @property
     def rule(self) -> Rule | None:

@@ -73,17 +73,20 @@ class BareKeys:
             known = meter_for(parsed, name)
             if known is None:
                 return None
-            if known.is_calendar:
-                _remember(self._calendar_meters, (limit, name), known)
-            else:
-                _remember(self.meters[name], limit, known)
+            self._remember(limit, known)
         return self._calendars.current(known) if known.is_calendar else known
 
-
-def _remember(meters: dict[object, Meter], name: object, meter: Meter) -> None:
-    if len(meters) >= _REMEMBERED_LIMITS:
-        meters.clear()
-    meters[name] = meter
+    def _remember(self, limit: str | Limit, meter: Meter) -> None:
+        if not meter.is_calendar:
+            known = self.meters[meter.algorithm]
+            if len(known) >= _REMEMBERED_LIMITS:
+                known.clear()
+            known[limit] = meter
+            return
+        if len(self._calendar_meters) >= _REMEMBERED_LIMITS:
+            self._calendar_meters.clear()
+            self._calendars.forget()
+        self._calendar_meters[limit, meter.algorithm] = meter
 
 
 def _parsed(limit: object) -> Limit:

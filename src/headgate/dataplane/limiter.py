@@ -148,7 +148,7 @@ class Limiter:
         await self.store.reset([bound.hit.key for bound in (*plan.enforced, *plan.shadows)])
 
     async def refund(self, verdict: Verdict, amount: int | None = None) -> None:
-        """Give back what a verdict took, or `amount` of it. Only the first refund of a verdict counts."""
+        """Give back what a verdict took, slots included, or `amount` of it. Only the first refund of it counts."""
         if not isinstance(verdict, Verdict):
             msg = f"expected a verdict to refund, not {shown(verdict)}"
             raise InvalidRequest(msg)

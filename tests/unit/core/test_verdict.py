@@ -20,26 +20,27 @@ def limiter(*rules: dict[str, Any]) -> Limiter:
 
 def test_of_the_admitting_limits_the_smallest_share_binds() -> None:
     """An admitted request is told about the limit of which the smallest share is left, not the smallest number."""
-    gate = limiter({"name": "r", "limits": ["10/second", "1000/hour"], "algorithm": "fixed_window"})
+    clock = FakeClock()
+    rule = {"name": "r", "limits": ["10/second", "1000/hour"], "algorithm": "fixed_window"}
+    gate = Limiter.open(rules=[rule], clock=clock)
     verdict = gate.check(Request())
     assert (verdict.policy, verdict.remaining) == ("r:1s", 9)
-    gate.check(Request(), cost=9)
     for _ in range(98):
-        gate._limiter.store.clock.advance(seconds=1)  # type: ignore[attr-defined] # a FakeClock
-        verdict = gate.check(Request(), cost=10)
-    gate._limiter.store.clock.advance(seconds=1)  # type: ignore[attr-defined]
-    verdict = gate.check(Request(), cost=1)
-    assert (verdict.policy, verdict.remaining, verdict.limit) == ("r:1h", 9, 1000)
+        clock.advance(seconds=1)
+        gate.check(Request(), cost=10)
+    clock.advance(seconds=1)
+    verdict = gate.check(Request())
+    assert (verdict.policy, verdict.remaining, verdict.limit) == ("r:1h", 18, 1000)
 
 
 def test_a_share_is_of_what_the_bucket_holds() -> None:
     """What is left of a burst is compared with the burst, which is what a full bucket has."""
     gate = limiter(
-        {"name": "bucket", "limits": "1/second burst 100", "algorithm": "token_bucket"},
-        {"name": "window", "limits": "10/hour", "layer": "w"},
+        {"name": "bucket", "limits": "1/second burst 100", "algorithm": "token_bucket", "cost": 50},
+        {"name": "window", "limits": "10/hour", "layer": "w", "cost": 2},
     )
-    verdict = gate.check(Request(), cost=2)
-    assert (verdict.policy, verdict.remaining) == ("window", 8)
+    verdict = gate.check(Request())
+    assert (verdict.policy, verdict.remaining, verdict.limit) == ("bucket", 50, 1)
 
 
 def test_equal_shares_go_to_the_longer_reset() -> None:

@@ -94,6 +94,7 @@ def test_what_limits_mean_is_remembered_within_bounds(monkeypatch: pytest.Monkey
     known = gate._limiter.bare_keys
     assert len(known.meters["sliding_window_counter"]) <= 5
     assert len(known._calendar_meters) <= 5
+    assert len(known._calendars._current) <= 5
     assert not gate.hit("k", "2/7s").allowed
 
 

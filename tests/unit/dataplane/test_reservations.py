@@ -96,7 +96,8 @@ def test_a_reservation_can_be_kept_without_a_block(gate: Limiter) -> None:
     denied.close(5)
     assert left(gate) == 10
     reservation.close(50)
-    reservation.close(0)
+    for again in (0, 95, None):
+        reservation.close(again)
     assert left(gate) == 50
 
 

@@ -1,6 +1,6 @@
 """Counters in Redis or Valkey."""
 
-from headgate.adapters.redis.address import ServerAddress
+from headgate.adapters.redis.address import REDIS_SCHEMES, ServerAddress
 from headgate.adapters.redis.store import RedisStore
 
-__all__ = ["RedisStore", "ServerAddress"]
+__all__ = ["REDIS_SCHEMES", "RedisStore", "ServerAddress"]

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.errors import InvalidSettings
 
-_SCHEMES: Final = ("redis", "rediss", "redis+unix", "unix")
+REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix", "unix")
 _OPTIONS: Final = {"db", "protocol", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check"}
 _HIGHEST_DB: Final = 1_000
 
@@ -36,7 +36,7 @@ class ServerAddress:
         """Read ``redis://[user:password@]host[:port][/db]``, ``rediss://…`` or ``unix:///path.sock``."""
         parts = urlsplit(url)
         shown = f"{parts.scheme}://{parts.hostname or parts.path}"
-        if parts.scheme not in _SCHEMES:
+        if parts.scheme not in REDIS_SCHEMES:
             msg = f"{shown!r} is not the address of a Redis server; write redis://host:6379"
             raise InvalidSettings(msg)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))

@@ -102,7 +102,23 @@ class Lane:
         self._connect_seconds = connect_seconds
         self._connection: Connection | None = None
         self._reconnecting: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._closed = False
+        self.started = False
+        """Whether there was a connection once; from then on a lost one is made again in the background."""
+
+    async def start(self) -> None:
+        """Connect for the first time. All who ask meanwhile wait for the same attempt."""
+        if self.started:
+            return
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self.connect())
+            self._starting.add_done_callback(self._on_start)
+        await asyncio.shield(self._starting)
+
+    def _on_start(self, starting: asyncio.Task[None]) -> None:
+        self._starting = None
+        self.started = not starting.cancelled() and starting.exception() is None
 
     async def connect(self) -> None:
         """Connect and greet; raises `StoreError` if that fails."""

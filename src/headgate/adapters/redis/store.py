@@ -47,15 +47,19 @@ class RedisStore:
         self._scheduled = False
 
     async def connect(self) -> None:
-        """Connect; raises `StoreError` if the server cannot be reached."""
-        await self._lane.connect()
+        """Connect, unless that was done; raises `StoreError` if the server cannot be reached."""
+        await self._lane.start()
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
+        if not self._lane.started:
+            await self._lane.start()
         return await self._ask(hits, only_peek=False)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`."""
+        if not self._lane.started:
+            await self._lane.start()
         return await self._ask(hits, only_peek=True)
 
     def _ask(self, hits: Sequence[Hit], *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
@@ -124,6 +128,7 @@ class RedisStore:
         """See `CounterStore.give_back`."""
         if not receipts:
             return
+        await self._lane.start()
         keys = [key for receipt in receipts for key in (receipt.key, companion(receipt.key, receipt.id))]
         arguments = [part for receipt in receipts for part in packed_receipt(receipt)]
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -135,6 +140,7 @@ class RedisStore:
         """See `CounterStore.reset`."""
         if not keys:
             return
+        await self._lane.start()
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._lane.connection.send(("DEL", *keys), _settle(done))
         _raise_error(await done)
