@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 # Generating a history may take longer than Hypothesis likes on a busy machine; there are no deadlines.
 settings.register_profile(
-    "fast", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+    "fast", deadline=None, derandomize=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow], print_blob=True

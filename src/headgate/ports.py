@@ -28,7 +28,8 @@ class CounterStore(Protocol):
         """Take all of one request's hits, or none.
 
         The hits name different counters. If one is denied nothing is counted, and
-        the others are answered as they stand. Decisions come in the order of the hits.
+        the others are answered as they stand. A forced hit is never denied. Decisions
+        come in the order of the hits.
         """
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:

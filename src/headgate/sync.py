@@ -21,7 +21,6 @@ from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
     from typing import Self
 
     from headgate.core.limit import Limit
@@ -80,10 +79,16 @@ class Limiter:
         return run(self._limiter.hit(key, limit, cost, algorithm=algorithm))
 
     def reserve(
-        self, key: str, limit: str | Limit, cost: int, *, ttl: float = 60.0, algorithm: str = DEFAULT_ALGORITHM
+        self,
+        subject: Request | str,
+        limit: str | Limit | None = None,
+        cost: int | None = None,
+        *,
+        ttl: float = 60.0,
+        algorithm: str = DEFAULT_ALGORITHM,
     ) -> Reservation:
         """Take `cost` now and settle what it really was later; use it in ``with``."""
-        return Reservation(self._limiter.reserve(key, limit, cost, ttl=ttl, algorithm=algorithm))
+        return Reservation(self._limiter.reserve(subject, limit, cost, ttl=ttl, algorithm=algorithm))
 
     def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:
         """Hold one of a key's slots while a block runs; use it in ``with``."""
@@ -137,11 +142,6 @@ class Reservation:
         """The amount taken."""
         return self._reservation.reserved
 
-    @property
-    def uncovered(self) -> int:
-        """What was used beyond the reservation and found no room in the limit any more."""
-        return self._reservation.uncovered
-
     def take(self) -> Self:
         """Take it; a denial is in `verdict`."""
         run(self._reservation.take())
@@ -160,11 +160,9 @@ class Reservation:
         run(self._reservation.__aenter__())
         return self
 
-    def __exit__(
-        self, failed: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Book what was settled; after a failure without `settle`, nothing."""
-        run(self._reservation.__aexit__(failed, value, trace))
+    def __exit__(self, *exc: object) -> None:
+        """Book what was settled, if anything was."""
+        run(self._reservation.__aexit__(*exc))
 
 
 class Slot:

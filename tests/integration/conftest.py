@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,22 +23,37 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.socket = folder / "valkey.sock"
         self.url = f"unix://{self.socket}"
-        self._options = ["--port", "0", "--unixsocket", str(self.socket), "--save", "", "--dir", str(folder)]
+        self._log = folder / "valkey.log"
+        self._options = [
+            "--logfile",
+            str(self._log),
+            "--port",
+            "0",
+            "--unixsocket",
+            str(self.socket),
+            "--save",
+            "",
+            "--dir",
+            str(folder),
+        ]
         self.start()
 
     def start(self) -> None:
         self.process = subprocess.Popen(  # noqa: S603 (our own server)
-            [str(get_binary_path()), *self._options], stdout=subprocess.PIPE, text=True
+            [str(get_binary_path()), *self._options], stdout=subprocess.DEVNULL
         )
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if "eady to accept connections" in line:
+        for _ in range(1_000):
+            try:
+                self.ask("PING")
+            except OSError:
+                time.sleep(0.01)  # until its socket is there; nothing else tells
+            else:
                 return
-        pytest.fail("the Valkey server did not start")
+        pytest.fail(f"the Valkey server did not start: {self._log.read_text()}")
 
     def stop(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
     def ask(self, *command: str | bytes) -> object:
         """Send one command on a connection of its own."""

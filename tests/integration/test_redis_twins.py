@@ -35,13 +35,12 @@ LONGEST_TIME_TO_FILL = 3 * 10**15
 
 
 class Subject:
-    """One counter of the history. Its limit may change, unless amounts of it are reserved."""
+    """One counter of the history, whose limit may change."""
 
     def __init__(self, name: str, chance: random.Random) -> None:
         self.key = name
         self.algorithm = chance.choice(list(Algorithm))
         self.period: Micros = chance.choice(PERIODS)
-        self.reserves = chance.random() < 0.4
         self.meter = self.new_meter(chance)
 
     def new_meter(self, chance: random.Random) -> Meter:
@@ -56,15 +55,13 @@ class Subject:
                 burst = None
         return Meter(Rate(amount, self.period, burst), self.algorithm, max_delay)
 
-    def hit(self, chance: random.Random, step: int) -> Hit:
+    def hit(self, chance: random.Random) -> Hit:
         meter = self.meter
         most = meter.capacity
         cost = min(10**12, chance.choice((0, 1, 1, 1, 2, 3, max(1, most // 2), max(1, most - 1), most, most + 1)))
         if meter.algorithm is Algorithm.CONCURRENCY:
             return Hit(self.key, meter, cost, f"holder{chance.randrange(6)}", chance.choice((meter.period, 5)))
-        if self.reserves and chance.random() < 0.2:
-            return Hit(self.key, meter, cost, f"reservation{step}", chance.choice((1, meter.period // 2 + 1)))
-        return Hit(self.key, meter, cost)
+        return Hit(self.key, meter, cost, forced=chance.random() < 0.1)
 
 
 class History:
@@ -79,9 +76,6 @@ class History:
         self.memory.table._sweep = lambda *_args: None  # type: ignore[method-assign]
         self.steps_back = clock_steps_back
         self.subjects = [Subject(f"rl:{{u=s{index}}}:twin:x", self.chance) for index in range(40)]
-        if clock_steps_back:
-            for subject in self.subjects:
-                subject.reserves = False
         self.receipts: list[Receipt] = []
         self.compared: Counter[Algorithm] = Counter()
 
@@ -89,12 +83,12 @@ class History:
         chance = self.chance
         subject = chance.choice(self.subjects)
         self.move_clock(subject.period)
-        if not subject.reserves and chance.random() < 0.03:
+        if chance.random() < 0.03:
             subject.meter = subject.new_meter(chance)
         what = chance.random()
         if what < 0.85:
             subjects = chance.sample(self.subjects, chance.choice((1, 1, 1, 2, 3)))
-            hits = [subject.hit(chance, step) for subject in subjects]
+            hits = [subject.hit(chance) for subject in subjects]
             if what < 0.75:
                 ours, theirs = self.memory.take_now(hits), await self.redis.take(hits)
                 self.keep_receipts(hits, ours, step)
@@ -127,7 +121,7 @@ class History:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("clock_steps_back", [False, True])
 def test_lua_answers_exactly_as_python(valkey: Server, seed: int, *, clock_steps_back: bool) -> None:
-    """The scripts decide, count, reserve and give back exactly as the core does, to the last unit and microsecond."""
+    """The scripts decide, count, charge and give back exactly as the core does, to the last unit and microsecond."""
 
     async def replay() -> None:
         clock = FakeClock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.property.references import REFERENCES, Admission, first
@@ -59,17 +60,17 @@ class ReferenceCounter:
         if allowed and cost:
             admission = Admission(now, cost, meter, at.holder, at.ttl)
             reference.record(admission)
-        horizon = self._horizon(meter)
+        horizon = self._horizon(meter, now)
         if not allowed:
             retry_after = first(lambda span: reference.admits(meter, now + span, cost, at.holder), horizon)
         reset_after = first(lambda span: not reference.used(meter, now + span), horizon)
         assert reset_after is not None, "something is never forgotten"
         return Answer(allowed, reference.left(meter, now), reset_after, retry_after, delay), admission
 
-    @staticmethod
-    def _horizon(meter: Meter) -> int:
+    def _horizon(self, meter: Meter, now: int) -> int:
         """A span after which everything is forgotten."""
-        return 3 * meter.period + meter.capacity * meter.period // meter.amount + meter.max_delay + 1
+        most = max(meter.capacity, ceil(self.reference.used(meter, now)))
+        return 3 * meter.period + most * meter.period // meter.amount + meter.max_delay + 1
 
 
 class CoreCounter:
@@ -131,8 +132,8 @@ class StoreCounter:
             return Hit(self.KEY, at.meter, at.cost, at.holder, at.ttl)
         return Hit(self.KEY, at.meter, at.cost)
 
-    def take(self, at: At) -> Decision:
-        return self.store.take_now([self._hit(at)])[0]
+    def take(self, at: At, *, forced: bool = False) -> Decision:
+        return self.store.take_now([self._hit(at)._replace(forced=forced)])[0]
 
     def peek(self, at: At) -> Decision:
         return self.store.peek_now([self._hit(at)])[0]

@@ -35,6 +35,7 @@ class Do(StrEnum):
     """What happens in a step."""
 
     TAKE = "take"
+    FORCE = "take past the limit"
     GIVE_BACK = "give back"
     CHANGE = "change the limit"
 
@@ -80,6 +81,13 @@ class Cost(StrEnum):
 
 
 FORWARD: Final = tuple(jump for jump in Jump if not jump.name.startswith("BACK"))
+
+CLOSE: Final = (
+    *(Jump.STAY, Jump.STAY, Jump.TICK, Jump.UNIT, Jump.TENTH, Jump.TENTH, Jump.HALF),
+    *(Jump.ALMOST, Jump.PERIOD, Jump.BOUNDARY, Jump.AFTER_BOUNDARY, Jump.RETRY),
+)
+FITTING: Final = (Cost.ONE, Cost.ONE, Cost.TWO, Cost.THIRD, Cost.THIRD, Cost.LEFT, Cost.LEFT_AND_ONE, Cost.ZERO)
+"""Steps so close together, and costs of which so many fit, that much can be given back in time."""
 
 
 class Step(NamedTuple):
@@ -189,9 +197,10 @@ def histories(
     jumps: tuple[Jump, ...] = FORWARD,
     costs: tuple[Cost, ...] = tuple(Cost),
     throttle: bool = True,
+    limit: st.SearchStrategy[Meter] | None = None,
 ) -> History:
     """A history of one counter. `do`, `jumps` and `costs` say what may happen; what stands twice happens more."""
-    meter = draw(meters(algorithm, throttle=throttle))
+    meter = draw(meters(algorithm, throttle=throttle) if limit is None else limit)
     others = st.lists(meters(algorithm, meter.period, throttle=throttle), max_size=3)
     changed = draw(others) if Do.CHANGE in do else []
     start = draw(st.sampled_from((NEW_YEAR, 1, NEW_YEAR - 1)) | st.integers(1, 2 * NEW_YEAR))

@@ -148,22 +148,29 @@ class Bucket:
     def __init__(self) -> None:
         self.history: list[Admission] = []
         self.debt, self.since = Fraction(0), 0
+        self.overdrawn = Fraction(0)
         self.credited = Fraction(0)
 
     def used(self, meter: Meter, now: int) -> Fraction:
-        deepest = Fraction(meter.capacity)
-        if meter.algorithm is Algorithm.TOKEN_BUCKET:
-            deepest += meter.max_delay * rate(meter)
-        return max(Fraction(0), min(self.debt, deepest) - self.worked_off(meter, self.since, now))
+        owed = min(self.debt, self.deepest(meter)) + self.overdrawn
+        return max(Fraction(0), owed - self.worked_off(meter, self.since, now))
+
+    @staticmethod
+    def deepest(meter: Meter) -> Fraction:
+        """The deepest debt that a bucket allows; a lowered limit lets off what goes beyond, unless it was forced."""
+        later = meter.max_delay if meter.algorithm is Algorithm.TOKEN_BUCKET else 0
+        return meter.capacity + later * rate(meter)
 
     @staticmethod
     def worked_off(meter: Meter, since: int, now: int) -> Fraction:
         return max(0, now - since) * rate(meter)
 
     def record(self, admission: Admission) -> None:
-        self.debt = self.used(admission.meter, admission.at) + admission.cost
+        owed = self.used(admission.meter, admission.at) + admission.cost
+        self.debt = min(owed, self.deepest(admission.meter))
+        self.overdrawn = owed - self.debt
         self.since = admission.at
-        admission.owed = self.debt + self.credited
+        admission.owed = owed + self.credited
         self.history.append(admission)
 
     def step_back(self, _meter: Meter, now: int) -> None:
@@ -181,8 +188,7 @@ class TokenBucket(Bucket):
     """A cost is admitted if the debt stays within the capacity, now or within `max_delay`."""
 
     def admits(self, meter: Meter, now: int, cost: int, _holder: str = "") -> bool:
-        deepest = meter.capacity + meter.max_delay * rate(meter)
-        return cost <= meter.capacity and self.used(meter, now) + cost <= deepest
+        return cost <= meter.capacity and self.used(meter, now) + cost <= self.deepest(meter)
 
     def delay(self, meter: Meter, now: int, cost: int) -> int:
         return max(0, ceil((self.used(meter, now) + cost - meter.capacity) / rate(meter)))

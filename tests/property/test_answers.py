@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.counters import CoreCounter, ReferenceCounter, StoreCounter, answer
-from tests.property.histories import FORWARD, Do, Jump, Walk, histories
+from tests.property.histories import CLOSE, FITTING, FORWARD, Cost, Do, Jump, Walk, histories
 
 from headgate.core.meter import Algorithm
 
@@ -52,7 +52,7 @@ def test_a_changed_limit_keeps_what_was_counted(algorithm: Algorithm, data: st.D
 @given(data=st.data())
 def test_what_is_given_back_counts_no_more(algorithm: Algorithm, data: st.DataObject) -> None:
     """Giving back leaves exactly what the definition says of a history without it, and counts once."""
-    _compare(algorithm, data, do=(Do.TAKE, Do.TAKE, Do.GIVE_BACK))
+    _compare(algorithm, data, do=(Do.TAKE, Do.TAKE, Do.GIVE_BACK), jumps=CLOSE, costs=FITTING)
 
 
 @EVERY_ALGORITHM
@@ -65,14 +65,19 @@ def test_all_of_it_at_once(algorithm: Algorithm, data: st.DataObject) -> None:
 
 
 def _compare(
-    algorithm: Algorithm, data: st.DataObject, *, do: tuple[Do, ...], jumps: tuple[Jump, ...] = FORWARD
+    algorithm: Algorithm,
+    data: st.DataObject,
+    *,
+    do: tuple[Do, ...],
+    jumps: tuple[Jump, ...] = FORWARD,
+    costs: tuple[Cost, ...] = tuple(Cost),
 ) -> None:
     reference, core, store = ReferenceCounter(algorithm), CoreCounter(), StoreCounter()
     receipts: list[Given] = []
     numbers = count()
     # What has expired is forgotten, and comes back neither with the clock nor with a slower limit.
     may_tidy = Jump.BACK_TICK not in jumps and Do.CHANGE not in do
-    walk = Walk(data.draw(histories(algorithm, do=do, jumps=jumps)))
+    walk = Walk(data.draw(histories(algorithm, do=do, jumps=jumps, costs=costs)))
     latest = 0
     for at in walk:
         if at.now < latest:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.counters import StoreCounter
-from tests.property.histories import Do, Walk, histories
+from tests.property.histories import CLOSE, FITTING, FORWARD, Cost, Do, History, Jump, Walk, histories
 from tests.property.references import rate
 
 from headgate.core.decision import Decision
-from headgate.core.meter import Algorithm
-
-if TYPE_CHECKING:
-    from headgate.core.meter import Meter
+from headgate.core.limit import Rate
+from headgate.core.meter import Algorithm, Meter
+from headgate.core.units import SECOND
 
 
 @dataclass(slots=True)
@@ -30,8 +28,13 @@ class Passed:
 
 
 def _admitted(data: st.DataObject, algorithm: Algorithm, do: tuple[Do, ...]) -> tuple[Meter, list[Passed]]:
-    """Walk a history of one limit on the store; what passed, as it stands in the end."""
-    history = data.draw(histories(algorithm, do=do))
+    """Walk a history of one limit; what passed, as it stands in the end."""
+    jumps, costs = (CLOSE, FITTING) if Do.GIVE_BACK in do else (FORWARD, tuple(Cost))
+    return _walked(data.draw(histories(algorithm, do=do, jumps=jumps, costs=costs)))
+
+
+def _walked(history: History) -> tuple[Meter, list[Passed]]:
+    algorithm = history.meters[0].algorithm
     store, walk, passed, given_back = StoreCounter(), Walk(history), list[Passed](), set[int]()
     for at in walk:
         if at.do is Do.GIVE_BACK and passed:
@@ -79,8 +82,8 @@ def test_no_interval_of_a_log_admits_more_than_the_limit(do: tuple[Do, ...], dat
 
 @GIVING_BACK_TOO
 @given(data=st.data())
-def test_no_interval_of_a_sliding_counter_admits_twice_the_limit(do: tuple[Do, ...], data: st.DataObject) -> None:
-    """The estimate is never off by a whole limit: no interval of one period admits twice as much, no window more."""
+def test_no_interval_of_a_sliding_counter_admits_more_than_two_limits(do: tuple[Do, ...], data: st.DataObject) -> None:
+    """The estimate errs by a whole limit at most: no interval admits more than two, and no window more than one."""
     meter, passed = _admitted(data, Algorithm.SLIDING_WINDOW_COUNTER, do)
     for last in passed:
         assert sum(e.cost for e in passed if last.at - meter.period < e.at <= last.at) <= 2 * meter.amount
@@ -95,7 +98,28 @@ def test_no_interval_of_a_token_bucket_admits_more_than_burst_and_rate(do: tuple
 
     A throttled request passes when its delay is over, and is told so in whole microseconds.
     """
-    meter, passed = _admitted(data, Algorithm.TOKEN_BUCKET, do)
+    _within_burst_and_rate(*_admitted(data, Algorithm.TOKEN_BUCKET, do))
+
+
+@given(
+    history=histories(
+        Algorithm.TOKEN_BUCKET,
+        do=(Do.TAKE, Do.TAKE, Do.GIVE_BACK),
+        jumps=(Jump.STAY, Jump.STAY, Jump.UNIT, Jump.RETRY, Jump.HALF, Jump.RESET),
+        costs=(Cost.ONE, Cost.THIRD, Cost.LEFT),
+        limit=st.builds(
+            lambda amount, burst: Meter(Rate(amount, SECOND, burst), Algorithm.TOKEN_BUCKET),
+            st.integers(1, 3),
+            st.integers(2, 12),
+        ),
+    )
+)
+def test_refunds_to_a_small_bucket_do_not_add_up(history: History) -> None:
+    """However many receipts of one bucket come back, and in whatever order, the others keep to burst and rate."""
+    _within_burst_and_rate(*_walked(history))
+
+
+def _within_burst_and_rate(meter: Meter, passed: list[Passed]) -> None:
     for number, begin in enumerate(passed):
         taken = 0
         for end in passed[number:]:

@@ -151,13 +151,14 @@ def test_a_store_needs_no_short_way() -> None:
 
 
 def test_reservations_and_slots_have_the_same_face() -> None:
-    """A synchronous reservation or slot shows verdict, amount and what was uncovered, as the other one does."""
+    """A synchronous reservation or slot shows its verdict and amount, as the other one does."""
     gate = Limiter.open(clock=FakeClock())
     reservation = gate.reserve("k", "5/minute", 3)
     assert reservation.verdict.allowed
     with reservation:
         reservation.settle(7)
-    assert (reservation.reserved, reservation.uncovered) == (3, 2)
+    assert reservation.reserved == 3
+    assert not gate.hit("k", "5/minute").allowed
     slot = gate.slot("s", "1 concurrent")
     with slot as same:
         assert same is slot

@@ -204,7 +204,7 @@ class Ready:
         holder = new_id() if self._is_held else None  # each request holds slots of its own
         for middle, meter, policy in steps:
             current = self._calendars.current(meter) if meter.is_calendar else meter
-            hit = _new(Hit, (f"rl:{{{tag}{middle}{rest}", current, cost, holder, None))
+            hit = _new(Hit, (f"rl:{{{tag}{middle}{rest}", current, cost, holder, None, False))  # every field there is
             bounds.append(_new(Bound, (hit, rule, policy)))
         return True
 

@@ -29,9 +29,11 @@ class Hit(NamedTuple):
     meter: Meter
     cost: int
     holder: str | None = None
-    """Who holds the slots, or which reservation this is."""
+    """Who holds the slots."""
     ttl: Micros | None = None
-    """When a slot or reservation that nobody settles is given back by itself."""
+    """When a slot that nobody releases is free again."""
+    forced: bool = False
+    """Count it even past the limit: it was used already, as when a reservation was too small."""
 
 
 class Decision(NamedTuple):

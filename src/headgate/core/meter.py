@@ -88,6 +88,7 @@ class Meter:
         "amount",
         "bounds",
         "capacity",
+        "charge",
         "code",
         "commit",
         "creditable_until",
@@ -104,6 +105,8 @@ class Meter:
     decide: Step
     commit: Callable[[Any, Meter, Any], Any] | None
     """How to carry out what `decide` returned; None where the returned state is simply kept."""
+    charge: Callable[[Any, Meter, Micros, int], Any] | None
+    """How to count without asking; None for slots."""
     give_back: Callable[[Any, Meter, Micros, Stamp, int], Any]
     expires_at: Callable[[Any, Meter], Micros]
     creditable_until: Callable[[Stamp, Meter], Micros] | None
@@ -125,6 +128,7 @@ class Meter:
         module = traits.module
         self.decide = module.decide
         self.commit = getattr(module, "commit", None)
+        self.charge = getattr(module, "charge", None)
         self.give_back = module.give_back
         self.expires_at = module.expires_at
         self.creditable_until = getattr(module, "creditable_until", None)

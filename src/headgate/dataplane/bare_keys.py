@@ -36,12 +36,6 @@ class BareKeys:
         check_cost(cost)
         return None if meter is None else Hit(hit_key(check_key(key), meter.code), meter, cost)
 
-    def reservation(self, key: str, limit: str | Limit, cost: int, algorithm: str, ttl: float) -> Hit | None:
-        """A hit that is given back after `ttl` seconds unless it is settled."""
-        lasts = span(ttl)
-        hit = self.hit(key, limit, cost, algorithm)
-        return None if hit is None else hit._replace(holder=new_id(), ttl=lasts)
-
     def slot(self, key: str, limit: str | Limit, ttl: float | None = None) -> Hit:
         """A hit for one slot, with a holder of its own."""
         parsed = _parsed(limit)

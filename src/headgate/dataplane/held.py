@@ -4,31 +4,121 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.decision import Receipt
-from headgate.core.meter import check_cost
+from headgate.core.meter import Algorithm, check_cost
 from headgate.core.verdict import bare_plan, verdict
 from headgate.errors import InvalidRequest, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-    from types import TracebackType
+    from collections.abc import Awaitable, Callable, Generator
     from typing import Self
 
     from headgate.core.decision import Hit
+    from headgate.core.units import Micros
+    from headgate.core.verdict import Verdict
     from headgate.ports import CounterStore
 
-_TRIES = 3
+
+class Reservation:
+    """An amount taken in advance, whose real size is known later.
+
+    Reserving charges at once. In ``async with``, `settle` notes the actual amount, and
+    leaving the block books it: what was not needed is given back, and what was used
+    beyond the reservation is charged, even past the limit. Who never settles leaves the
+    charge as it is, also when the block fails. Slots that rules held for it are freed.
+    """
+
+    def __init__(self, store: CounterStore, ask: Callable[[], Awaitable[Verdict]], ttl: Micros) -> None:
+        """`ask` takes it; `ttl` is how long afterwards settling can still give something back."""
+        self._store = store
+        self._ask = ask
+        self._ttl = ttl
+        self._taken = self._entered = self._closed = False
+        self._actual: int | None = None
+        self.verdict = verdict(bare_plan(None), ())
+        """How taking it went."""
+
+    async def take(self) -> Self:
+        """Take it, unless that was done; a denial is in `verdict`."""
+        if not self._taken:
+            self.verdict = await self._ask()
+            self._taken = self.verdict.allowed
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """As `take`."""
+        return self.take().__await__()
+
+    async def __aenter__(self) -> Self:
+        """Take it, unless that was done; raise `Refused` on a denial, since the block must not run."""
+        if self._entered or self._closed:
+            msg = "this reservation was used already; make a new one with reserve()"
+            raise InvalidRequest(msg)
+        await self.take()
+        if not self._taken:
+            raise Refused(self.verdict)
+        self._entered = True
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Book what was settled, if anything was, and free the slots."""
+        await self.close()
+
+    @property
+    def reserved(self) -> int:
+        """The amount taken: the largest, where rules have prices of their own."""
+        return max((finding.hit.cost for finding in self.verdict.findings), default=0) if self._taken else 0
+
+    def settle(self, actual: int) -> None:
+        """Note what was really used; it is booked when the block ends, or by `close`. Only the first time counts."""
+        amount = check_cost(actual)
+        if self._actual is None:
+            self._actual = amount
+
+    async def close(self, actual: int | None = None) -> None:
+        """Book what was really used, now, and free the slots. Only the first amount counts; without one all stays."""
+        if actual is not None:
+            self.settle(actual)
+        if not self._taken:
+            return
+        receipts = self.verdict.receipts
+        slots = [receipt for receipt in receipts if receipt.meter.algorithm is Algorithm.CONCURRENCY]
+        if slots:
+            await self._store.give_back(slots)
+        if self._actual is None or self._closed:
+            return
+        self._closed = True
+        used = self._actual
+        over = [
+            finding.hit._replace(cost=used - finding.hit.cost, forced=True)
+            for finding in self.verdict.findings
+            if finding.decision.allowed and used > finding.hit.cost and finding.hit.holder is None
+        ]
+        if over:
+            await self._store.take(over)
+        back = [
+            receipt._replace(amount=receipt.amount - used)
+            for receipt in receipts
+            if receipt.amount > used and receipt not in slots
+        ]
+        if back and await self._in_time():
+            await self._store.give_back(back)
+
+    async def _in_time(self) -> bool:
+        finding = self.verdict.findings[0]
+        (now,) = await self._store.peek((finding.hit._replace(cost=0),))
+        return now.at < finding.decision.at + self._ttl
 
 
-class _Held:
-    """Taken when entered or awaited, and then held; `verdict` says how taking it went."""
+class Slot:
+    """One of a number of slots, held until the block ends or the ttl is up."""
 
-    def __init__(self, store: CounterStore, hit: Hit | None) -> None:
-        """`hit` is None where the limit is `unlimited`."""
+    def __init__(self, store: CounterStore, hit: Hit) -> None:
+        """Nothing is taken yet."""
         self._store = store
         self._hit = hit
         self._open = False
         self.verdict = verdict(bare_plan(None), ())
+        """How taking it went."""
 
     async def take(self) -> Self:
         """Take it, unless it is held already; a denial is in `verdict`."""
@@ -37,8 +127,7 @@ class _Held:
         return self
 
     async def _ask(self) -> None:
-        if self._hit is not None:
-            self.verdict = verdict(bare_plan(self._hit), await self._store.take((self._hit,)))
+        self.verdict = verdict(bare_plan(self._hit), await self._store.take((self._hit,)))
         self._open = self.verdict.allowed
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -51,89 +140,6 @@ class _Held:
         if not self._open:
             raise Refused(self.verdict)
         return self
-
-
-class Reservation(_Held):
-    """An amount taken in advance.
-
-    In ``async with``, `settle` notes the actual amount and leaving the block books it.
-    Without `settle` the whole reservation stays counted, unless the block fails: then
-    nothing does. After its ttl a reservation is given back by itself; settling it later
-    counts the actual amount anew, as far as the limit still has room.
-    """
-
-    uncovered = 0
-    """What was used beyond the reservation and found no room in the limit any more."""
-    _actual: int | None = None
-    _closed = False
-
-    async def take(self) -> Self:
-        """Take it, unless it is held already; a denial is in `verdict`. Only once: what is settled is settled."""
-        if self._closed:
-            msg = "this reservation is settled; make a new one with reserve()"
-            raise InvalidRequest(msg)
-        return await super().take()
-
-    @property
-    def reserved(self) -> int:
-        """The amount taken."""
-        return 0 if self._hit is None else self._hit.cost
-
-    def settle(self, actual: int) -> None:
-        """Note what was really used; it is booked when the block ends, or by `close`."""
-        self._actual = check_cost(actual)
-
-    async def close(self, actual: int | None = None) -> None:
-        """Book the actual amount, now. Only the first time counts."""
-        if actual is not None:
-            self.settle(actual)
-        if not self._open:
-            return
-        self._open, self._closed = False, True
-        if self._hit is None:
-            return
-        used = self.reserved if self._actual is None else self._actual
-        still_held = await self._give_back(max(0, self.reserved - used))
-        await self._charge(used - self.reserved if still_held else used)
-
-    async def __aexit__(
-        self, failed: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        """Book what was settled; after a failure without `settle`, nothing."""
-        if failed is not None and self._actual is None:
-            self.settle(0)
-        await self.close()
-
-    async def _give_back(self, amount: int) -> bool:
-        """Close the reservation, giving back what was not needed; False if its time was already up."""
-        hit, (finding,) = self._hit, self.verdict.findings
-        assert hit is not None  # noqa: S101 (it was taken)
-        assert hit.holder is not None  # noqa: S101 (reservations are named)
-        assert hit.ttl is not None  # noqa: S101 (and end)
-        taken = finding.decision
-        await self._store.give_back((Receipt(hit.key, hit.meter, taken.stamp, amount, hit.holder),))
-        # Looked at afterwards: a reservation that ends between the two is counted twice rather than not at all.
-        (now,) = await self._store.peek((hit._replace(cost=0, holder=None, ttl=None),))
-        return now.at < taken.at + hit.ttl
-
-    async def _charge(self, amount: int) -> None:
-        """Count what goes beyond the reservation, at most what the limit has left."""
-        assert self._hit is not None  # noqa: S101 (it was taken)
-        hit = self._hit._replace(holder=None, ttl=None)
-        fits = amount
-        for _ in range(_TRIES):  # somebody else may come between two of them
-            if fits <= 0:
-                break
-            (decision,) = await self._store.take((hit._replace(cost=fits),))
-            if decision.allowed:
-                amount -= fits
-                break
-            fits = min(decision.remaining, fits - 1)
-        self.uncovered = max(0, amount)
-
-
-class Slot(_Held):
-    """One of a number of slots, held until the block ends or the ttl is up."""
 
     async def renew(self) -> bool:
         """Start the ttl anew; False if the slot was given up, or lost to somebody else after its ttl."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
 from headgate.core.verdict import Verdict, bare_plan, verdict
+from headgate.dataplane.bare_keys import span
 from headgate.dataplane.held import Reservation, Slot
 from headgate.dataplane.without_waiting import run
 from headgate.errors import InvalidRequest, shown
@@ -108,13 +109,27 @@ class Limiter:
         return verdict(bare_plan(hit), () if hit is None else run(self.store.take([hit])))
 
     def reserve(
-        self, key: str, limit: str | Limit, cost: int, *, ttl: float = 60.0, algorithm: str = DEFAULT_ALGORITHM
+        self,
+        subject: Request | str,
+        limit: str | Limit | None = None,
+        cost: int | None = None,
+        *,
+        ttl: float = 60.0,
+        algorithm: str = DEFAULT_ALGORITHM,
     ) -> Reservation:
-        """Take `cost` now and settle what it really was later; given back after `ttl` seconds if nobody does.
+        """Take `cost` now, of a key's limit or by the rules for a request, and settle later what it really was.
 
-        ``async with`` it, or ``await`` it and look at its verdict.
+        ``async with`` it, or ``await`` it and look at its verdict. For `ttl` seconds settling
+        can give back what was not needed.
         """
-        return Reservation(self.store, self.bare_keys.reservation(key, limit, cost, algorithm, ttl))
+        self._asked(subject, limit, cost, algorithm, self.bare_keys.hit)  # what is wrong with it is said now
+
+        async def ask() -> Verdict:
+            if isinstance(subject, Request):
+                return await self.check(subject, cost)
+            return await self.hit(subject, limit or "", 1 if cost is None else cost, algorithm=algorithm)
+
+        return Reservation(self.store, ask, span(ttl))
 
     def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:
         """Hold one of a key's slots while a block runs; free again after `ttl` seconds if the holder dies."""
@@ -159,12 +174,19 @@ class Limiter:
         if receipts:
             await self.store.give_back(receipts)
 
-    def _asked(self, subject: Request | str, limit: str | Limit | None, cost: int | None, algorithm: str) -> Plan:
+    def _asked(
+        self,
+        subject: Request | str,
+        limit: str | Limit | None,
+        cost: int | None,
+        algorithm: str,
+        hit: Callable[[str, str | Limit, int, str], Hit | None] | None = None,
+    ) -> Plan:
         if isinstance(subject, str):
             if limit is None:
                 msg = "a key needs a limit, for example peek('login:203.0.113.9', '5/minute')"
                 raise InvalidRequest(msg)
-            return bare_plan(self.bare_keys.either(subject, limit, 1 if cost is None else cost, algorithm))
+            return bare_plan((hit or self.bare_keys.either)(subject, limit, 1 if cost is None else cost, algorithm))
         if limit is not None:
             msg = "a limit goes with a key; a request is decided by the rules"
             raise InvalidRequest(msg)

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from headgate import Limiter as AsyncLimiter
-from headgate.adapters.memory import MemoryStore
 from headgate.core.meter import Algorithm
-from headgate.dataplane.without_waiting import run
+from headgate.core.request import Request
 from headgate.errors import InvalidRequest, Refused
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headgate.core.decision import Decision, Hit
 
 RATES = [algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.CONCURRENCY]
 
@@ -36,7 +30,7 @@ def left(gate: Limiter, limit: str = "100/hour", algorithm: str = "fixed_window"
 
 
 @pytest.mark.parametrize("algorithm", RATES)
-@pytest.mark.parametrize(("actual", "remaining"), [(0, 90), (17, 73), (40, 50), (60, 30)])
+@pytest.mark.parametrize(("actual", "remaining"), [(0, 90), (17, 73), (40, 50), (60, 30), (90, 0)])
 def test_settling_books_what_was_used(gate: Limiter, algorithm: str, actual: int, remaining: int) -> None:
     """A reservation charges at once, and settling it leaves exactly what was really used."""
     gate.hit("k", "100/hour", 10, algorithm=algorithm)
@@ -46,22 +40,28 @@ def test_settling_books_what_was_used(gate: Limiter, algorithm: str, actual: int
         reservation.settle(actual)
         assert left(gate, algorithm=algorithm) == 50
     assert left(gate, algorithm=algorithm) == remaining
-    assert reservation.uncovered == 0
+
+
+@pytest.mark.parametrize("algorithm", RATES)
+def test_what_was_used_is_charged_even_past_the_limit(gate: Limiter, clock: FakeClock, algorithm: str) -> None:
+    """Settling above always charges, also what the limit has no room for, and others wait for it."""
+    with gate.reserve("k", "100/hour", 40, algorithm=algorithm) as reservation:
+        reservation.settle(150)
+    denied = gate.hit("k", "100/hour", algorithm=algorithm)
+    assert (denied.allowed, denied.remaining) == (False, 0)
+    assert denied.retry_after is not None
+    clock.advance(seconds=denied.retry_after)
+    assert gate.hit("k", "100/hour", algorithm=algorithm).allowed
 
 
 def test_not_settling_leaves_the_charge(gate: Limiter, clock: FakeClock) -> None:
-    """A block that ends without settling has used all it reserved, for good."""
+    """A block that ends without settling has used all it reserved, for good, and so has one that fails."""
     with gate.reserve("k", "100/hour", 40, ttl=5, algorithm="fixed_window"):
         pass
-    clock.advance(seconds=6)
-    assert left(gate) == 60
-
-
-def test_a_block_that_fails_gives_everything_back(gate: Limiter) -> None:
-    """If the work fails before it could settle, nothing stays counted."""
-    with pytest.raises(ZeroDivisionError), gate.reserve("k", "100/hour", 40, algorithm="fixed_window"):
+    with pytest.raises(ZeroDivisionError), gate.reserve("k", "100/hour", 10, ttl=5, algorithm="fixed_window"):
         _ = 1 / 0
-    assert left(gate) == 100
+    clock.advance(seconds=6)
+    assert left(gate) == 50
 
 
 def test_a_block_that_fails_after_settling_has_used_that(gate: Limiter) -> None:
@@ -77,13 +77,14 @@ def test_a_block_that_fails_after_settling_has_used_that(gate: Limiter) -> None:
     assert left(gate) == 93
 
 
-def test_the_last_settle_before_the_end_counts(gate: Limiter) -> None:
-    """Settling is a note until the block ends; afterwards it changes nothing."""
+def test_only_the_first_settle_counts(gate: Limiter) -> None:
+    """A second settle does nothing, before the block ends or after."""
     with gate.reserve("k", "100/hour", 40, algorithm="fixed_window") as reservation:
-        reservation.settle(1)
         reservation.settle(20)
-    reservation.settle(0)
-    reservation.close(3)
+        reservation.settle(1)
+    reservation.settle(90)
+    for again in (3, 95, None):
+        reservation.close(again)
     assert left(gate) == 80
 
 
@@ -92,12 +93,12 @@ def test_a_reservation_can_be_kept_without_a_block(gate: Limiter) -> None:
     reservation = gate.reserve("k", "100/hour", 90, algorithm="fixed_window").take()
     assert (reservation.verdict.allowed, reservation.verdict.remaining) == (True, 10)
     denied = gate.reserve("k", "100/hour", 11, algorithm="fixed_window").take()
-    assert (denied.verdict.allowed, denied.verdict.retry_after) == (False, 3600.0)
+    assert (denied.verdict.allowed, denied.verdict.retry_after, denied.reserved) == (False, 3600.0, 0)
     denied.close(5)
     assert left(gate) == 10
+    reservation.close()
+    assert left(gate) == 10
     reservation.close(50)
-    for again in (0, 95, None):
-        reservation.close(again)
     assert left(gate) == 50
 
 
@@ -110,82 +111,30 @@ def test_a_denied_reservation_does_not_run(gate: Limiter) -> None:
     assert left(gate) == 39
 
 
-def test_what_nobody_settles_is_given_back(gate: Limiter, clock: FakeClock) -> None:
-    """A reservation whose holder died is given back when its time is up, to the microsecond."""
-    gate.reserve("k", "100/hour", 40, ttl=5, algorithm="fixed_window").take()
+def test_settling_late_gives_nothing_back(gate: Limiter, clock: FakeClock) -> None:
+    """What was not needed can be given back until the reservation's time is up, to the microsecond."""
+    in_time, late = (gate.reserve("k", "100/hour", 40, ttl=5, algorithm="fixed_window").take() for _ in range(2))
     clock.advance(seconds=5, micros=-1)
-    assert left(gate) == 60
+    in_time.close(30)
+    assert left(gate) == 30
     clock.advance(micros=1)
-    assert left(gate) == 100
+    late.close(30)
+    assert left(gate) == 30
 
 
-def test_settling_late_counts_anew(gate: Limiter, clock: FakeClock) -> None:
-    """After its time a reservation is gone, so settling it then counts what was used by itself."""
+def test_settling_late_above_charges(gate: Limiter, clock: FakeClock) -> None:
+    """What was used beyond the reservation is charged however late it is settled."""
     reservation = gate.reserve("k", "100/hour", 40, ttl=5, algorithm="fixed_window").take()
-    clock.advance(seconds=5)
-    assert left(gate) == 100
-    reservation.close(30)
-    assert (left(gate), reservation.uncovered) == (70, 0)
-
-
-def test_settling_late_without_an_amount_counts_all(gate: Limiter, clock: FakeClock) -> None:
-    """A block that ran longer than its reservation and did not settle has used all it reserved."""
-    with gate.reserve("k", "100/hour", 40, ttl=5, algorithm="fixed_window"):
-        clock.advance(seconds=9)
-    assert left(gate) == 60
-
-
-@pytest.mark.parametrize("algorithm", RATES)
-def test_what_finds_no_room_is_told(gate: Limiter, algorithm: str) -> None:
-    """What was used beyond the reservation is counted as far as there is room; the rest is `uncovered`."""
-    gate.hit("k", "100/hour", 50, algorithm=algorithm)
-    with gate.reserve("k", "100/hour", 40, algorithm=algorithm) as reservation:
-        reservation.settle(75)
-    assert reservation.uncovered == 25
-    assert left(gate, algorithm=algorithm) == 0
-
-
-def test_what_finds_no_room_at_all(gate: Limiter) -> None:
-    """Where the limit has nothing left, all that goes beyond the reservation is uncovered."""
-    gate.hit("k", "100/hour", 60, algorithm="fixed_window")
-    with gate.reserve("k", "100/hour", 40, algorithm="fixed_window") as reservation:
-        reservation.settle(10**12)
-    assert reservation.uncovered == 10**12 - 40
-
-
-def test_others_may_come_between(clock: FakeClock) -> None:
-    """While the rest is being counted others may take the room; then it is uncovered, after a few tries."""
-    gate = AsyncLimiter.open(clock=clock)
-    store = gate.store
-    assert isinstance(store, MemoryStore)
-
-    class Contended:
-        """The store, with somebody who is always a little faster."""
-
-        peek, give_back, reset, close = store.peek, store.give_back, store.reset, store.close
-        calls = 0
-
-        async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
-            self.calls += 1
-            if self.calls > 1:
-                await store.take([hits[0]._replace(cost=1, holder=None, ttl=None)])
-            return await store.take(hits)
-
-    contended = Contended()
-    reservation = gate.reserve("k", "10/hour", 1, algorithm="fixed_window")
-    reservation._store = contended
-    run(reservation.take())
-    run(reservation.close(20))
-    assert contended.calls == 4
-    assert reservation.uncovered == 19
-    assert run(gate.peek("k", "10/hour", 0, algorithm="fixed_window")).remaining == 6
+    clock.advance(seconds=60)
+    reservation.close(50)
+    assert left(gate) == 50
 
 
 def test_unlimited_needs_no_reservation(gate: Limiter) -> None:
     """Under `unlimited` a reservation is always granted and books nothing."""
     with gate.reserve("k", "unlimited", 40) as reservation:
         reservation.settle(90)
-    assert (reservation.reserved, reservation.uncovered, reservation.verdict.allowed) == (0, 0, True)
+    assert (reservation.reserved, reservation.verdict.allowed) == (0, True)
 
 
 def test_a_reservation_of_nothing(gate: Limiter) -> None:
@@ -204,12 +153,15 @@ def test_taking_twice_takes_once(gate: Limiter) -> None:
     assert left(gate) == 90
 
 
-def test_a_settled_reservation_is_over(gate: Limiter) -> None:
-    """A reservation is used once; a second block needs a second one."""
-    for limit in ("100/hour", "unlimited"):
-        with gate.reserve("k", limit, 40) as reservation:
-            pass
-        with pytest.raises(InvalidRequest, match="this reservation is settled; make a new one"), reservation:
+@pytest.mark.parametrize("limit", ["100/hour", "unlimited"])
+def test_a_reservation_is_for_one_block(gate: Limiter, limit: str) -> None:
+    """A second block would run uncounted, so it needs a second reservation, as does one after settling by hand."""
+    used, settled = (gate.reserve("k", limit, 40).take() for _ in range(2))
+    with used:
+        pass
+    settled.close(5)
+    for reservation in (used, settled):
+        with pytest.raises(InvalidRequest, match="was used already; make a new one"), reservation:
             pytest.fail("the block ran")
 
 
@@ -241,6 +193,59 @@ def test_what_is_settled_is_a_whole_number(gate: Limiter, actual: object) -> Non
     assert left(gate) == 60
 
 
+RULES: list[dict[str, Any]] = [
+    {"name": "all", "limits": ["100/hour", "500/day"], "algorithm": "fixed_window"},
+    {"name": "user", "per": "user", "limits": "80/hour", "algorithm": "fixed_window"},
+    {"name": "trial", "action": "log", "limits": "90/hour", "algorithm": "fixed_window"},
+    {"name": "slots", "layer": "slots", "limits": "50 concurrent ttl 10m", "algorithm": "concurrency"},
+]
+
+
+def standing(gate: Limiter) -> dict[str, int]:
+    findings = gate.peek(Request(user="u"), cost=0).findings
+    return {finding.policy: finding.decision.remaining for finding in findings}
+
+
+@pytest.mark.parametrize("actual", [None, 0, 10, 30, 60, 70])
+def test_a_request_can_be_reserved_by_the_rules(clock: FakeClock, actual: int | None) -> None:
+    """A reservation for a request is charged and settled in every limit that applies; slots are freed at the end."""
+    gate = Limiter.open(rules=RULES, clock=clock)
+    with gate.reserve(Request(user="u"), cost=30) as reservation:
+        assert standing(gate) == {"all:1h": 70, "all:1d": 470, "user": 50, "trial": 60, "slots": 20}
+        if actual is not None:
+            reservation.settle(actual)
+    used = 30 if actual is None else actual
+    assert reservation.reserved == 30
+    expected = {"all:1h": 100 - used, "all:1d": 500 - used, "user": 80 - used, "trial": 90 - used, "slots": 50}
+    assert standing(gate) == expected
+
+
+def test_a_request_that_is_refused_reserves_nothing(clock: FakeClock) -> None:
+    """If one rule refuses, no limit is charged and the block does not run; gates decide as ever."""
+    gate = Limiter.open(rules=[*RULES, {"name": "b", "action": "block", "match": {"methods": "POST"}}], clock=clock)
+    before = standing(gate)
+    for request, cost in ((Request(user="u"), 81), (Request(method="POST"), 1)):
+        with pytest.raises(Refused), gate.reserve(request, cost=cost):
+            pytest.fail("the block ran")
+    assert standing(gate) == before
+
+
+def test_a_request_is_reserved_at_its_price(clock: FakeClock) -> None:
+    """Without a cost given, the rules' price lists say what a request reserves; for a key it is one."""
+    rules = [{"name": "r", "limits": "100/hour", "cost": {"POST": 7}, "algorithm": "fixed_window"}]
+    gate = Limiter.open(rules=rules, clock=clock)
+    with gate.reserve(Request(method="POST")) as reservation:
+        assert reservation.reserved == 7
+    assert gate.reserve("k", "5/hour").take().reserved == 1
+
+
+def test_what_is_wrong_is_said_at_once(gate: Limiter) -> None:
+    """A reservation that can never be asked for is refused where it is made, not where it is taken."""
+    for subject, limit in (("k", None), (Request(), "5/hour"), (5, None), ("", "5/hour"), (Request(user=5), None)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidRequest):
+            gate.reserve(subject, limit, 1)  # type: ignore[arg-type]
+
+
 def test_reservations_can_be_awaited(clock: FakeClock) -> None:
     """The asynchronous forms, ``async with`` and ``await``, do the same."""
 
@@ -251,9 +256,9 @@ def test_reservations_can_be_awaited(clock: FakeClock) -> None:
             held = await gate.reserve("k", "100/hour", 30)
             async with held:
                 taken = (await gate.peek("k", "100/hour", 0)).remaining
-            await held.close(0)
             denied = await gate.reserve("k", "100/hour", 99)
             assert not denied.verdict.allowed
+            await held.close(0)
             return [taken, (await gate.peek("k", "100/hour", 0)).remaining]
 
-    assert asyncio.run(main()) == [60, 60]
+    assert asyncio.run(main()) == [60, 90]

@@ -29,7 +29,7 @@ _ONE = 1
 def short_way(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], long_way: HitFunction) -> HitFunction:
     """`hit` for known limits (`meters`, by algorithm and limit) and existing counters of `store`."""
     acquire, release = store.lock.acquire, store.lock.release
-    bare, clock, reservations = store.table.bare, store.clock, store.reservations.open
+    bare, clock = store.table.bare, store.clock
     wall_clock_ns = clock_in_ns if clock is wall_clock else None
 
     def hit(key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
@@ -45,7 +45,7 @@ def short_way(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], 
                 record = bare[meter.code][key]
             except (KeyError, TypeError):  # a key seen for the first time, or not even hashable
                 record = None
-            if record is not None and not reservations:
+            if record is not None:
                 state = record[0]
                 now = clock() if wall_clock_ns is None else wall_clock_ns() // 1_000
                 outcome = meter.decide(state, meter, now, cost)

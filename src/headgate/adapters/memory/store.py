@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.adapters.memory.expiry import ExpiryWheel
-from headgate.adapters.memory.reservations import OpenReservations
 from headgate.adapters.memory.short_way import short_way
 from headgate.adapters.memory.table import DEFAULT_MAX_COUNTERS, CounterTable, WhenFull
 from headgate.core.algorithms import concurrency
@@ -60,7 +59,6 @@ class MemoryStore:
         self.clock = clock
         self.lock = threading.Lock()
         self.table = CounterTable(max_counters, when_full)
-        self.reservations = OpenReservations(max_counters)
         self._spent: set[str] = set()
         """Receipts that were given back, for as long as it matters."""
         self._spent_expiries = ExpiryWheel()
@@ -73,14 +71,12 @@ class MemoryStore:
         """`take`, without waiting."""
         with self.lock:
             now = self.clock()
-            self._expire_reservations(now)
             return self._take(hits, now)
 
     def peek_now(self, hits: Sequence[Hit]) -> list[Decision]:
         """`peek`, without waiting."""
         with self.lock:
             now = self.clock()
-            self._expire_reservations(now)
             return _as_answered(self._answers(hits, now))
 
     def _take(self, hits: Sequence[Hit], now: Micros) -> list[Decision]:
@@ -98,8 +94,6 @@ class MemoryStore:
                 record[0], record[1] = kept, meter
             elif hit.cost:  # a look that cost nothing needs no counter
                 new.append((place, kept, meter))
-            if allowed and hit.ttl is not None:
-                self._note_reservation(hit, place, decision)
         for place, kept, meter in new:  # last, because making room can remove records
             self.table.add(place, kept, meter, now)
         return _as_answered(answers)
@@ -132,7 +126,6 @@ class MemoryStore:
         """`give_back`, without waiting."""
         with self.lock:
             now = self.clock()
-            self._expire_reservations(now)
             for receipt in receipts:
                 self._give_back(receipt, now)
 
@@ -142,7 +135,6 @@ class MemoryStore:
             key, stamp = stamp.place, stamp.stamp
         if meter.creditable_until is not None:  # slots are released by name, which once is enough for
             name = f"{name} {key}"  # the receipts of one request may share their name
-            self.reservations.close(name)
             until = meter.creditable_until(stamp, meter)
             if until <= now or name in self._spent or not self._remember_spent(name, until, now):
                 return
@@ -159,17 +151,6 @@ class MemoryStore:
         self._spent.add(name)
         self._spent_expiries.file(name, until)
         return True
-
-    def _note_reservation(self, hit: Hit, place: str, decision: Decision) -> None:
-        key, meter, cost, holder, ttl = hit
-        if holder is not None and ttl is not None and meter.algorithm is not Algorithm.CONCURRENCY:
-            receipt = Receipt(key, meter, decision.stamp, cost, holder)
-            self.reservations.note(f"{holder} {place}", receipt, decision.at + ttl)
-
-    def _expire_reservations(self, now: Micros) -> None:
-        """Give back what was reserved and not settled in time, as of the instant that time was up."""
-        for expired_at, receipt in self.reservations.ended(now):
-            self._give_back(receipt, expired_at)
 
     def reset_now(self, keys: Sequence[Key]) -> None:
         """`reset`, without waiting."""
@@ -218,13 +199,16 @@ def _as_answered(answers: list[_Answer]) -> list[Decision]:
 
 def _decide(hit: Hit, place: str | None, state: Any, now: Micros) -> tuple[Any, Decision]:  # noqa: ANN401 (each algorithm has its own state)
     """The state after a hit, and the decision."""
-    key, meter, cost, holder, ttl = hit
+    key, meter, cost, holder, ttl, forced = hit
     if place is None:
-        return state, _no_room(hit, now)
+        refused = _no_room(hit, now)  # and what is forced passes uncounted
+        return state, refused._replace(allowed=True, retry_after=0) if forced else refused
     if meter.algorithm is Algorithm.CONCURRENCY:
         outcome = concurrency.decide(state, meter, now, cost, holder or key, ttl or meter.period)
     else:
         outcome = meter.decide(state, meter, now, cost)
+    if forced and not outcome[1] and meter.charge is not None:
+        outcome = (meter.charge(state, meter, now, cost), True, 0, outcome[3], 0, 0, outcome[6], now)
     decision: Decision = _new(Decision, outcome[1:])
     if place != key:
         decision = decision._replace(stamp=_Elsewhere(place, decision.stamp))  # type: ignore[arg-type] # only we read it

@@ -12,7 +12,6 @@ from headgate.core.meter import Algorithm
 
 if TYPE_CHECKING:
     from headgate.core.decision import Receipt
-    from headgate.core.meter import Meter
 
 _SHARED: Final = (
     "prelude",
@@ -32,7 +31,7 @@ _CODES: Final = {
     Algorithm.CONCURRENCY: 5,
 }
 _CALENDAR: Final = 6
-_HELD: Final = 16
+_FORCED: Final = 16
 _HIT: Final = Struct("<dddddd").pack
 _TTL: Final = Struct("<d").pack
 _BOUNDS: Final = Struct("<ddd").pack
@@ -59,27 +58,23 @@ GIVE_BACK: Final = _assembled("give_back")
 
 def packed_hit(hit: Hit) -> bytes:
     """A hit's parameters as prelude.lua reads them."""
-    _, meter, cost, holder, ttl = hit
+    key, meter, cost, holder, ttl, forced = hit
     code = _CALENDAR if meter.bounds is not None else _CODES[meter.algorithm]
-    bounds = b"" if meter.bounds is None else _BOUNDS(*meter.bounds)
+    if forced:
+        code += _FORCED
+    numbers: bytes = _HIT(code, cost, meter.amount, meter.period, meter.capacity, meter.max_delay)
+    if meter.bounds is not None:
+        return numbers + _BOUNDS(*meter.bounds)
     if meter.algorithm is Algorithm.CONCURRENCY:
-        holder, ttl = holder or hit.key, ttl or meter.period
-    if holder is None or ttl is None:
-        return _numbers(code, cost, meter) + bounds
-    return _numbers(code + _HELD, cost, meter) + bounds + _TTL(ttl) + holder.encode()
+        return numbers + _TTL(ttl or meter.period) + (holder or key).encode()
+    return numbers
 
 
-def _numbers(code: int, cost: int, meter: Meter) -> bytes:
-    return _HIT(code, cost, meter.amount, meter.period, meter.capacity, meter.max_delay)
-
-
-def packed_receipt(receipt: Receipt) -> tuple[bytes, bytes, str]:
+def packed_receipt(receipt: Receipt) -> tuple[bytes, bytes]:
     """A receipt's parameters as give_back.lua reads them."""
-    key, meter, stamp, amount, name = receipt
+    key, meter, stamp, amount, _ = receipt
     if isinstance(stamp, str):  # slots are released by their holder's name
-        hit = Hit(key, meter, amount, stamp, meter.period)
-        return packed_hit(hit), _STAMP(0, 0, 0), name
-    hit = Hit(key, meter, amount)
+        return packed_hit(Hit(key, meter, amount, stamp, meter.period)), _STAMP(0, 0, 0)
     if isinstance(stamp, tuple):
-        return packed_hit(hit), _STAMP(stamp[0], *divmod(stamp[1], meter.period)), name
-    return packed_hit(hit), _STAMP(stamp, 0, 0), name
+        return packed_hit(Hit(key, meter, amount)), _STAMP(stamp[0], *divmod(stamp[1], meter.period))
+    return packed_hit(Hit(key, meter, amount)), _STAMP(stamp, 0, 0)

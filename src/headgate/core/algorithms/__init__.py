@@ -7,6 +7,9 @@ the future shows that the clock has stepped back. It is then moved to the presen
 everything that was counted, also on a denial, because otherwise nobody could tell when
 the wait began.
 
+`charge(state, meter, now, cost)` counts a cost without asking, also past the limit, and
+returns the next state. (Slots cannot be forced.)
+
 `give_back(state, meter, now, stamp, amount)` returns the state without what was
 admitted at `stamp`, and the state itself once that has passed.
 

@@ -1,6 +1,7 @@
 """What the two buckets share: a level that drains evenly.
 
-State: (instant of the last admission, what was in the bucket then).
+State: (instant of the last admission, what was in the bucket then, what was overdrawn
+then: charged by force beyond what the bucket can hold).
 
 The level is counted in shares: one unit is `period` shares, and `amount` shares drain
 in each microsecond. At 7 a second one unit takes 142,857.14… µs, which no whole number
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
 
-State: TypeAlias = tuple[int, int]
+State: TypeAlias = tuple[int, int, int]
 
 
 def present(state: State | None, now: Micros) -> State | None:
     """The state itself, or, if the clock stepped back behind it, the same level as of now."""
     if state is not None and state[0] > now:
-        return (now, state[1])
+        return (now, state[1], state[2])
     return state
 
 
@@ -33,9 +34,15 @@ def level(state: tuple[int, ...] | None, meter: Meter, now: Micros) -> int:
     """How many shares are in the bucket now."""
     if state is None:
         return 0
-    shares = min(state[1], meter.fullest)
+    shares = min(state[1], meter.fullest) + state[2]
     shares -= (now - state[0]) * meter.amount
     return max(0, shares)
+
+
+def filled(now: Micros, shares: int, meter: Meter) -> State:
+    """The state of a bucket with so many shares in it, of which what it cannot hold is overdrawn."""
+    held = min(shares, meter.fullest)
+    return (now, held, shares - held)
 
 
 def time_to_drain(shares: int, meter: Meter) -> Micros:
@@ -45,4 +52,4 @@ def time_to_drain(shares: int, meter: Meter) -> Micros:
 
 def expires_at(state: State, meter: Meter) -> Micros:
     """When the bucket is empty of debt: from then on it is the same as no bucket."""
-    return state[0] + time_to_drain(min(state[1], meter.fullest), meter)
+    return state[0] + time_to_drain(min(state[1], meter.fullest) + state[2], meter)

@@ -58,6 +58,13 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     return (state, False, left, left_of_window if count else 0, retry_after, 0, start, now)
 
 
+def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
+    """Count without asking."""
+    start, _ = window(meter, now)
+    count = 0 if state is None or state[0] < start else state[1]
+    return (start, count + cost)
+
+
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:
     """Lower the count of the window the receipt is from, if it is still the current one."""
     if state is None or state[0] != stamp or window(meter, now)[0] != stamp:

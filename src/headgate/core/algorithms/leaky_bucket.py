@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.core.algorithms.bucket import State, expires_at, level, present, time_to_drain
+from headgate.core.algorithms.bucket import State, expires_at, filled, level, present, time_to_drain
 
 if TYPE_CHECKING:
     from headgate.core.decision import Outcome, Stamp
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
 
-__all__ = ["State", "creditable_until", "decide", "expires_at", "give_back"]
+__all__ = ["State", "charge", "creditable_until", "decide", "expires_at", "give_back"]
 
 
 def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome:
@@ -34,7 +34,7 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     room = meter.capacity * period - ahead_after
     delay = time_to_drain(ahead, meter)
     if room >= 0 and delay <= meter.max_delay:
-        after = (now, ahead_after) if cost else state
+        after = (now, ahead_after, 0) if cost else state
         reset_after = time_to_drain(ahead_after, meter)
         # Whoever comes next has all of that ahead, which may be more than it may wait for.
         left = room // period if reset_after <= meter.max_delay else 0
@@ -46,6 +46,11 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     return (state, False, left, delay, retry_after, 0, (now, ahead), now)
 
 
+def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
+    """Count without asking."""
+    return filled(now, level(present(state, now), meter, now) + cost * meter.period, meter)
+
+
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:
     """Leave the queue again, if nobody stands behind.
 
@@ -55,16 +60,16 @@ def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amou
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
     if state is None or _end(state, meter) != _end(stamp, meter):
         return state
-    at, shares = state
-    return (at, shares - min(level(present(state, now), meter, now), amount * meter.period))
+    credit = min(level(present(state, now), meter, now), amount * meter.period)
+    return filled(state[0], state[1] + state[2] - credit, meter)
 
 
-def _end(state: State, meter: Meter) -> int:
+def _end(state: tuple[int, ...], meter: Meter) -> int:
     """The instant at which the queue runs empty, times `amount`, which makes it a whole number."""
-    return state[0] * meter.amount + state[1]
+    return state[0] * meter.amount + sum(state[1:])
 
 
 def creditable_until(stamp: Stamp, meter: Meter) -> Micros:
     """When the request has gone out."""
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
-    return expires_at(stamp, meter)
+    return stamp[0] + time_to_drain(min(stamp[1], meter.fullest), meter)

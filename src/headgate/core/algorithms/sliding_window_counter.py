@@ -6,7 +6,7 @@
     25 % of the last window is still in view:  floor(80 · 0.25) + 30 = 50 used
 
 State: (start of this window, count in it, count in the window before).
-Two numbers per key, and a limit that moves smoothly; it takes the last window's
+Three numbers per key, and a limit that moves smoothly; it takes the last window's
 requests as evenly spread, so it is an estimate where the log is exact.
 """
 
@@ -28,16 +28,9 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     amount = meter.amount
     elapsed = now % period
     start = now - elapsed
-    current = previous = 0
-    if state is not None:
-        counted_in, current, previous = state
-        if counted_in > start:  # the clock stepped back: what was counted counts now
-            current, previous = min(amount, current + previous), 0
-            state = (start, current, previous)
-        elif counted_in == start - period:
-            current, previous = 0, current
-        elif counted_in < start:
-            current = previous = 0
+    current, previous = _counts(state, meter, start)
+    if state is not None and state[0] > start:
+        state = (start, current, previous)
     base = previous * (period - elapsed) // period + current
     used = base + cost
     if used <= amount:
@@ -48,6 +41,27 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     retry_after = _until(previous, current, amount - cost, period, elapsed) if cost <= amount else None
     reset_after = _until(previous, current, 0, period, elapsed)
     return (state, False, left, reset_after, retry_after, 0, start, now)
+
+
+def _counts(state: State | None, meter: Meter, start: Micros) -> tuple[int, int]:
+    """The counts of the window that begins at `start` and of the one before it."""
+    if state is None:
+        return 0, 0
+    counted_in, current, previous = state
+    if counted_in == start:
+        return current, previous
+    if counted_in == start - meter.period:
+        return 0, current
+    if counted_in > start:  # the clock stepped back: what was counted counts now
+        return min(meter.amount, current + previous), 0
+    return 0, 0
+
+
+def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
+    """Count without asking."""
+    start = now - now % meter.period
+    current, previous = _counts(state, meter, start)
+    return (start, current + cost, previous)
 
 
 def _until(previous: int, current: int, most: int, period: Micros, elapsed: Micros) -> Micros:

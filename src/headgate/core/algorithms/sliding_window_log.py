@@ -1,16 +1,16 @@
 """Sliding window log: at most `amount` in every interval of one period, wherever it begins.
 
-The instants of the last admissions stand in a ring, oldest first from `next`; 0 is an
-empty place, older than everything. A cost of n stands there n times.
+The instants of the last admissions stand in a ring, oldest first from `next`; an
+empty place is older than everything. A cost of n stands there n times.
 
     limit 5 in 10 s          next
                               ▼
     ring   [ 12 | 15 | 19 |   3 |  9 ]      now = 20: 3 and 9 have left the last 10 s,
              newest    ▲                    12, 15 and 19 count, so 2 may come
 
-Whether a cost fits is one look at one place: with cost 1, whatever is `amount` places
-back must have left the view. Exact, at 8 bytes per unit of the limit; the estimate
-beside it (sliding_window_counter) needs two numbers.
+The ring is sorted from `next` on, so a binary search says how many are in view. Exact, at
+8 bytes per unit of the limit; the estimate beside it (sliding_window_counter) needs three
+numbers.
 
 The ring grows with use up to the amount, and is only made smaller once what it would
 drop is out of view: a limit that is lowered and raised again forgets nothing.
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 _SMALLEST = 16
+EMPTY = -(2**62)
+"""Stands in an empty place: an instant before all others."""
 
 
 class Ring:
@@ -45,7 +47,7 @@ class Ring:
         return self.times[self.next :] + self.times[: self.next]
 
     def newest(self) -> Micros:
-        """The last admission, or 0."""
+        """The last admission, or `EMPTY`."""
         return self.times[self.next - 1]
 
     def rank(self, place: int) -> Micros:
@@ -60,6 +62,10 @@ class Ring:
         if newer < oldest:
             return newer
         return newer + len(times) - bisect_right(times, cutoff, oldest)
+
+
+def _empty(places: int) -> array[int]:
+    return array("q", [EMPTY]) * places
 
 
 class Admission(NamedTuple):
@@ -81,10 +87,10 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
         return (None, False, amount, 0, None, 0, now, now)
     if state.newest() > now:  # the clock stepped back: what was counted counts now
         state = Ring(array("q", [min(time, now) for time in state.in_order()]))
-    live = state.count_since(max(0, now - period))
+    live = state.count_since(now - period)
     if live + cost <= amount:
         newest = now if cost else state.newest()
-        reset_after = max(0, newest + period - now) if newest else 0
+        reset_after = max(0, newest + period - now)
         return (Admission(now, cost, live) if cost else state, True, amount - live - cost, reset_after, 0, 0, now, now)
     reset_after = state.newest() + period - now if live else 0
     retry_after = None
@@ -95,13 +101,24 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     return (state, False, max(0, amount - live), reset_after, retry_after, 0, now, now)
 
 
+def charge(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Admission:
+    """Count without asking; `commit` then writes.
+
+    Past the limit only the newest `amount` entries matter, because the older ones leave first.
+    """
+    live = 0
+    if state is not None:
+        live = len(state.times) if state.newest() > now else state.count_since(now - meter.period)
+    return Admission(now, min(cost, meter.amount), live)
+
+
 def commit(state: Ring | None, meter: Meter, change: Ring | Admission | None) -> Ring | None:
     """Carry out what `decide` returned. Writes into the ring it is given."""
     if not isinstance(change, Admission):
         return change
     now, cost, live = change
     if state is None:
-        state = Ring(array("q", bytes(8 * min(meter.amount, max(_SMALLEST, cost)))))
+        state = Ring(_empty(min(meter.amount, max(_SMALLEST, cost))))
     elif state.newest() > now:
         state = Ring(array("q", [min(time, now) for time in state.in_order()]))
     size = len(state.times)
@@ -124,7 +141,7 @@ def commit(state: Ring | None, meter: Meter, change: Ring | Admission | None) ->
 def _resized(ring: Ring, size: int) -> Ring:
     """The newest `size` entries in a ring of that size."""
     kept = ring.in_order()[-size:]
-    return Ring(array("q", bytes(8 * (size - len(kept)))) + kept)
+    return Ring(_empty(size - len(kept)) + kept)
 
 
 def give_back(state: Ring | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> Ring | None:
@@ -139,7 +156,7 @@ def give_back(state: Ring | None, meter: Meter, now: Micros, stamp: Stamp, amoun
     if not taken_out:
         return state
     del entries[upto - taken_out : upto]
-    return Ring(array("q", bytes(8 * taken_out)) + entries)
+    return Ring(_empty(taken_out) + entries)
 
 
 def expires_at(state: Ring, meter: Meter) -> Micros:

@@ -109,66 +109,41 @@ class Holding(StoreCase):
         await counter.refused(1, "c")
 
     @scenario
-    async def test_a_reservation_expires_by_itself(self, trial: Trial) -> None:
-        """What was reserved and not settled in time is available again, to the microsecond."""
+    async def test_a_forced_hit_counts_past_the_limit(self, trial: Trial) -> None:
+        """What was used already is counted even where the limit has no room for it, and blocks what comes after."""
         for algorithm in RATES:
             counter = trial.counter("10/hour", algorithm)
-            await counter.admitted(6, "r", 5 * SECOND)
-            trial.clock.advance(seconds=5, micros=-1)
-            assert await counter.remaining() == 4, counter
-            trial.clock.advance(micros=1)
+            await counter.admitted(8)
+            (decision,) = await trial.store.take([counter.hit(50)._replace(forced=True)])
+            assert decision.allowed, counter
+            assert decision.remaining == 0, counter
+            assert await counter.remaining() == 0, counter
+            await counter.refused(1)
+
+    @scenario
+    async def test_a_forced_hit_that_fits_is_a_hit(self, trial: Trial) -> None:
+        """Forcing makes no difference where the limit has room."""
+        for algorithm in RATES:
+            counter = trial.counter("10/hour", algorithm)
+            (decision,) = await trial.store.take([counter.hit(4)._replace(forced=True)])
+            assert (decision.allowed, decision.remaining) == (True, 6), counter
+
+    @scenario
+    async def test_an_overdrawn_bucket_pays_everything_back(self, trial: Trial) -> None:
+        """What was forced beyond a bucket's capacity has to drain like the rest, to the microsecond."""
+        for algorithm in (Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET):
+            counter = trial.counter("10/hour", algorithm)
+            await counter.admitted(8)
+            await trial.store.take([counter.hit(5)._replace(forced=True)])
+            decision = await counter.refused(1)
+            assert decision.retry_after == 4 * 360 * SECOND, counter
+            await trial.admitted_first_after(counter, 1, decision.retry_after)
+
+    @scenario
+    async def test_what_was_forced_leaves_with_its_window(self, trial: Trial) -> None:
+        """A window that was overdrawn blocks no longer than its period, twice that where two windows are read."""
+        for algorithm in (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_LOG, Algorithm.SLIDING_WINDOW_COUNTER):
+            counter = trial.counter("10/hour", algorithm)
+            await trial.store.take([counter.hit(1_000_000)._replace(forced=True)])
+            trial.clock.advance(seconds=2 * 3600)
             assert await counter.remaining() == 10, counter
-            await counter.admitted(10)
-
-    @scenario
-    async def test_a_settled_reservation_stays_settled(self, trial: Trial) -> None:
-        """Settling gives back what was not needed; the rest stays counted after the reservation's time."""
-        for algorithm in RATES:
-            counter = trial.counter("10/day", algorithm)
-            taken = await counter.admitted(6, "r", 5 * SECOND)
-            await trial.store.give_back([counter.receipt(taken, 2, "r")])
-            assert await counter.remaining() == 6, counter
-            trial.clock.advance(seconds=10)
-            await trial.store.give_back([counter.receipt(taken, 6, "r")])
-            assert await counter.remaining() == 6, counter
-
-    @scenario
-    async def test_a_reservation_used_up_is_not_given_back(self, trial: Trial) -> None:
-        """Settling the whole amount gives nothing back, then or later."""
-        for algorithm in RATES:
-            counter = trial.counter("10/day", algorithm)
-            taken = await counter.admitted(6, "r", 5 * SECOND)
-            await trial.store.give_back([counter.receipt(taken, 0, "r")])
-            trial.clock.advance(seconds=10)
-            assert await counter.remaining() == 4, counter
-
-    @scenario
-    async def test_one_reservation_over_several_counters_expires_in_all(self, trial: Trial) -> None:
-        """A reservation that several limits share is given back in every one of them."""
-        counters = [trial.counter("10/day", algorithm) for algorithm in RATES]
-        await trial.store.take([counter.hit(4, "r", 5 * SECOND) for counter in counters])
-        assert [await counter.remaining() for counter in counters] == [6] * 5
-        trial.clock.advance(seconds=5)
-        assert [await counter.remaining() for counter in counters] == [10] * 5
-
-    @scenario
-    async def test_a_reservation_made_again_is_another(self, trial: Trial) -> None:
-        """Reservations with different names on one counter expire each in its own time."""
-        for algorithm in RATES:
-            counter = trial.counter("10/day", algorithm)
-            await counter.admitted(3, "long", 20 * SECOND)
-            await counter.admitted(4, "short", 10 * SECOND)
-            trial.clock.advance(seconds=10)
-            assert await counter.remaining() == 7, counter
-            trial.clock.advance(seconds=10)
-            assert await counter.remaining() == 10, counter
-
-    @scenario
-    async def test_a_refused_reservation_reserves_nothing(self, trial: Trial) -> None:
-        """A reservation that found no room is not given back either."""
-        counter = trial.counter("10/hour")
-        await counter.admitted(8)
-        decision = await counter.take(5, "r", SECOND)
-        assert not decision.allowed
-        trial.clock.advance(seconds=2)
-        assert await counter.remaining() == 2

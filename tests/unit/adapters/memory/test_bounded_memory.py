@@ -12,7 +12,6 @@ from headgate.core.decision import Hit, Receipt
 from headgate.core.keys import hit_key
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.units import SECOND
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 
@@ -100,44 +99,16 @@ def test_periods_made_up_by_the_thousand_are_forgotten() -> None:
     assert len(store_of(gate).table.bare) <= 5
 
 
-def test_settled_reservations_are_forgotten_at_once() -> None:
-    """A reservation that was settled takes no room, however long it could have lasted."""
+def test_settled_reservations_are_forgotten() -> None:
+    """A reservation takes no more room than a hit, and what was settled is remembered only while it matters."""
     clock = FakeClock()
     gate = Limiter.open(clock=clock)
-    open_reservation = gate.reserve("other", "5/10s", 1, ttl=86_400).take()
     for _ in range(5_000):
-        clock.advance(seconds=1)
-        with gate.reserve("k", "50/10s", 1, ttl=86_400):
-            pass
-    reservations = store_of(gate).reservations
-    assert len(reservations.open) == 1
-    assert len(reservations._ends) <= 100
-    open_reservation.close()
-    assert len(reservations.open) == 0
-
-
-def test_open_reservations_are_bounded() -> None:
-    """Reservations beyond the size of the memory are granted and simply stay counted if nobody settles them."""
-    clock = FakeClock()
-    store = MemoryStore(clock, 3, WhenFull.SHARE)
-    of = meter("10/hour", Algorithm.FIXED_WINDOW)
-    for number in range(5):
-        store.take_now([Hit(hit_key("k", of.code), of, 1, f"holder{number}", SECOND)])
-    assert len(store.reservations.open) == 3
-    clock.advance(seconds=1)
-    assert store.peek_now([Hit(hit_key("k", of.code), of, 0)])[0].remaining == 8
-
-
-def test_a_reservation_made_twice_under_one_name_ends_once() -> None:
-    """If two reservations on one counter bear the same name, it is the later one that ends."""
-    clock = FakeClock()
-    store = MemoryStore(clock)
-    of = meter("10/hour", Algorithm.FIXED_WINDOW)
-    for cost, ttl in ((1, 5), (2, 10)):
-        store.take_now([Hit(hit_key("k", of.code), of, cost, "same", ttl * SECOND)])
-    for seconds, remaining in ((5, 7), (5, 9)):
-        clock.advance(seconds=seconds)
-        assert store.peek_now([Hit(hit_key("k", of.code), of, 0)])[0].remaining == remaining
+        clock.advance(seconds=0.1)
+        with gate.reserve("k", "5000/10s", 2, ttl=86_400) as reservation:
+            reservation.settle(1)
+    assert len(store_of(gate).table) == 1
+    assert len(store_of(gate)._spent) <= 250
 
 
 def test_spent_receipts_are_remembered_while_it_matters() -> None:

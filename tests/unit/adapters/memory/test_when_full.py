@@ -29,8 +29,8 @@ MINUTE = meter("3/minute", Algorithm.FIXED_WINDOW)
 LOG = meter("3/minute", Algorithm.SLIDING_WINDOW_LOG)
 
 
-def hit(key: str, of: Meter = MINUTE, cost: int = 1, holder: str | None = None, ttl: int | None = None) -> Hit:
-    return Hit(hit_key(key, of.code), of, cost, holder, ttl)
+def hit(key: str, of: Meter = MINUTE, cost: int = 1, holder: str | None = None) -> Hit:
+    return Hit(hit_key(key, of.code), of, cost, holder)
 
 
 def one(store: MemoryStore, asked: Hit) -> Decision:
@@ -66,6 +66,16 @@ def test_newcomers_are_refused_until_others_expire() -> None:
     assert one(store, hit("early0")).remaining == 1
     clock.advance(seconds=61)
     assert one(store, hit("new")).allowed
+
+
+@pytest.mark.parametrize("when_full", list(WhenFull))
+def test_what_is_forced_is_never_denied(when_full: WhenFull) -> None:
+    """What was used already passes even where there is no room to count it, and counts where there is."""
+    store = full(when_full, FakeClock())
+    decisions = store.take_now([hit("new", cost=9)._replace(forced=True), hit("early0", cost=9)._replace(forced=True)])
+    assert [decision.allowed for decision in decisions] == [True, True]
+    if when_full is not WhenFull.EVICT:
+        assert not one(store, hit("early0")).allowed
 
 
 def test_newcomers_push_others_out() -> None:
@@ -138,7 +148,7 @@ def test_a_look_inherits_nothing() -> None:
 
 
 def test_what_was_counted_in_the_overflow_is_given_back_there() -> None:
-    """Refunds, released slots and expired reservations reach the overflow counter they were counted in."""
+    """Refunds and released slots reach the overflow counter they were counted in."""
     clock = FakeClock()
     store = full(WhenFull.SHARE, clock)
     decision = one(store, hit("k", cost=2))
@@ -151,9 +161,6 @@ def test_what_was_counted_in_the_overflow_is_given_back_there() -> None:
     assert not one(store, hit("s", slots, holder="b")).allowed
     store.give_back_now([Receipt(hit("s", slots).key, slots, held.stamp, 1, "a")])
     assert one(store, hit("s", slots, holder="b")).allowed
-    one(store, hit("k", cost=3, holder="reservation", ttl=SECOND))
-    clock.advance(seconds=1)
-    assert store.peek_now([hit("k", cost=0)])[0].remaining == 3
 
 
 def test_a_reset_does_not_turn_refunds_on_others() -> None:

@@ -1,18 +1,19 @@
 -- Token bucket and leaky bucket. Twins of headgate/core/algorithms/bucket.py,
 -- token_bucket.py and leaky_bucket.py.
 --
--- State: '<ddddd' instant of the last admission, the level then, and (token bucket) what
--- receipts have put back. Amounts are counted in shares there; here they are pairs (units,
--- rest), a unit being `period` shares, so that both stay exact: shares = units * period + rest.
+-- State: '<ddddddd' instant of the last admission, the level then, what was overdrawn then, and
+-- (token bucket) what receipts have put back. Amounts are counted in shares there; here they are
+-- pairs (units, rest), a unit being `period` shares, so that all stay exact:
+-- shares = units * period + rest, 0 <= rest < period.
 
 local bucket = {}
 
 function bucket.read(value)
-  return {struct.unpack('<ddddd', value)}
+  return {struct.unpack('<ddddddd', value)}
 end
 
 function bucket.write(state)
-  return struct.pack('<ddddd', state[1], state[2], state[3], state[4], state[5])
+  return struct.pack('<ddddddd', unpack(state, 1, 7))
 end
 
 -- Pairs: which is less, one minus other, one plus other.
@@ -39,7 +40,7 @@ end
 -- The state itself, or, if the clock stepped back behind it, the same level as of now.
 local function present(state, now)
   if state and state[1] > now then
-    return {now, state[2], state[3], state[4], state[5]}
+    return {now, unpack(state, 2, 7)}
   end
   return state
 end
@@ -72,6 +73,7 @@ local function level(state, hit, now)
   if less(most, most_rest, units, rest) then
     units, rest = most, most_rest
   end
+  units, rest = plus(units, rest, state[4], state[5], hit.period)
   local drained, drained_rest = drained_in(now - state[1], units, hit)
   units, rest = minus(units, rest, drained, drained_rest, hit.period)
   if units < 0 then
@@ -80,18 +82,31 @@ local function level(state, hit, now)
   return units, rest
 end
 
+-- The state of a bucket with so much in it, of which what it cannot hold is overdrawn.
+local function filled(now, units, rest, hit, credited, credited_rest)
+  local held, held_rest = units, rest
+  local most, most_rest = fullest(hit)
+  if less(most, most_rest, units, rest) then
+    held, held_rest = most, most_rest
+  end
+  local over, over_rest = minus(units, rest, held, held_rest, hit.period)
+  return {now, held, held_rest, over, over_rest, credited or 0, credited_rest or 0}
+end
+
 -- How long that much takes to drain, rounded up to a whole microsecond.
 local function time_to_drain(units, rest, hit)
   local whole, over = mul_div(units, hit.period, hit.amount)
   return whole + math.ceil((over + rest) / hit.amount)
 end
 
--- When a level that stood at an instant has drained; never counted as more than the fullest.
-local function drained_at(at, units, rest, hit)
+-- When a level that stood at an instant has drained; never counted as more than the fullest,
+-- besides what was overdrawn.
+local function drained_at(at, units, rest, hit, over, over_rest)
   local most, most_rest = fullest(hit)
   if less(most, most_rest, units, rest) then
     units, rest = most, most_rest
   end
+  units, rest = plus(units, rest, over or 0, over_rest or 0, hit.period)
   return at + time_to_drain(units, rest, hit)
 end
 
@@ -115,9 +130,9 @@ function token_bucket.decide(state, hit, now, cost)
     local left = rest > 0 and room - 1 or room
     local credited, credited_rest = 0, 0
     if state then
-      credited, credited_rest = state[4], state[5]
+      credited, credited_rest = state[6], state[7]
     end
-    local after = cost > 0 and {now, units + cost, rest, credited, credited_rest} or state
+    local after = cost > 0 and {now, units + cost, rest, 0, 0, credited, credited_rest} or state
     local reset_after = time_to_drain(units + cost, rest, hit)
     local stamped, stamped_rest = plus(units + cost, rest, credited, credited_rest, hit.period)
     return after, 1, math.max(0, left), reset_after, 0, delay, now, stamped, stamped_rest
@@ -130,6 +145,11 @@ function token_bucket.decide(state, hit, now, cost)
   return state, 0, math.max(0, left), time_to_drain(units, rest, hit), retry_after, 0, now, units, rest
 end
 
+function token_bucket.charge(state, hit, now, cost)
+  local units, rest = level(present(state, now), hit, now)
+  return filled(now, units + cost, rest, hit, state and state[6], state and state[7])
+end
+
 function token_bucket.give_back(state, hit, now, stamp, amount)
   if not state then
     return nil
@@ -137,15 +157,16 @@ function token_bucket.give_back(state, hit, now, stamp, amount)
   local period = hit.period
   -- Not back yet: what was missing after the receipt, less what was credited since, but not
   -- less than the amount; of that, less what has been refilled since.
-  local open, open_rest = minus(stamp[2], stamp[3], state[4], state[5], period)
+  local open, open_rest = minus(stamp[2], stamp[3], state[6], state[7], period)
   if less(open, open_rest, amount, 0) then
     open, open_rest = amount, 0
   end
   local refilled, refilled_rest = drained_in(math.max(0, now - stamp[1]), open, hit)
   local credit, credit_rest = minus(open, open_rest, refilled, refilled_rest, period)
   -- Nor more than is missing now, nor more than the amount.
-  local drained, drained_rest = drained_in(math.max(0, now - state[1]), state[2], hit)
-  local missing, missing_rest = minus(state[2], state[3], drained, drained_rest, period)
+  local missing, missing_rest = plus(state[2], state[3], state[4], state[5], period)
+  local drained, drained_rest = drained_in(math.max(0, now - state[1]), missing, hit)
+  missing, missing_rest = minus(missing, missing_rest, drained, drained_rest, period)
   if less(missing, missing_rest, credit, credit_rest) then
     credit, credit_rest = missing, missing_rest
   end
@@ -155,17 +176,24 @@ function token_bucket.give_back(state, hit, now, stamp, amount)
   if credit < 0 or (credit == 0 and credit_rest == 0) then
     return state
   end
-  local units, rest = minus(state[2], state[3], credit, credit_rest, period)
-  local credited, credited_rest = plus(state[4], state[5], credit, credit_rest, period)
-  return {state[1], units, rest, credited, credited_rest}
+  -- First off what was overdrawn, then off the rest.
+  local of_over, of_over_rest = credit, credit_rest
+  if less(state[4], state[5], credit, credit_rest) then
+    of_over, of_over_rest = state[4], state[5]
+  end
+  local over, over_rest = minus(state[4], state[5], of_over, of_over_rest, period)
+  local of_held, of_held_rest = minus(credit, credit_rest, of_over, of_over_rest, period)
+  local units, rest = minus(state[2], state[3], of_held, of_held_rest, period)
+  local credited, credited_rest = plus(state[6], state[7], credit, credit_rest, period)
+  return {state[1], units, rest, over, over_rest, credited, credited_rest}
 end
 
 function token_bucket.expires_at(state, hit)
-  if state[4] > 0 or state[5] > 0 then -- some receipt may still have to know what others put back
-    local most, most_rest = fullest(hit)
-    return state[1] + time_to_drain(most, most_rest, hit)
+  local units, rest = state[2], state[3]
+  if state[6] > 0 or state[7] > 0 then -- some receipt may still have to know what others put back
+    units, rest = fullest(hit)
   end
-  return drained_at(state[1], state[2], state[3], hit)
+  return drained_at(state[1], units, rest, hit, state[4], state[5])
 end
 
 local leaky_bucket = setmetatable({}, {__index = bucket})
@@ -182,7 +210,7 @@ function leaky_bucket.decide(state, hit, now, cost)
     if reset_after > hit.max_delay then
       left = 0 -- whoever comes next would have to wait for too long
     end
-    local after = cost > 0 and {now, units + cost, rest, 0, 0} or state
+    local after = cost > 0 and {now, units + cost, rest, 0, 0, 0, 0} or state
     return after, 1, left, reset_after, 0, delay, now, units + cost, rest
   end
   local left = hit.capacity - units
@@ -202,29 +230,37 @@ function leaky_bucket.decide(state, hit, now, cost)
   return state, 0, math.max(0, left), delay, retry_after, 0, now, units, rest
 end
 
--- Whether two states run empty at the same instant: at + shares / amount is the same.
-local function same_end(one, other, hit)
-  local later, earlier = one, other
-  if one[1] < other[1] then
-    later, earlier = other, one
+function leaky_bucket.charge(state, hit, now, cost)
+  local units, rest = level(present(state, now), hit, now)
+  return filled(now, units + cost, rest, hit)
+end
+
+-- Whether two levels, each as of its own instant, run empty at the same one.
+local function same_end(at, units, rest, other_at, other_units, other_rest, hit)
+  if at > other_at then
+    at, units, rest, other_at, other_units, other_rest = other_at, other_units, other_rest, at, units, rest
   end
-  local drained, drained_rest = drained_in(later[1] - earlier[1], earlier[2], hit)
-  local units, rest = minus(earlier[2], earlier[3], drained, drained_rest, hit.period)
-  return units == later[2] and rest == later[3]
+  local drained, drained_rest = drained_in(other_at - at, units, hit)
+  units, rest = minus(units, rest, drained, drained_rest, hit.period)
+  return units == other_units and rest == other_rest
 end
 
 function leaky_bucket.give_back(state, hit, now, stamp, amount)
-  if not state or not same_end(state, stamp, hit) then
+  if not state then
+    return nil
+  end
+  local units, rest = plus(state[2], state[3], state[4], state[5], hit.period)
+  if not same_end(state[1], units, rest, stamp[1], stamp[2], stamp[3], hit) then
     return state
   end
   local credit, credit_rest = level(present(state, now), hit, now)
   if less(amount, 0, credit, credit_rest) then
     credit, credit_rest = amount, 0
   end
-  local units, rest = minus(state[2], state[3], credit, credit_rest, hit.period)
-  return {state[1], units, rest, 0, 0}
+  units, rest = minus(units, rest, credit, credit_rest, hit.period)
+  return filled(state[1], units, rest, hit)
 end
 
 function leaky_bucket.expires_at(state, hit)
-  return drained_at(state[1], state[2], state[3], hit)
+  return drained_at(state[1], state[2], state[3], hit, state[4], state[5])
 end

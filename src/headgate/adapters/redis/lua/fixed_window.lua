@@ -45,6 +45,12 @@ function fixed_window.decide(state, hit, now, cost)
   return state, 0, left, count > 0 and left_of_window or 0, retry_after, 0, start, 0, 0
 end
 
+function fixed_window.charge(state, hit, now, cost)
+  local start = window(hit, now)
+  local count = (state and state[1] >= start) and state[2] or 0
+  return {start, count + cost}
+end
+
 function fixed_window.give_back(state, hit, now, stamp, amount)
   if not state or state[1] ~= stamp[1] or window(hit, now) ~= stamp[1] then
     return state

@@ -46,22 +46,21 @@ local function mul_div_up(a, b, c)
 end
 
 -- The parameters of one hit, as the client packs them (packed_hit in scripts.py): algorithm,
--- cost, amount, period, capacity, max_delay; for a calendar window its bounds; for what is
--- held (a slot, a reservation) its ttl and holder.
-local CALENDAR, HELD = 6, 16
+-- cost, amount, period, capacity, max_delay; for a calendar window its bounds; for slots
+-- their ttl and holder. 16 more than the algorithm means that the hit is forced.
+local CONCURRENCY, CALENDAR, FORCED = 5, 6, 16
 
 local function read_hit(packed)
   local hit, at = {}, 0
   hit.algorithm, hit.cost, hit.amount, hit.period, hit.capacity, hit.max_delay, at = struct.unpack('<dddddd', packed)
-  local held = hit.algorithm >= HELD
-  if held then
-    hit.algorithm = hit.algorithm - HELD
+  if hit.algorithm >= FORCED then
+    hit.algorithm = hit.algorithm - FORCED
+    hit.forced = true
   end
   if hit.algorithm == CALENDAR then -- a fixed window with other bounds
     hit.algorithm = 0
     hit.start, hit.finish, hit.next_finish, at = struct.unpack('<ddd', packed, at)
-  end
-  if held then
+  elseif hit.algorithm == CONCURRENCY then
     hit.ttl, at = struct.unpack('<d', packed, at)
     hit.holder = string.sub(packed, at)
   end

@@ -29,20 +29,33 @@ local function wait_until(previous, current, most, period, elapsed)
   return period - elapsed + faded(current, most, period)
 end
 
+-- The counts of the window that begins at `start` and of the one before it.
+local function counts(state, hit, start)
+  if not state or state[1] < start - hit.period then
+    return 0, 0
+  elseif state[1] == start then
+    return state[2], state[3]
+  elseif state[1] == start - hit.period then
+    return 0, state[2]
+  elseif state[1] > start then -- the clock stepped back: what was counted counts now
+    return math.min(hit.amount, state[2] + state[3]), 0
+  end
+  return 0, 0
+end
+
+function sliding_window_counter.charge(state, hit, now, cost)
+  local start = now - now % hit.period
+  local current, previous = counts(state, hit, start)
+  return {start, current + cost, previous}
+end
+
 function sliding_window_counter.decide(state, hit, now, cost)
   local period, amount = hit.period, hit.amount
   local elapsed = now % period
   local start = now - elapsed
-  local current, previous = 0, 0
-  if state then
-    if state[1] > start then -- the clock stepped back: what was counted counts now
-      current = math.min(amount, state[2] + state[3])
-      state = {start, current, 0}
-    elseif state[1] == start then
-      current, previous = state[2], state[3]
-    elseif state[1] == start - period then
-      previous = state[2]
-    end
+  local current, previous = counts(state, hit, start)
+  if state and state[1] > start then
+    state = {start, current, previous}
   end
   local base = mul_div(previous, period - elapsed, period) + current
   local used = base + cost

@@ -1,13 +1,12 @@
 -- Sliding window log. Twin of headgate/core/algorithms/sliding_window_log.py.
 --
--- State: one string, '<ddd' index of the next (and oldest) place, number of places and length
--- of the tail; then the ring, one '<d' instant per place, 0 where it is empty; then the tail,
--- the open reservations (see counters.lua). Places are read one by one and written in one
--- piece (two at the wrap), so that a large log costs little more than a small one.
+-- State: one string, '<dd' index of the next (and oldest) place and number of places; then
+-- the ring, one '<d' instant per place, 0 where it is empty. Places are read one by one and
+-- written in one piece (two at the wrap), so that a large log costs little more than a small one.
 
 local sliding_window_log = {}
 
-local HEADER = 24
+local HEADER = 16
 local SMALLEST = 16
 
 -- A ring that is on the server: only its header is read at once.
@@ -16,13 +15,8 @@ function sliding_window_log.load(key)
   if header == '' then
     return nil
   end
-  local next_place, places, tail = struct.unpack('<ddd', header)
-  local ring = {key = key, next = next_place, places = places}
-  if tail == 0 then
-    return ring
-  end
-  local at = HEADER + 8 * places
-  return ring, cmsgpack.unpack(redis.call('GETRANGE', key, at, at + tail - 1))
+  local next_place, places = struct.unpack('<dd', header)
+  return {key = key, next = next_place, places = places}
 end
 
 -- The entry at a place counted from the oldest.
@@ -124,6 +118,18 @@ function sliding_window_log.decide(state, hit, now, cost)
   return state, 0, math.max(0, amount - live), reset_after, retry_after, 0, now, 0, 0
 end
 
+function sliding_window_log.charge(state, hit, now, cost)
+  local live = 0
+  if state and newest(state) > now then
+    state = clamped(state, now)
+    live = state.places
+  elseif state then
+    live = count_since(state, math.max(0, now - hit.period))
+  end
+  -- Past the limit only the newest `amount` matter: the older leave first.
+  return {admit = math.min(cost, hit.amount), now = now, live = live, ring = state}
+end
+
 local function resized(ring, places)
   local times = in_order(ring)
   local kept = {}
@@ -133,18 +139,17 @@ local function resized(ring, places)
   return ring_of(kept, places)
 end
 
--- Writes a whole ring with its tail.
-local function write_whole(key, ring, tail)
-  local parts = {struct.pack('<ddd', ring.next, ring.places, #tail)}
+-- Writes a whole ring.
+local function write_whole(key, ring)
+  local parts = {struct.pack('<dd', ring.next, ring.places)}
   for place = 1, ring.places do
     parts[place + 1] = struct.pack('<d', ring.times[place])
   end
-  parts[ring.places + 2] = tail
   redis.call('SET', key, table.concat(parts))
 end
 
--- Writes what decide or give_back returned. `tail` is nil if the tail is still the same.
-function sliding_window_log.save(key, state, hit, tail)
+-- Writes what decide, charge or give_back returned.
+function sliding_window_log.save(key, state, hit)
   local ring, cost = state, 0
   if state.admit then
     ring, cost = state.ring, state.admit
@@ -161,7 +166,7 @@ function sliding_window_log.save(key, state, hit, tail)
       ring.times[(ring.next + place) % ring.places + 1] = state.now
     end
     ring.next = (ring.next + cost) % ring.places
-    write_whole(key, ring, tail or '')
+    write_whole(key, ring)
     return
   end
   local until_end = math.min(cost, ring.places - ring.next)
@@ -172,10 +177,6 @@ function sliding_window_log.save(key, state, hit, tail)
     redis.call('SETRANGE', key, HEADER, string.rep(struct.pack('<d', state.now), cost - until_end))
   end
   redis.call('SETRANGE', key, 0, struct.pack('<d', (ring.next + cost) % ring.places))
-  if tail then
-    redis.call('SETRANGE', key, 16, struct.pack('<d', #tail))
-    redis.call('SETRANGE', key, HEADER + 8 * ring.places, tail)
-  end
 end
 
 function sliding_window_log.creditable_until(stamp, hit)

@@ -13,18 +13,16 @@ local now = read_clock(given)
 local ROW = '<i8i8i8i8i8i8i8i8'
 local BROKEN = struct.pack(ROW, -1, 0, 0, 0, 0, 0, 0, 0)
 
--- One hit on its way: decided, not yet counted.
-local function asked(position)
-  local key, hit = KEYS[position], read_hit(ARGV[2 + position])
-  local one = {key = key, hit = hit}
-  one.state, one.open, one.stale = load(key, hit, now)
-  return one
-end
-
+-- Decides one hit; a forced one is counted even past its limit.
 local function row(one, cost)
+  local hit = one.hit
+  local algorithm = ALGORITHMS[hit.algorithm]
   local after, allowed, remaining, reset_after, retry_after, delay, s1, s2, s3 =
-    ALGORITHMS[one.hit.algorithm].decide(one.state, one.hit, now, cost)
-  one.after, one.allowed, one.stamp = after, allowed == 1, {s1, s2, s3}
+    algorithm.decide(one.state, hit, now, cost)
+  if allowed == 0 and hit.forced and algorithm.charge then
+    after, allowed, remaining, retry_after, delay = algorithm.charge(one.state, hit, now, cost), 1, 0, 0, 0
+  end
+  one.after, one.allowed = after, allowed == 1
   return struct.pack(ROW, allowed, remaining, reset_after, retry_after, delay, s1, s2, s3)
 end
 
@@ -32,7 +30,8 @@ end
 local function decide(first, size)
   local hits, rows, allowed = {}, {}, true
   for index = 1, size do
-    local one = asked(first + index)
+    local key, hit = KEYS[first + index], read_hit(ARGV[2 + first + index])
+    local one = {key = key, hit = hit, state = load(key, hit)}
     hits[index] = one
     rows[index] = row(one, one.hit.cost)
     allowed = allowed and one.allowed
@@ -45,19 +44,14 @@ local function decide(first, size)
       end
     end
   end
-  return hits, rows, allowed
+  return hits, rows
 end
 
 -- Counts an admitted request. A denied one writes only if the clock stepped back.
-local function count(hits, allowed)
+local function count(hits)
   for _, one in ipairs(hits) do
-    local hit, open = one.hit, one.open
-    if allowed and hit.ttl and hit.algorithm ~= 5 then
-      open = open or {}
-      open[#open + 1] = {hit.holder, now + hit.ttl, hit.cost, one.stamp[1], one.stamp[2], one.stamp[3], 0}
-    end
-    if one.after ~= one.state and (one.state or hit.cost > 0) then
-      save(one.key, hit, one.after, open, now, least_ttl)
+    if one.after ~= one.state then
+      save(one.key, one.hit, one.after, now, least_ttl)
     end
   end
 end
@@ -67,10 +61,10 @@ local position = 0
 for request = 1, #ARGV[2] do
   local size = string.byte(ARGV[2], request)
   -- A key that holds something else spoils its own request, not the others of this call.
-  local fine, hits, rows, allowed = pcall(decide, position, size)
+  local fine, hits, rows = pcall(decide, position, size)
   if fine then
     if only_peek == 0 then
-      count(hits, allowed)
+      count(hits)
     end
     answers[#answers + 1] = table.concat(rows)
   else
