@@ -44,9 +44,11 @@ def serve(
     if chosen.rules_file is None:
         msg = "there are no rules to decide by; write --rules FILE, or set HEADGATE_RULES_FILE"
         raise InvalidSettings(msg)
-    if chosen.workers > 1 and chosen.redis_url.startswith(_IN_THIS_PROCESS):
+    if chosen.workers > 1:
         many = chosen.workers
         msg = f"{many} workers on memory:// would each count by themselves and admit {many} times every limit; use one"
+        if not chosen.redis_url.startswith(_IN_THIS_PROCESS):
+            msg = f"{many} workers are more than this version can start; use one, or start the service several times"
         raise InvalidSettings(msg)
     try:
         limiter = Limiter.open(chosen.redis_url, chosen.rules_file)

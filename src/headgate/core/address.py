@@ -20,8 +20,6 @@ _COUNTED_BITS: Final = 64
 # ::ffff:0:0/96 (mapped), ::ffff:0:0:0/96 (translated), 64:ff9b::/96 (NAT64): only another way to write
 # an IPv4 address. By /64 all their callers would share one counter, and one could lock out the rest.
 _WRAPPING_PREFIXES: Final = frozenset({0xFFFF, 0xFFFF_0000, 0x64_FF9B << 64})
-_6TO4: Final = 0x2002
-_TEREDO: Final = 0x2001_0000
 _OCTETS: Final = 4
 _LARGEST_OCTET: Final = 255
 _LONGEST_TEXT: Final = 64
@@ -65,15 +63,7 @@ def _parsed(text: str) -> IPv4Address | IPv6Address:
 
 
 def _counted_as(number: int) -> str:
-    """Whom an IPv6 address is counted for: its /64, or the IPv4 subscriber that a tunnel address names.
-
-    A 6to4 subscriber owns a /48 and could change its /64 at will; the /64 of a Teredo
-    address is only the relay's, so that all its users would share one counter.
-    """
-    if number >> (_IPV6_BITS - 16) == _6TO4:
-        return str(IPv4Address(number >> (_IPV6_BITS - 48) & _IPV4_MASK))
-    if number >> (_IPV6_BITS - 32) == _TEREDO:
-        return str(IPv4Address(~number & _IPV4_MASK))
+    """Whom an IPv6 address is counted for: the /64 it is in."""
     group = number >> (_IPV6_BITS - _COUNTED_BITS) << (_IPV6_BITS - _COUNTED_BITS)
     return f"{IPv6Address(group)}/{_COUNTED_BITS}"
 

@@ -1,8 +1,8 @@
 """Rule sets compiled into snapshots, and the plan a snapshot makes for a request.
 
 Of each layer exactly one rule applies, the best match: lowest priority, then the more
-specific endpoint (exact, template, longer prefix, any), then more conditions, then fewer
-parameters, then the name. Beside it a layer may have one `log` rule, which is only watched. `allow` and
+specific endpoint (exact, template, longer prefix, any), then more conditions, then the
+name. Beside it a layer may have one `log` rule, which is only watched. `allow` and
 `block` rules belong to no layer and are asked first.
 """
 
@@ -98,9 +98,11 @@ class Snapshot:
     def plan(self, request: Request, cost: int | None = None) -> Plan:
         """Find the winners for a request and bind each to its counter.
 
-        `cost`, where given, is what the request costs under every rule; otherwise each
-        rule's own price list says.
+        `cost`, where given, is what the request costs under every rule; otherwise the
+        request says, otherwise each rule's own price list.
         """
+        if cost is None:
+            cost = request.cost
         if cost is not None:
             check_cost(cost)
         address = self._address(request.ip) if request.ip else None
@@ -128,7 +130,7 @@ class Snapshot:
         """What kind of request this is: settled once for all paths that the same patterns match."""
         path, method, tier = request.path or "/", method_of(request), request.tier
         can_be_remembered = len(path) + len(method) + len(tier or "") <= _LONGEST_REMEMBERED
-        if tier not in self._tiers:
+        if self._tiers and tier not in self._tiers:  # where none are defined, any name is one
             tier = self._default_tier
         settled = (self._index.trees(normalise_path(path)), method, tier)
         kind = self._settled.get(settled)
@@ -195,7 +197,6 @@ def _ranked(rules: list[Rule]) -> list[Candidate]:
                 kind,
                 -len(segments) if kind is endpoint.Kind.PREFIX else 0,
                 -rule.match.conditions,
-                segments.count(None),  # of two alike, the one that leaves less open
                 rule.name,
                 pattern,
             )

@@ -26,10 +26,12 @@ class Request(NamedTuple):
     attributes: Mapping[str, str] = NO_ATTRIBUTES
     route: str | None = None
     """The framework's own template for the path, where it knows one."""
+    cost: int | None = None
+    """What the call costs under every rule, where the caller says; else each rule's price list does."""
 
     def check(self) -> Request:
         """Return the request if every part has the right type; raise `InvalidRequest` otherwise."""
-        user, tenant, api_key, ip, tier, method, path, attributes, route = self
+        user, tenant, api_key, ip, tier, method, path, attributes, route, _ = self
         # Done for every request, so what is usual is seen at one glance.
         if not _USUAL.issuperset(map(type, (user, tenant, api_key, ip, tier, method, path, route))):
             _check_texts(self)

@@ -61,6 +61,7 @@ REQUESTS = st.builds(
     tenant=st.none(),
     api_key=st.none(),
     route=st.none(),
+    cost=st.none(),
     tier=st.sampled_from((None, *TIERS, "unheard-of")),
     method=st.sampled_from((None, "GET", "get", "HEAD", "POST", "PATCH")),
     path=st.sampled_from(PATHS),
@@ -128,7 +129,6 @@ def rank(rule: dict[str, Any], pattern: str) -> tuple[object, ...]:
         specific,
         longer,
         -conditions,
-        pattern.count("{"),
         rule["name"],
         pattern,
     )

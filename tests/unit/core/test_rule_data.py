@@ -127,9 +127,7 @@ def test_a_throttling_rule_made_in_python_has_the_usual_delay() -> None:
         (Rule("a", limits=("5/minute burst 2",)), "rules[0].limits: '5/minute burst 2' has a burst"),  # type: ignore[arg-type]
         (Rule("a", limits=LIMITS, per=("usr",)), "rules[0].per[0]: 'usr' is not something to count per"),
         (Rule("a", limits=LIMITS, match=Match(("api",))), "rules[0].match.endpoints[0]: 'api' does not start with '/'"),
-        (Rule("a", limits=LIMITS, match=Match(tiers=("gold",))), "rules[0].match.tiers: there is no tier 'gold'"),
         (Rule("a", limits=LIMITS, sample=2), "rules[0].sample: expected a number from 0 to 1, not 2"),
-        (Rule("a", limits=LIMITS, max_delay=5), "rules[0].max_delay: max_delay goes with 'action: throttle'"),
         (Rule("a", limits=LIMITS, response=Response(200)), "rules[0].response.status: expected a whole number"),
         (Rule("a", limits=LIMITS, spread=Spread(SpreadMode.REGIONS)), "rules[0].spread: give either shards or regions"),
         (Rule("a", limits=LIMITS, algorithm=Algorithm.CONCURRENCY), "rules[0].limits: concurrency needs a limit"),

@@ -8,6 +8,7 @@ import pytest
 from headgate import Limiter as AsyncLimiter
 from headgate.adapters.memory import MemoryStore
 from headgate.core.request import Request
+from headgate.errors import InvalidRequest
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 
@@ -179,3 +180,20 @@ def test_checks_can_be_awaited() -> None:
             return sum(map(bool, verdicts))
 
     assert asyncio.run(admitted()) == 40
+
+
+def test_a_request_can_say_what_it_costs() -> None:
+    """The request's own cost replaces the rule's price list, and the call's cost replaces both."""
+    gate = limiter({"name": "a", "limits": "100/minute", "cost": 2})
+    assert gate.check(Request()).cost == 2
+    assert gate.check(Request(cost=7)).cost == 7
+    assert gate.check(Request(cost=7), cost=11).cost == 11
+    with pytest.raises(InvalidRequest, match="a cost is between 0"):
+        gate.check(Request(cost=-1))
+
+
+def test_where_no_tiers_are_defined_any_name_is_one() -> None:
+    """A rule can concern a tier that only callers know."""
+    gate = limiter({"name": "a", "match": {"tiers": ["gold"]}, "limits": "1/minute"})
+    assert gate.check(Request(tier="gold")).policy == "a"
+    assert gate.check(Request(tier="iron")).policy is None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.adapters.memory.expiry import ExpiryWheel
@@ -58,6 +60,7 @@ class MemoryStore:
         """`clock` gives microseconds since the epoch; the other two are explained in `table`."""
         self.clock = clock
         self.lock = threading.Lock()
+        _hold_while_forking(self)
         self.table = CounterTable(max_counters, when_full)
         self._spent: set[str] = set()
         """Receipts that were given back, for as long as it matters."""
@@ -178,6 +181,21 @@ class MemoryStore:
 
     async def close(self) -> None:
         """See `CounterStore.close`. Nothing is held that has to be let go."""
+
+
+def _hold_while_forking(store: MemoryStore) -> None:
+    """A fork in the middle of a decision would leave the child a lock that nobody ever lets go."""
+    reference = weakref.ref(store)
+
+    def hold() -> None:
+        if (held := reference()) is not None:
+            held.lock.acquire()
+
+    def let_go() -> None:
+        if (held := reference()) is not None and held.lock.locked():
+            held.lock.release()
+
+    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go)
 
 
 def _all_allowed(answers: list[_Answer]) -> bool:

@@ -27,6 +27,7 @@ from headgate.errors import shown
 
 if TYPE_CHECKING:
     from headgate.core.parsing.fields import Path
+    from headgate.core.units import Micros
     from headgate.errors import Problem
 
 _LAYER: Final = re.compile(r"[A-Za-z0-9_.:+@/-]{1,200}")
@@ -75,7 +76,7 @@ def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
         algorithm=algorithm,
         cost=_cost(fields),
         action=action,
-        max_delay=fields.duration("max_delay", DEFAULT_MAX_DELAY if action is Action.THROTTLE else None),
+        max_delay=_max_delay(fields, action),
         on_store_error=fields.choice("on_store_error", OnStoreError, OnStoreError.ALLOW),
         spread=spread(fields),
         wait_replicas=fields.whole("wait_replicas", 0, 0, 100),
@@ -88,6 +89,12 @@ def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
     if fields.is_mapping and wrong.isdisjoint(_CHECKED_TOGETHER):
         _check_together(read, fields)
     return read
+
+
+def _max_delay(fields: Fields, action: Action) -> Micros | None:
+    """How long a request may be held; read in every rule, and heeded only where requests are held."""
+    given = fields.duration("max_delay", DEFAULT_MAX_DELAY)
+    return given if action is Action.THROTTLE else None
 
 
 def _layer_problem(layer: str) -> str | None:
@@ -145,8 +152,6 @@ def _check_together(rule: Rule, fields: Fields) -> None:
         fields.problem(f"{name} cannot throttle; use token_bucket or leaky_bucket", "action")
     if rule.algorithm is Algorithm.LEAKY_BUCKET and rule.action not in {Action.THROTTLE, Action.LOG}:
         fields.problem("leaky_bucket makes callers wait, so it needs 'action: throttle'", "action")
-    if rule.max_delay is not None and rule.action is not Action.THROTTLE:
-        fields.problem("max_delay goes with 'action: throttle'", "max_delay")
     if rule.spread.mode not in {SpreadMode.EXACT, SpreadMode.REGIONS} and not traits.spread:
         fields.problem(f"{name} cannot be leased or sharded; it is always exact", "spread")
     if rule.spread.regions not in {None, RegionMode.CENTRAL} and not traits.regions:

@@ -98,7 +98,9 @@ def _check_tiers(rules: Sequence[Rule], tiers: Mapping[str, Tier], problems: lis
     """What can only be seen with rules and tiers side by side."""
     for index, one in enumerate(rules):
         place = ("rules", index, "match", "tiers")
-        problems += [Problem(place, f"there is no tier {shown(tier)}") for tier in one.match.tiers if tier not in tiers]
+        if tiers:  # where none are defined, callers may name any
+            unknown = [tier for tier in one.match.tiers if tier not in tiers]
+            problems += [Problem(place, f"there is no tier {shown(tier)}") for tier in unknown]
         if one.tier_limit is not None:
             problems += [Problem(("rules", index, "limits"), message) for message in _tier_problems(one, tiers)]
 

@@ -29,7 +29,9 @@ def for_verdict(verdict: Verdict) -> Answer:
     headers = [*verdict.headers().items()]
     if body["allowed"]:
         return 200, [_JSON, *headers], _line(body)
-    return verdict.status, [_PROBLEM, *headers], _line(verdict.problem() | body)
+    # Always 429, whatever the rule tells its callers: a 5xx of ours must only ever mean that there is no
+    # verdict, because gateways fail open on it. The rule's own status is in the body.
+    return 429, [_PROBLEM, *headers], _line(verdict.problem() | body)
 
 
 def for_problem(unanswerable: Unanswerable) -> Answer:

@@ -133,7 +133,6 @@ REFUSED: list[tuple[str, object, str]] = [
     ("cost", {"\u00df": 1}, "is neither an HTTP method nor 'default'"),
     ("cost", {"post": 1, "POST": 2}, "rules[0].cost.POST: the cost of POST is there twice"),
     ("cost", {"default": 1, "Default": 2}, "rules[0].cost.Default: the cost of default is there twice"),
-    ("max_delay", "2s", "rules[0].max_delay: max_delay goes with 'action: throttle'"),
     ("max_delay", "soon", "rules[0].max_delay: 'soon' in 'soon' is not a unit of time"),
     ("max_delay", -1, "rules[0].max_delay: expected a duration such as 2s, not -1"),
     ("max_delay", float("nan"), "rules[0].max_delay: expected a duration such as 2s, not nan"),
