@@ -53,6 +53,9 @@ class CounterStore(Protocol):
 class LocalStore(Protocol):
     """A `CounterStore` in this process: it never waits, so its coroutines end without an event loop."""
 
+    def take_now(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """`CounterStore.take`, without a coroutine."""
+
     def short_way(self, meters: Mapping[str, Mapping[object, Meter]], long_way: HitFunction) -> HitFunction:
         """A faster `Limiter.hit` for the limits in `meters` (by algorithm and limit); `long_way` does the rest."""
 

@@ -39,6 +39,7 @@ class Limiter:
     def __init__(self, limiter: facade.Limiter) -> None:
         """Wrap an asynchronous limiter; people call `Limiter.open`."""
         self._limiter = limiter
+        self._check = limiter.check_now
         if limiter.hit_now is not None:
             self.hit = limiter.hit_now  # type: ignore[method-assign] # spares a call on the hottest way
         self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
@@ -67,7 +68,7 @@ class Limiter:
     def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
         self._look_at_rules()
-        return run(self._limiter.check(request, cost))
+        return run(self._limiter.check(request, cost)) if self._check is None else self._check(request, cost)
 
     def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
         """Decide several requests, each by itself, in order."""

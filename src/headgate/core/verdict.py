@@ -116,7 +116,10 @@ class Verdict:
             return bool(self._answer[1])  # of an outcome
         if self._asked.gate is not None:
             return self._asked.gate.action is Action.ALLOW
-        return all(decision.allowed for decision in self.decisions)
+        for decision in self._answer[0]:  # noqa: SIM110 (a third of the time of all())
+            if not decision.allowed:
+                return False
+        return True
 
     def __bool__(self) -> bool:
         """Whether the request may pass."""

@@ -41,10 +41,12 @@ class Limiter:
         self.snapshots = snapshots
         self.bare_keys = bare_keys
         self.follower = follower
-        self.hit_now = None
-        """`hit` without waiting, where the store is in this process."""
+        self.hit_now = self.check_now = self._take_now = None
+        """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
             self.hit_now = store.short_way(bare_keys.meters, self._hit_the_long_way)
+            self.check_now = self._check_without_waiting
+            self._take_now = store.take_now
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -76,12 +78,20 @@ class Limiter:
     async def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
         plan = self._plan(request, cost)
-        if not plan.enforced and not plan.shadows:
-            return verdict(plan, ())
+        if not plan.shadows and (self._take_now is not None or not plan.enforced):
+            return self._decided_now(plan)
         decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
         return verdict(plan, decisions, await _watched(plan.shadows, self.store.take))
+
+    def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
+        plan = self._plan(request, cost)
+        return run(self.check(request, cost)) if plan.shadows else self._decided_now(plan)
+
+    def _decided_now(self, plan: Plan) -> Verdict:
+        hits = [bound[0] for bound in plan.enforced]
+        return verdict(plan, self._take_now(hits) if self._take_now is not None and hits else ())
 
     async def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
         """Decide several requests, each by itself, in order."""

@@ -72,15 +72,41 @@ class MemoryStore:
 
     def take_now(self, hits: Sequence[Hit]) -> list[Decision]:
         """`take`, without waiting."""
-        with self.lock:
+        self.lock.acquire()  # half the time of `with`
+        try:
             now = self.clock()
-            return self._take(hits, now)
+            return self._take_usual(hits, now) or self._take(hits, now)
+        finally:
+            self.lock.release()
 
     def peek_now(self, hits: Sequence[Hit]) -> list[Decision]:
         """`peek`, without waiting."""
         with self.lock:
             now = self.clock()
             return _as_answered(self._answers(hits, now))
+
+    def _take_usual(self, hits: Sequence[Hit], now: Micros) -> list[Decision] | None:
+        """`_take` for what happens most: all counters exist and all have room. None where it is otherwise."""
+        named = self.table.named
+        decisions: list[Decision] = []
+        changes: list[tuple[list[Any], Any, Meter]] = []
+        for key, meter, cost, _, _, _ in hits:
+            record = named.get(key)
+            if record is None or meter.charge is None:  # slots are decided by who holds them
+                return None
+            outcome = meter.decide(record[0], meter, now, cost)
+            if not outcome[1]:
+                return None
+            changes.append((record, outcome[0], meter))
+            decisions.append(_new(Decision, outcome[1:]))
+        if len(hits) > 1 and len({hit[0] for hit in hits}) < len(hits):
+            return None
+        for record, after, meter in changes:
+            before = record[0]
+            if after is not before:
+                record[0] = after if meter.commit is None else meter.commit(before, meter, after)
+                record[1] = meter
+        return decisions
 
     def _take(self, hits: Sequence[Hit], now: Micros) -> list[Decision]:
         """Decide all hits first; only then count them, or none."""

@@ -46,7 +46,8 @@ class CounterTable:
         self.when_full = when_full
         self.bare: dict[str, dict[str, list[Any]]] = {}
         """Counters of bare keys, by code and key, so that the short way need not make up their names."""
-        self._others: dict[str, list[Any]] = {}
+        self.named: dict[str, list[Any]] = {}
+        """All other counters, by name."""
         self._overflow = 0
         self._count = 0
         self._expiries = ExpiryWheel()
@@ -59,14 +60,14 @@ class CounterTable:
         """The record of a counter."""
         bare = plain_hit(name)
         if bare is None:
-            return self._others.get(name)
+            return self.named.get(name)
         shelf = self.bare.get(bare[0])
         return None if shelf is None else shelf.get(bare[1])
 
     def names(self) -> list[str]:
         """All counters there are."""
         bare = [f"{BARE}{code}:{key}" for code, shelf in self.bare.items() for key in shelf]
-        return [*bare, *self._others]
+        return [*bare, *self.named]
 
     def place_for(self, name: str, now: Micros, new: int) -> tuple[str | None, list[Any] | None, Any]:
         """Where a counter that is not there yet, the last of `new` such, is to be kept; its record there; its state.
@@ -75,12 +76,12 @@ class CounterTable:
         table was full takes what stands there along, so that nobody starts anew by that.
         """
         if self._has_room(now, new):
-            inherited = self._others.get(_shared(name)) if self._overflow else None
+            inherited = self.named.get(_shared(name)) if self._overflow else None
             return name, None, None if inherited is None else deepcopy(inherited[0])
         if self.when_full is not WhenFull.SHARE:
             return (None if self.when_full is WhenFull.DENY else name), None, None
         shared = _shared(name)
-        record = self._others.get(shared)
+        record = self.named.get(shared)
         return shared, record, None if record is None else record[0]
 
     def add(self, name: str, state: Any, meter: Meter, now: Micros) -> None:  # noqa: ANN401 (each algorithm has its own state)
@@ -93,7 +94,7 @@ class CounterTable:
             self._count += 1
         slot = self._expiries.file(name, meter.expires_at(state, meter))
         bare = plain_hit(name)
-        shelf, key = (self._others, name) if bare is None else (self.bare.setdefault(bare[0], {}), bare[1])
+        shelf, key = (self.named, name) if bare is None else (self.bare.setdefault(bare[0], {}), bare[1])
         shelf[key] = [state, meter, slot]
         self._sweep(now, _SWEPT_PER_NEW)
 
@@ -105,7 +106,7 @@ class CounterTable:
         self._expiries.strike(name, record[2])
         bare = plain_hit(name)
         if bare is None:
-            del self._others[name]
+            del self.named[name]
         else:
             code, key = bare
             del self.bare[code][key]
