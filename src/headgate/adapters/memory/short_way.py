@@ -58,6 +58,7 @@ def short_way(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], 
                 verdict._answer = outcome  # noqa: SLF001
                 verdict._meter = meter  # noqa: SLF001
                 verdict._cost = cost  # noqa: SLF001
+                verdict.allowed = outcome[1]
                 return verdict
         finally:
             release()
