@@ -273,8 +273,13 @@ def rate(meter: Meter) -> Fraction:
     return Fraction(meter.amount, meter.period)
 
 
-def first(reached: Callable[[int], bool], within: int) -> int | None:
-    """The least span at which something is so that then stays so; None if it is not so even at the end."""
+def first(reached: Callable[[int], bool], within: int, guess: int | None = None) -> int | None:
+    """The least span at which something is so that then stays so; None if it is not so even at the end.
+
+    A guess is tried first, and saves the search if it is right.
+    """
+    if guess is not None and 0 < guess <= within and reached(guess) and not reached(guess - 1):
+        return guess
     if not reached(within):
         return None
     low, high = -1, within

@@ -31,4 +31,4 @@ def test_a_forced_cost_counts_in_full(algorithm: Algorithm, data: st.DataObject)
             assert walk.last.remaining == reference.reference.left(at.meter, at.now)
             continue
         walk.last = store.take(at)
-        assert answer(walk.last) == reference.take(at)[0]
+        assert answer(walk.last) == reference.take(at, guess=walk.last)[0]

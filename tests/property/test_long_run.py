@@ -25,7 +25,7 @@ ONE_IN_A_MILLION = Fraction(1, 10**6)
 
 
 @EVERY_RATE
-@given(polls=st.lists(st.integers(0, 10**6), min_size=20, max_size=200), noise=st.integers(0, SECOND))
+@given(polls=st.lists(st.integers(0, 10**6), min_size=20, max_size=60), noise=st.integers(0, SECOND))
 def test_the_long_run_rate_is_the_nominal_one(amount: int, period: int, polls: list[int], noise: int) -> None:
     """Whoever takes all there is, at whatever instants, gets the rate to one in a million and never more."""
     meter = Meter(Rate(amount, period, burst=10**6), Algorithm.TOKEN_BUCKET)
@@ -56,7 +56,7 @@ def test_a_patient_client_gets_every_token_on_time(amount: int, period: int, noi
     core, start = CoreCounter(), NEW_YEAR + noise
     assert core.take(At(Do.TAKE, start, meter, burst)).allowed
     now = start
-    for number in range(1, 50):
+    for number in range(1, 20):
         STEPS[Algorithm.TOKEN_BUCKET] += 1
         refused = core.take(At(Do.TAKE, now, meter, 1))
         if not refused.allowed:
