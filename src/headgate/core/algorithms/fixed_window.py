@@ -32,21 +32,18 @@ def window(meter: Meter, now: Micros) -> tuple[Micros, Micros]:
 
 def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     """Admit while the window's count stays within the amount."""
-    if meter.bounds is None:  # the same as window(), without the call
-        period = meter.period
-        elapsed = now % period
-        start = now - elapsed
-        left_of_window = period - elapsed
+    count = 0
+    if state is not None and meter.bounds is None and 0 <= (elapsed := now - state[0]) < meter.period:
+        start, count = state  # still the same window, which is usual; a division is spared
+        left_of_window = meter.period - elapsed
     else:
         start, end = window(meter, now)
         left_of_window = end - now
-    count = 0
-    if state is not None:
-        counted_in, count = state
-        if counted_in != start:
+        if state is not None:
+            counted_in, count = state
             if counted_in < start:
                 count = 0
-            else:  # the clock stepped back: what was counted counts now
+            elif counted_in > start:  # the clock stepped back: what was counted counts now
                 state = (start, count)
     used = count + cost
     amount = meter.amount
