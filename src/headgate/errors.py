@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headgate.core.decision import Decision
     from headgate.core.verdict import Verdict
 
 _SHOWN: Final = 60
@@ -101,3 +102,12 @@ class StoreError(HeadgateError):
         """Say what failed, and whether trying later makes sense."""
         self.transient = transient
         super().__init__(message)
+
+
+class PartlyAnswered(StoreError):
+    """Some of a request's counters were taken, and the servers of the others did not answer."""
+
+    def __init__(self, error: StoreError, decisions: Sequence[Decision | None]) -> None:
+        """`decisions` has None where there is no answer."""
+        self.decisions = decisions
+        super().__init__(str(error), transient=error.transient)

@@ -56,8 +56,21 @@ class LocalStore(Protocol):
     def take_now(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """`CounterStore.take`, without a coroutine."""
 
+    def peek_now(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """`CounterStore.peek`, without a coroutine."""
+
+    def give_back_now(self, receipts: Sequence[Receipt]) -> None:
+        """`CounterStore.give_back`, without a coroutine."""
+
     def short_way(self, meters: Mapping[str, Mapping[object, Meter]], long_way: HitFunction) -> HitFunction:
         """A faster `Limiter.hit` for the limits in `meters` (by algorithm and limit); `long_way` does the rest."""
+
+
+class SharedStore(CounterStore, Protocol):
+    """A `CounterStore` that other processes count in too."""
+
+    async def present(self, name: str, seconds: float) -> int:
+        """Say that the process `name` is alive, for so many seconds; returns how many are."""
 
 
 class HitFunction(Protocol):

@@ -10,13 +10,16 @@ from urllib.parse import parse_qsl, urlsplit
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
-from headgate.adapters.redis import REDIS_SCHEMES, RedisStore, ServerAddress
+from headgate.adapters.redis import REDIS_SCHEMES, StoreAddress, store_at
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
 from headgate.core.rule_data import rule_set_data
+from headgate.core.safety import safety_of
 from headgate.dataplane.bare_keys import BareKeys
+from headgate.dataplane.guarded import Guarded
+from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.snapshots import Follower, Snapshots
 from headgate.errors import InvalidSettings, shown
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from headgate.core.rule import Rule
+    from headgate.core.safety import Safety
     from headgate.core.units import Micros
     from headgate.ports import CounterStore
 
@@ -40,7 +44,7 @@ def parts(
     """What a limiter on the store at `url` is made of, by rules in a file, a mapping, a list, or a `RuleSet`."""
     store = open_store(url, clock)
     snapshots = Snapshots(zones.zone, clock)
-    bare_keys = BareKeys(Calendars(zones.zone, clock))
+    bare_keys = BareKeys(Calendars(zones.zone, clock), safety_of_bare_keys(url))
     follower = None
     if isinstance(rules, str | os.PathLike):
         follower = Follower(RulesFile(rules), snapshots)
@@ -59,8 +63,7 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterSto
         msg = f"{shown(url)} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
     if address.scheme in REDIS_SCHEMES:
-        # The server's own clock decides, whatever the clocks of its clients say; except in tests.
-        return RedisStore(ServerAddress.parse(url), None if clock is wall_clock else clock)
+        return _on_redis(StoreAddress.parse(url), clock)
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
         msg = f"{shown(address.scheme)} is not a kind of store; write memory:// or redis://host:6379"
@@ -69,6 +72,19 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterSto
         msg = f"{shown(url)} names a place, but memory:// has none; write memory://"
         raise InvalidSettings(msg)
     return MemoryStore(clock, *_memory_options(address.query))
+
+
+def safety_of_bare_keys(url: str) -> Safety | None:
+    """What keys without a rule ask of the store at an address that `open_store` takes."""
+    if urlsplit(url).scheme not in REDIS_SCHEMES:
+        return None
+    return safety_of(StoreAddress.parse(url).on_store_error, 0)
+
+
+def _on_redis(address: StoreAddress, clock: Callable[[], Micros]) -> CounterStore:
+    # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
+    store = store_at(address, None if clock is wall_clock else clock)
+    return Guarded(store, LocalShare(MemoryStore(clock)), clock)
 
 
 def _memory_options(query: str) -> tuple[int, WhenFull]:

@@ -21,7 +21,6 @@ from headgate.core.rule import (
     PER_ORDER,
     Action,
     Match,
-    OnStoreError,
     Override,
     RegionMode,
     Response,
@@ -30,6 +29,7 @@ from headgate.core.rule import (
     Spread,
     Tier,
 )
+from headgate.core.safety import OnStoreError
 from headgate.edge.http.check_body import read_check
 from headgate.edge.http.service import DecisionService
 from headgate.settings import PREFIX, Settings

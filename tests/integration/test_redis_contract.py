@@ -5,30 +5,54 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.adapters.redis import RedisStore, ServerAddress
+from headgate.adapters.redis import store_at
 from headgate.testing import CounterStoreContract
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import Server
+    from tests.integration.conftest import ClusterSetup, SentinelSetup, Server
 
+    from headgate.adapters.redis import RedisStore
     from headgate.testing import FakeClock
 
 REAL_TIME = 600
 """Keys live at least so many seconds, because the fake clock does not move with the server's."""
+PATIENT = "deadline_ms=5000"
 
 
-class TestRedisStore(CounterStoreContract):
-    """The Redis store keeps every promise of the port, on a real Valkey."""
+class RedisStoreContract(CounterStoreContract):
+    """The Redis store keeps every promise of the port, on real servers."""
 
-    @pytest.fixture(autouse=True)
-    def _server(self, valkey: Server) -> None:
-        self.address = ServerAddress.parse(valkey.url)
+    url: str
 
     @asynccontextmanager
     async def open_store(self, clock: FakeClock) -> AsyncIterator[RedisStore]:
-        store = RedisStore(self.address, clock, REAL_TIME)
+        store = store_at(f"{self.url}?{PATIENT}", clock, REAL_TIME)
         await store.connect()
         yield store
         await store.close()
+
+
+class TestOneValkey(RedisStoreContract):
+    @pytest.fixture(autouse=True)
+    def _servers(self, valkey: Server) -> None:
+        self.url = valkey.url
+
+
+class TestRedis(RedisStoreContract):
+    @pytest.fixture(autouse=True)
+    def _servers(self, redis_on_path: Server) -> None:
+        self.url = redis_on_path.url
+
+
+class TestSentinel(RedisStoreContract):
+    @pytest.fixture(autouse=True)
+    def _servers(self, sentinel_setup: SentinelSetup) -> None:
+        self.url = sentinel_setup.url
+
+
+class TestCluster(RedisStoreContract):
+    @pytest.fixture(autouse=True)
+    def _servers(self, cluster_setup: ClusterSetup) -> None:
+        self.url = cluster_setup.url

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.adapters.redis import RedisStore, ServerAddress
+from headgate.adapters.redis import ServerAddress, store_at
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate
 from headgate.core.meter import ALGORITHMS, Algorithm, Meter
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from tests.integration.conftest import Server
 
+    from headgate.adapters.redis import RedisStore
+
 HOUR = 3_600_000_000
 METERS = [Meter(Rate(5, HOUR), algorithm) for algorithm in ALGORITHMS if algorithm is not Algorithm.CONCURRENCY]
 
 
 @asynccontextmanager
 async def opened(server: Server) -> AsyncIterator[RedisStore]:
-    store = RedisStore(ServerAddress.parse(server.url))
+    store = store_at(f"{server.url}?deadline_ms=5000")
     await store.connect()
     yield store
     await store.close()
@@ -142,7 +144,9 @@ def test_a_lost_connection_fails_what_was_under_way_and_comes_back(valkey: Serve
     async def scenario() -> None:
         async with opened(valkey) as store:
             await store.take((Hit("k", METERS[0], 1),))
-            lost = store._lane.connection
+            node = store.topology.node(0)
+            lost = node._lane.connection
+            assert lost is not None
             waiting = asyncio.ensure_future(store.take((Hit("k", METERS[0], 1),)))
             while not lost.under_way:  # noqa: ASYNC110 (two turns of the loop, not a wait)
                 await asyncio.sleep(0)
@@ -150,9 +154,9 @@ def test_a_lost_connection_fails_what_was_under_way_and_comes_back(valkey: Serve
             with pytest.raises(StoreError, match="connection was lost") as caught:
                 await waiting
             assert caught.value.transient
-            reconnecting = store._lane._reconnecting
-            assert reconnecting is not None
-            await reconnecting
+            recovering = node._recovering
+            assert recovering is not None
+            await recovering
             (decision,) = await store.take((Hit("k", METERS[0], 0),))
             assert decision.allowed
 
@@ -162,7 +166,7 @@ def test_a_lost_connection_fails_what_was_under_way_and_comes_back(valkey: Serve
 def test_a_server_that_is_not_there_is_said_so() -> None:
     """Connecting to nothing raises a transient store error that names the place."""
     with pytest.raises(StoreError, match=r"cannot connect to /nowhere\.sock") as caught:
-        asyncio.run(RedisStore(ServerAddress.parse("unix:///nowhere.sock")).connect())
+        asyncio.run(store_at("unix:///nowhere.sock").connect())
     assert caught.value.transient
 
 
@@ -171,7 +175,7 @@ def test_both_protocols_and_a_database_number(valkey: Server, protocol: int) -> 
     """RESP 2 and RESP 3 work, and another database is another set of counters."""
 
     async def scenario() -> None:
-        store = RedisStore(ServerAddress.parse(f"{valkey.url}?protocol={protocol}&db=1"))
+        store = store_at(f"{valkey.url}?protocol={protocol}&db=1")
         await store.connect()
         await store.take((Hit("k", METERS[0], 1),))
         await store.reset(["k"])

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate import InvalidSettings, Limiter, Request, StoreError, sync
+from headgate import InvalidSettings, Limiter, Request, sync
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Server
 
+PATIENT = "?deadline_ms=5000"
+"""A busy machine is no outage."""
 RULES = {
     "rules": [
         {"name": "search", "per": "user", "limits": ["5/minute", "100/hour"]},
@@ -22,7 +25,7 @@ def test_limiters_of_two_programs_share_their_counters(valkey: Server) -> None:
     """Two limiters on one server admit together what one limit allows, and no more."""
 
     async def scenario() -> None:
-        async with Limiter.open(valkey.url, RULES) as one, Limiter.open(valkey.url, RULES) as other:
+        async with Limiter.open(valkey.url + PATIENT, RULES) as one, Limiter.open(valkey.url + PATIENT, RULES) as other:
             request = Request(user="u_42", path="/api/search")
             verdicts = await asyncio.gather(*(limiter.check(request) for limiter in (one, other) for _ in range(10)))
             assert sum(verdict.allowed for verdict in verdicts) == 5
@@ -36,7 +39,7 @@ def test_everything_a_limiter_does_works_on_redis(valkey: Server) -> None:
     """Hits, peeks, refunds, resets, reservations and slots mean on Redis what they mean in memory."""
 
     async def scenario() -> None:
-        async with Limiter.open(valkey.url) as limiter:
+        async with Limiter.open(valkey.url + PATIENT) as limiter:
             taken = await limiter.hit("k", "5/minute", 3)
             assert taken.remaining == 2
             await limiter.refund(taken, 1)
@@ -53,15 +56,60 @@ def test_everything_a_limiter_does_works_on_redis(valkey: Server) -> None:
     asyncio.run(scenario())
 
 
-def test_a_server_that_cannot_be_reached_is_a_store_error() -> None:
-    """Without a server a check raises a store error that can be caught, and says what it could not reach."""
+@pytest.mark.parametrize(
+    ("on_store_error", "source"),
+    [("allow", "degraded_allow"), ("deny", "degraded_deny"), ("local", "degraded_local")],
+)
+def test_without_a_server_keys_are_answered_as_the_address_says(on_store_error: str, source: str) -> None:
+    """A server that was never there is no error for callers: the address says what holds for keys without rules."""
 
     async def scenario() -> None:
-        async with Limiter.open("unix:///nowhere.sock") as limiter:
-            await limiter.hit("k", "5/minute")
+        async with Limiter.open(f"unix:///nowhere.sock?on_store_error={on_store_error}") as limiter:
+            verdict = await limiter.hit("k", "5/minute")
+            assert (verdict.allowed, verdict.source) == (on_store_error != "deny", source)
+            await limiter.refund(verdict)
+            assert (await limiter.peek("k", "5/minute")).source == source
+            async with limiter.reserve("tokens", "100/minute", 10) if verdict else nullcontext():
+                pass
 
-    with pytest.raises(StoreError, match=r"cannot connect to /nowhere\.sock"):
-        asyncio.run(scenario())
+    asyncio.run(scenario())
+
+
+def test_without_a_server_rules_are_answered_as_they_say() -> None:
+    """Each rule says itself what holds while its counters are out of reach; one that refuses is enough."""
+    rules = {
+        "rules": [
+            {"name": "mild", "per": "user", "limits": "5/minute"},
+            {
+                "name": "own",
+                "per": "ip",
+                "limits": "1/minute",
+                "on_store_error": "local",
+                "match": {"methods": ["GET"]},
+            },
+            {
+                "name": "strict",
+                "per": "global",
+                "limits": "9/s",
+                "on_store_error": "deny",
+                "match": {"methods": ["PUT"]},
+            },
+        ]
+    }
+
+    async def scenario() -> None:
+        async with Limiter.open("unix:///nowhere.sock", rules) as limiter:
+
+            async def asked(method: str) -> tuple[bool, str]:
+                verdict = await limiter.check(Request(user="u", ip="203.0.113.9", method=method))
+                return verdict.allowed, verdict.source
+
+            assert await asked("POST") == (True, "degraded_allow")
+            assert await asked("GET") == (True, "degraded_local")
+            assert await asked("GET") == (False, "degraded_local")
+            assert await asked("PUT") == (False, "degraded_deny")
+
+    asyncio.run(scenario())
 
 
 def test_the_synchronous_limiter_says_that_it_cannot_use_redis_yet() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate.adapters.memory import MemoryStore
-from headgate.adapters.redis import RedisStore, ServerAddress
+from headgate.adapters.redis import store_at
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import Algorithm, Meter
@@ -20,6 +20,7 @@ from headgate.testing import FakeClock
 if TYPE_CHECKING:
     from tests.integration.conftest import Server
 
+    from headgate.adapters.redis import RedisStore
     from headgate.core.decision import Decision
     from headgate.core.units import Micros
 
@@ -125,7 +126,7 @@ def test_lua_answers_exactly_as_python(valkey: Server, seed: int, *, clock_steps
 
     async def replay() -> None:
         clock = FakeClock()
-        store = RedisStore(ServerAddress.parse(valkey.url), clock, REAL_TIME)
+        store = store_at(f"{valkey.url}?deadline_ms=5000", clock, REAL_TIME)
         await store.connect()
         history = History(seed, store, clock, clock_steps_back=clock_steps_back)
         for step in range(STEPS):

@@ -16,6 +16,7 @@ from headgate.core.keys import SUBJECTS, escape
 from headgate.core.meter import Algorithm, Meter, meter_for
 from headgate.core.request import Request
 from headgate.core.rule import ATTRIBUTE, Action, Rule
+from headgate.core.safety import safety_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -162,6 +163,7 @@ class Ready:
         "_is_held",
         "_others",
         "_overrides",
+        "_safety",
         "_steps",
         "_subject",
         "is_watched",
@@ -174,6 +176,7 @@ class Ready:
         self.is_watched = rule.action is Action.LOG
         self._calendars = calendars
         self._has_prices = bool(rule.cost)
+        self._safety = safety_of(rule.on_store_error, rule.wait_replicas)
         self._is_held = rule.algorithm is Algorithm.CONCURRENCY
         self._steps = compiled.by_tier.get(tier, ()) if compiled.by_tier else compiled.steps
         self._overrides = compiled.overrides
@@ -183,7 +186,9 @@ class Ready:
         self._always: tuple[Bound, ...] = ()
         """What a rule is bound to whoever asks, where it depends on nothing in the request."""
         if not (parts or self._has_prices or self._overrides or self._is_held or any(compiled.calendar_meters())):
-            hits = [Hit(f"rl:{{g={rule.name}{middle}", meter, 1) for middle, meter, _ in self._steps]
+            hits = [
+                Hit(f"rl:{{g={rule.name}{middle}", meter, 1, safety=self._safety) for middle, meter, _ in self._steps
+            ]
             self._always = tuple(Bound(hit, rule, step.policy) for hit, step in zip(hits, self._steps, strict=True))
 
     def bind(
@@ -209,9 +214,11 @@ class Ready:
         if cost is None:
             cost = rule.cost_of(method_of(request)) if self._has_prices else 1
         holder = new_id() if self._is_held else None  # each request holds slots of its own
+        safety = self._safety
         for middle, meter, policy in steps:
             current = self._calendars.current(meter) if meter.is_calendar else meter
-            hit = _new(Hit, (f"rl:{{{tag}{middle}{rest}", current, cost, holder, None, False))  # every field there is
+            # every field there is
+            hit = _new(Hit, (f"rl:{{{tag}{middle}{rest}", current, cost, holder, None, False, safety))
             bounds.append(_new(Bound, (hit, rule, policy)))
         return True
 

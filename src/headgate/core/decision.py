@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from headgate.core.meter import Meter
+    from headgate.core.safety import Safety
     from headgate.core.units import Micros
 
 Key: TypeAlias = str
@@ -22,6 +24,19 @@ A plain tuple, because one is made on every check and a third of the time can be
 """
 
 
+class Source(StrEnum):
+    """How an answer was reached."""
+
+    STORE = "store"
+    LEASE = "lease"
+    DENY_CACHE = "deny_cache"
+    EXEMPT = "exempt"
+    BLOCK = "block"
+    DEGRADED_ALLOW = "degraded_allow"
+    DEGRADED_DENY = "degraded_deny"
+    DEGRADED_LOCAL = "degraded_local"
+
+
 class Hit(NamedTuple):
     """A limit bound to one request: take `cost` from the counter `key`, measured by `meter`."""
 
@@ -34,6 +49,8 @@ class Hit(NamedTuple):
     """When a slot that nobody releases is free again."""
     forced: bool = False
     """Count it even past the limit: it was used already, as when a reservation was too small."""
+    safety: Safety | None = None
+    """What is asked of the store beyond counting; None is nothing."""
 
 
 class Decision(NamedTuple):
@@ -52,6 +69,16 @@ class Decision(NamedTuple):
     """Where an admission was counted, for its receipt."""
     at: Micros
     """The store's clock when it decided."""
+
+    @property
+    def source(self) -> Source:
+        """How the decision was reached; those that were not reached in the usual way have a class of their own."""
+        return Source.STORE
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether as many replicas have it as the rule asks for."""
+        return True
 
 
 class Receipt(NamedTuple):

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.meter import Algorithm
+from headgate.core.safety import OnStoreError
 from headgate.core.units import SECOND, Micros
 
 if TYPE_CHECKING:
@@ -29,14 +30,6 @@ class Action(StrEnum):
     LOG = "log"
     ALLOW = "allow"
     BLOCK = "block"
-
-
-class OnStoreError(StrEnum):
-    """What a rule answers while its counters cannot be reached."""
-
-    ALLOW = "allow"
-    DENY = "deny"
-    LOCAL = "local"
 
 
 class SpreadMode(StrEnum):

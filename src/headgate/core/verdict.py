@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.core import headers, problem
-from headgate.core.decision import Decision, Hit, Receipt
+from headgate.core.decision import Decision, Hit, Receipt, Source
 from headgate.core.ids import new_id
 from headgate.core.keys import hit_key
 from headgate.core.matching import Bound, Plan
@@ -23,20 +22,9 @@ if TYPE_CHECKING:
 
 NO_RULE = "default"
 """The policy name of a bare key, which has no rule."""
+_WEIGHT = (Source.STORE, Source.DEGRADED_ALLOW, Source.DEGRADED_LOCAL, Source.DEGRADED_DENY)
+"""Of several decisions' sources the last of these is the verdict's."""
 _UNLIMITED = Plan(0, (), (), None, ())
-
-
-class Source(StrEnum):
-    """How a verdict was reached."""
-
-    STORE = "store"
-    LEASE = "lease"
-    DENY_CACHE = "deny_cache"
-    EXEMPT = "exempt"
-    BLOCK = "block"
-    DEGRADED_ALLOW = "degraded_allow"
-    DEGRADED_DENY = "degraded_deny"
-    DEGRADED_LOCAL = "degraded_local"
 
 
 class Finding(NamedTuple):
@@ -136,7 +124,12 @@ class Verdict:
         gate = self.plan.gate
         if gate is not None:
             return Source.EXEMPT if gate.action is Action.ALLOW else Source.BLOCK
-        return Source.STORE if self.decisions else Source.EXEMPT
+        return max((decision.source for decision in self.decisions), key=_WEIGHT.index, default=Source.EXEMPT)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether as many replicas have every count as its rule asks for (`wait_replicas`)."""
+        return all(decision.is_replicated for decision in self.decisions)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -257,7 +250,9 @@ class Verdict:
                         finding.hit.key, finding.hit.meter, finding.decision.stamp, finding.hit.cost, _name(finding)
                     )
                     for finding in self.findings
-                    if finding.decision.allowed and finding.hit.cost
+                    if finding.decision.allowed
+                    and finding.hit.cost
+                    and finding.decision.source is not Source.DEGRADED_ALLOW  # nothing was counted
                 ]
             self._receipts = tuple(made)
             return self._receipts
@@ -286,6 +281,7 @@ class Verdict:
             "retry_after": self.retry_after,
             "cost": self.cost,
             "decisions": [finding.as_dict() for finding in self.findings],
+            **({} if self.is_replicated else {"replicated": False}),
         }
 
 

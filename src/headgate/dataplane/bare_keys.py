@@ -14,6 +14,7 @@ from headgate.errors import InvalidLimit, InvalidRequest
 
 if TYPE_CHECKING:
     from headgate.core.limit import Limit
+    from headgate.core.safety import Safety
 
 _REMEMBERED_LIMITS = 4_096
 
@@ -21,9 +22,10 @@ _REMEMBERED_LIMITS = 4_096
 class BareKeys:
     """Makes hits of keys and limits as people write them, and remembers what the limits meant."""
 
-    def __init__(self, calendars: Calendars) -> None:
-        """`calendars` gives calendar limits their present bounds."""
+    def __init__(self, calendars: Calendars, safety: Safety | None = None) -> None:
+        """`calendars` gives calendar limits their present bounds; `safety` is what all keys ask of the store."""
         self._calendars = calendars
+        self._safety = safety
         self.meters: dict[str, dict[object, Meter]] = {
             algorithm.value: {} for algorithm in Algorithm if algorithm is not Algorithm.CONCURRENCY
         }
@@ -34,7 +36,7 @@ class BareKeys:
         """One hit; None where the limit is `unlimited`."""
         meter = self._meter(limit, algorithm)
         check_cost(cost)
-        return None if meter is None else Hit(hit_key(check_key(key), meter.code), meter, cost)
+        return None if meter is None else Hit(hit_key(check_key(key), meter.code), meter, cost, safety=self._safety)
 
     def slot(self, key: str, limit: str | Limit, ttl: float | None = None) -> Hit:
         """A hit for one slot, with a holder of its own."""
@@ -44,7 +46,7 @@ class BareKeys:
             raise InvalidLimit(msg)
         meter = Meter(parsed, Algorithm.CONCURRENCY)
         lasts = parsed.ttl if ttl is None else span(ttl)
-        return Hit(hit_key(check_key(key), meter.code), meter, 1, new_id(), lasts)
+        return Hit(hit_key(check_key(key), meter.code), meter, 1, new_id(), lasts, safety=self._safety)
 
     def either(self, key: str, limit: str | Limit, cost: int, algorithm: str) -> Hit | None:
         """A hit, or one for slots where the limit counts holders; for looking, not for taking."""

@@ -13,8 +13,9 @@ from headgate.core.address import parse_network
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule import Action, Match, OnStoreError, RegionMode, Response, Rule, Spread, SpreadMode
+from headgate.core.rule import Action, Match, RegionMode, Response, Rule, Spread, SpreadMode
 from headgate.core.rule_data import rule_data
+from headgate.core.safety import OnStoreError
 from headgate.core.units import MINUTE, SECOND
 from headgate.errors import InvalidRules
 

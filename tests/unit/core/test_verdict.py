@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from headgate.core.decision import Source
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
 from headgate.core.rule import Action, RuleSet
-from headgate.core.verdict import Source
 from headgate.errors import Refused
 from headgate.sync import Limiter
 from headgate.testing import FakeClock

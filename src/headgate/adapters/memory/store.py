@@ -90,7 +90,7 @@ class MemoryStore:
         named = self.table.named
         decisions: list[Decision] = []
         changes: list[tuple[list[Any], Any, Meter]] = []
-        for key, meter, cost, _, _, _ in hits:
+        for key, meter, cost, _, _, _, _ in hits:
             record = named.get(key)
             if record is None or meter.charge is None:  # slots are decided by who holds them
                 return None
@@ -243,7 +243,7 @@ def _as_answered(answers: list[_Answer]) -> list[Decision]:
 
 def _decide(hit: Hit, place: str | None, state: Any, now: Micros) -> tuple[Any, Decision]:  # noqa: ANN401 (each algorithm has its own state)
     """The state after a hit, and the decision."""
-    key, meter, cost, holder, ttl, forced = hit
+    key, meter, cost, holder, ttl, forced, _ = hit
     if place is None:
         refused = _no_room(hit, now)  # and what is forced passes uncounted
         return state, refused._replace(allowed=True, retry_after=0) if forced else refused

@@ -2,36 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from headgate.errors import StoreError
 
 NOSCRIPT: Final = "NOSCRIPT"
+MOVED: Final = "MOVED"
+ASK: Final = "ASK"
+TRYAGAIN: Final = "TRYAGAIN"
 
-# The server is in no state to answer; the same command may succeed later or elsewhere.
-_TRANSIENT: Final = frozenset(
-    {
-        "ASK",
-        "BUSY",
-        "CLUSTERDOWN",
-        "LOADING",
-        "MASTERDOWN",
-        "MISCONF",
-        "MOVED",
-        "NOAUTH",
-        "NOPERM",
-        "NOREPLICAS",
-        "OOM",
-        "READONLY",
-        "TRYAGAIN",
-        "UNBLOCKED",
-        "WRONGPASS",
-    }
-)
+_REDIRECTIONS: Final = frozenset({MOVED, ASK, TRYAGAIN})
+"""The server is well, but this belongs elsewhere."""
+
+_TRANSIENT: Final = _REDIRECTIONS | {
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "OOM",
+    "READONLY",
+    "UNBLOCKED",
+    "WRONGPASS",
+}
+"""The server is in no state to answer; the same command may succeed later or elsewhere."""
+
+
+# Redis before 7 wraps what a command inside a script was answered.
+_IN_SCRIPT: Final = re.compile(r"ERR Error running script.*?: -?([A-Z]{3,}) ")
+
+
+def code_of(answer: object) -> str:
+    """The first word of an error reply, which says what kind it is; nothing for all other answers."""
+    if not isinstance(answer, Exception):
+        return ""
+    text = str(answer)
+    wrapped = _IN_SCRIPT.match(text)
+    return wrapped[1] if wrapped else text.partition(" ")[0]
 
 
 def store_error(reply: Exception) -> StoreError:
     """Translate an error reply. What an input can provoke (wrong type, script error) is never transient."""
     text = str(reply)
-    code = text.partition(" ")[0]
-    return StoreError(f"the server answered: {text[:200]}", transient=code in _TRANSIENT)
+    return StoreError(f"the server answered: {text[:200]}", transient=code_of(reply) in _TRANSIENT)
+
+
+def error_of(answer: object) -> StoreError:
+    """The error that an answer is, when a good one would have been something else."""
+    if isinstance(answer, StoreError):
+        return answer
+    if isinstance(answer, Exception):
+        return store_error(answer)
+    return StoreError(f"the server answered something unexpected: {answer!r:.100}", transient=False)
+
+
+def is_outage(answer: object) -> bool:
+    """Whether an answer says that the server cannot do its work now."""
+    if isinstance(answer, StoreError):
+        return answer.transient
+    code = code_of(answer)
+    return code in _TRANSIENT and code not in _REDIRECTIONS

@@ -45,20 +45,21 @@ class Script(NamedTuple):
     sha: bytes
 
 
-def _assembled(name: str) -> Script:
+def _assembled(*names: str) -> Script:
     folder = files("headgate.adapters.redis").joinpath("lua")
-    parts = [folder.joinpath(f"{part}.lua").read_text("utf-8") for part in (*_SHARED, name)]
+    parts = [folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names]
     text = "\n".join(parts).encode()
     return Script(text, sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-TAKE: Final = _assembled("take")
-GIVE_BACK: Final = _assembled("give_back")
+TAKE: Final = _assembled(*_SHARED, "take")
+GIVE_BACK: Final = _assembled(*_SHARED, "give_back")
+PRESENCE: Final = _assembled("presence")
 
 
 def packed_hit(hit: Hit) -> bytes:
     """A hit's parameters as prelude.lua reads them."""
-    key, meter, cost, holder, ttl, forced = hit
+    key, meter, cost, holder, ttl, forced, _ = hit
     code = _CALENDAR if meter.bounds is not None else _CODES[meter.algorithm]
     if forced:
         code += _FORCED

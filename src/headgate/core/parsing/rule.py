@@ -15,13 +15,13 @@ from headgate.core.parsing.spread import spread
 from headgate.core.rule import (
     DEFAULT_MAX_DELAY,
     Action,
-    OnStoreError,
     RegionMode,
     Response,
     Rule,
     SpreadMode,
     default_layer,
 )
+from headgate.core.safety import OnStoreError
 from headgate.core.units import MAX_AMOUNT
 from headgate.errors import shown
 

@@ -114,6 +114,15 @@ function bucket.creditable_until(stamp, hit)
   return drained_at(stamp[1], stamp[2], stamp[3], hit)
 end
 
+function bucket.is_unused(state)
+  for place = 2, 7 do
+    if state[place] ~= 0 then
+      return false
+    end
+  end
+  return true
+end
+
 local token_bucket = setmetatable({}, {__index = bucket})
 
 function token_bucket.decide(state, hit, now, cost)
@@ -186,6 +195,17 @@ function token_bucket.give_back(state, hit, now, stamp, amount)
   local units, rest = minus(state[2], state[3], of_held, of_held_rest, period)
   local credited, credited_rest = plus(state[6], state[7], credit, credit_rest, period)
   return {state[1], units, rest, over, over_rest, credited, credited_rest}
+end
+
+-- If nobody came since, the bucket is simply as it was; no receipt of anybody has to know.
+function token_bucket.undo(state, hit, now, stamp, amount)
+  if state and state[1] == stamp[1] and state[4] == 0 and state[5] == 0 then
+    local units, rest = plus(state[2], state[3], state[6], state[7], hit.period)
+    if units == stamp[2] and rest == stamp[3] then
+      return {state[1], state[2] - amount, state[3], 0, 0, state[6], state[7]}
+    end
+  end
+  return token_bucket.give_back(state, hit, now, stamp, amount)
 end
 
 function token_bucket.expires_at(state, hit)

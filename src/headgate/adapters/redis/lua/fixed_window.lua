@@ -58,6 +58,10 @@ function fixed_window.give_back(state, hit, now, stamp, amount)
   return {state[1], math.max(0, state[2] - amount)}
 end
 
+function fixed_window.is_unused(state)
+  return state[2] == 0
+end
+
 function fixed_window.creditable_until(stamp, hit)
   if not hit.start then
     return stamp[1] + hit.period

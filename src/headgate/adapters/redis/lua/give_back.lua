@@ -1,28 +1,43 @@
 -- give_back: undo admissions, each once.
 --
--- KEYS  per receipt: its counter, and the key that remembers that it was given back
--- ARGV  1      '<dd' instant (0: the server's clock), least time to live in ms
+-- KEYS  the counters, one per receipt; then, unless 'undo', as many keys that remember that
+--       these receipts were given back
+-- ARGV  1      '<ddd' instant (0: the server's clock), least time to live in ms, 1 to undo
 --       2...   per receipt: a packed hit (its cost is the amount to give back; slots: its
 --              holder is to be released), then '<ddd' the stamp
+--
+-- To undo is for a request that was refused elsewhere: nobody has its receipts, so nothing has
+-- to be remembered, and a counter that nothing else was counted in is removed again.
 
-local given, least_ttl = struct.unpack('<dd', ARGV[1])
+local given, least_ttl, undo = struct.unpack('<ddd', ARGV[1])
 local now = read_clock(given)
+local receipts = undo == 1 and #KEYS or #KEYS / 2
 
-for receipt = 1, #KEYS / 2 do
-  local key, spent = KEYS[2 * receipt - 1], KEYS[2 * receipt]
-  local hit = read_hit(ARGV[2 * receipt])
-  local stamp = {struct.unpack('<ddd', ARGV[2 * receipt + 1])}
-  local algorithm = ALGORITHMS[hit.algorithm]
-  local counts = true
-  if hit.algorithm ~= CONCURRENCY then -- slots are released by name, which once is enough for
-    local span = algorithm.creditable_until(stamp, hit) - now
-    local ttl = math.max(1, math.ceil(span / 1000) + 1, least_ttl)
-    counts = span > 0 and redis.call('SET', spent, '1', 'NX', 'PX', string.format('%.0f', ttl))
+-- Whether a receipt counts: its time is not over, and it was not given back before.
+local function is_good(receipt, hit, stamp)
+  if hit.algorithm == CONCURRENCY then -- slots are released by name, which once is enough for
+    return true
   end
-  if counts then
+  local span = ALGORITHMS[hit.algorithm].creditable_until(stamp, hit) - now
+  if undo == 1 or span <= 0 then
+    return span > 0
+  end
+  local ttl = math.max(1, math.ceil(span / 1000) + 1, least_ttl)
+  return redis.call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', string.format('%.0f', ttl))
+end
+
+for receipt = 1, receipts do
+  local key, hit = KEYS[receipt], read_hit(ARGV[2 * receipt])
+  local stamp = {struct.unpack('<ddd', ARGV[2 * receipt + 1])}
+  if is_good(receipt, hit, stamp) then
+    local algorithm = ALGORITHMS[hit.algorithm]
     local state = load(key, hit)
-    local after = algorithm.give_back(state, hit, now, stamp, hit.cost)
+    local back = undo == 1 and algorithm.undo or algorithm.give_back
+    local after = back(state, hit, now, stamp, hit.cost)
     if after ~= state then
+      if undo == 1 and algorithm.is_unused and algorithm.is_unused(after) then
+        after = nil
+      end
       save(key, hit, after, now, least_ttl)
     end
   end

@@ -90,3 +90,7 @@ end
 function sliding_window_counter.expires_at(state, hit)
   return state[1] + 2 * hit.period
 end
+
+function sliding_window_counter.is_unused(state)
+  return state[2] == 0 and state[3] == 0
+end

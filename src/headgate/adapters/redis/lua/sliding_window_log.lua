@@ -201,6 +201,10 @@ function sliding_window_log.give_back(state, hit, now, stamp, amount)
   return ring_of(kept, state.places)
 end
 
+function sliding_window_log.is_unused(state)
+  return newest(state) == 0
+end
+
 function sliding_window_log.expires_at(state, hit)
   if state.admit and state.admit > 0 then
     return state.now + hit.period

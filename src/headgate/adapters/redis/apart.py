@@ -1,0 +1,132 @@
+"""Requests whose counters live in several places: taken in parallel, and given back if one is denied.
+
+No limit is ever exceeded by it. But what one request holds until its give-back is through
+may refuse another one that would have passed; never more than what such requests hold just then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from headgate.core.decision import Receipt
+from headgate.errors import PartlyAnswered, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from headgate.adapters.redis.batch import Batch
+    from headgate.adapters.redis.store import RedisStore
+    from headgate.adapters.redis.topology import Place
+    from headgate.core.decision import Decision, Hit, Key
+
+    Parts = list[tuple[Place, list[Hit]]]
+    """The hits of one request, by place."""
+
+log = logging.getLogger("headgate")
+T = TypeVar("T")
+
+
+class Apart:
+    """What a store does where one call is not enough."""
+
+    def __init__(self, store: RedisStore) -> None:
+        """`store` asks one place at a time."""
+        self._store = store
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, hits: Sequence[Hit], *, only_peek: bool, singly: bool = False) -> list[Decision]:
+        """Take hits that are in several places, all or none, or peek; `singly`, each by a call of its own."""
+        parts = self._parts(hits, singly=singly)
+        try:
+            decisions = await self._answers(hits, parts, only_peek=only_peek, singly=singly)
+        except PartlyAnswered as error:
+            if not error.transient and not only_peek:  # it can never pass, so what was taken of it goes back
+                await self._undo_all(parts, _by_key(hits, error.decisions))
+            raise
+        if not all(decision.allowed for decision in decisions.values()):
+            admitted = [part for part in parts if all(decisions[hit.key].allowed for hit in part[1])]
+            if not only_peek:
+                await self._undo_all(admitted, decisions)
+            # Nothing is counted, so what would have passed is answered as it stands.
+            looks = [(place, [hit._replace(cost=0, forced=False) for hit in which]) for place, which in admitted]
+            decisions |= await self._answers(hits, looks, only_peek=True, singly=singly)
+        return [decisions[hit.key] for hit in hits]
+
+    def _parts(self, hits: Sequence[Hit], *, singly: bool) -> Parts:
+        place = self._store.topology.place
+        if singly:
+            return [(place(hit.key), [hit]) for hit in hits]
+        return list(_grouped(hits, lambda hit: place(hit.key)).items())
+
+    async def _answers(
+        self, hits: Sequence[Hit], parts: Parts, *, only_peek: bool, singly: bool
+    ) -> dict[Key, Decision]:
+        """The decisions of these parts, by key; `PartlyAnswered` if some server did not answer."""
+        ask = self._store.ask_alone if singly else self._store.ask
+        answers = await asyncio.gather(
+            *[ask(which, place, only_peek=only_peek) for place, which in parts], return_exceptions=True
+        )
+        decisions: dict[Key, Decision] = {}
+        errors: list[StoreError] = []
+        for (_, which), answer in zip(parts, answers, strict=True):
+            if isinstance(answer, StoreError):
+                errors.append(answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                decisions.update(zip([hit.key for hit in which], answer, strict=True))
+        if errors:
+            # What can never be answered is worse than what could be later.
+            worst = min(errors, key=lambda error: error.transient)
+            raise PartlyAnswered(worst, [decisions.get(hit.key) for hit in hits])
+        return decisions
+
+    async def _undo_all(self, parts: Parts, decisions: dict[Key, Decision]) -> None:
+        taken = [(place, [hit for hit in which if hit.key in decisions]) for place, which in parts]
+        await asyncio.gather(*[self._undo(place, which, decisions) for place, which in taken if which])
+
+    async def _undo(self, place: Place, hits: Sequence[Hit], decisions: dict[Key, Decision]) -> None:
+        receipts = [Receipt(hit.key, hit.meter, decisions[hit.key].stamp, hit.cost, "") for hit in hits]
+        try:
+            await self._store.send_back(receipts, place, undo=True)
+        except StoreError as error:
+            # It stays charged until its time is over: too much, never too little.
+            log.debug("could not give back after a denial: %s", error)
+
+    def ask_singly(self, batch: Batch, *, only_peek: bool) -> None:
+        """Ask for each hit of a call by itself, because its keys are in two places just now."""
+
+        async def ask(hits: Sequence[Hit], future: asyncio.Future[Sequence[Decision]]) -> None:
+            try:
+                decisions = await self.ask(hits, only_peek=only_peek, singly=True)
+            except StoreError as error:
+                if not future.done():
+                    future.set_exception(error)
+            else:
+                if not future.done():
+                    future.set_result(decisions)
+
+        for hits, future in batch:
+            task = asyncio.get_running_loop().create_task(ask(hits, future))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def by_place(
+        self, things: Sequence[T], key: Callable[[T], Key], do: Callable[[list[T], Place], Awaitable[None]]
+    ) -> None:
+        """Do something with things, wherever they are: one call for each place."""
+        grouped = _grouped(things, lambda thing: self._store.topology.place(key(thing)))
+        await asyncio.gather(*[do(group, place) for place, group in grouped.items()])
+
+
+def _grouped(things: Sequence[T], place: Callable[[T], Place]) -> dict[Place, list[T]]:
+    groups: dict[Place, list[T]] = {}
+    for thing in things:
+        groups.setdefault(place(thing), []).append(thing)
+    return groups
+
+
+def _by_key(hits: Sequence[Hit], decisions: Sequence[Decision | None]) -> dict[Key, Decision]:
+    return {hit.key: decision for hit, decision in zip(hits, decisions, strict=True) if decision is not None}

@@ -1,0 +1,178 @@
+"""A Redis Cluster: which node has which slot, kept up to date by what the nodes themselves say.
+
+A call for a slot that has moved is answered with where it is now, and goes there. Nodes
+that are lost, and anything that moved, make the whole map be read again, in the
+background, until every slot has a node that is well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.adapters.redis.lane import asked, connected
+from headgate.adapters.redis.node import Node
+from headgate.adapters.redis.replies import ASK, MOVED, TRYAGAIN, code_of, is_outage
+from headgate.adapters.redis.slots import SLOTS, slot_of
+from headgate.adapters.redis.topology import Detour, always
+from headgate.core.breaker import State
+from headgate.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headgate.adapters.redis.address import ServerAddress
+    from headgate.adapters.redis.lane import Connection
+    from headgate.adapters.redis.node import Patience
+    from headgate.adapters.redis.topology import Place
+    from headgate.core.decision import Key
+
+log = logging.getLogger("headgate")
+
+_SECONDS_PER_NODE: Final = 0.5
+_SECONDS_BETWEEN_LOOKS: Final = 0.25
+
+
+class Cluster:
+    """Keys spread over the nodes of a cluster. A place is a slot."""
+
+    is_one_place = False
+
+    def __init__(self, seeds: Sequence[ServerAddress], patience: Patience) -> None:
+        """`seeds` are some of its nodes. Nothing is connected yet."""
+        self._seeds = seeds
+        self._patience = patience
+        self._nodes: dict[str, Node] = {}
+        self._owners: list[Node | None] = [None] * SLOTS
+        self._looking: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def place(self, key: Key) -> Place:
+        """See `Topology.place`."""
+        return slot_of(key)
+
+    def node(self, place: Place) -> Node:
+        """See `Topology.node`. Before the map is known any node will do: it says where to go."""
+        owner = self._owners[place]
+        if owner is not None:
+            return owner
+        self._look()
+        seed = random.choice(self._seeds)  # noqa: S311 (any of them)
+        return self._node_at(seed.host, seed.port)
+
+    def detour(self, place: Place, answer: object) -> Detour | None:
+        """See `Topology.detour`."""
+        code = code_of(answer)
+        if code == TRYAGAIN:
+            return Detour(None)
+        if code in {MOVED, ASK}:
+            host, port = str(answer).split()[2].rsplit(":", 1)
+            node = self._node_at(host or self._host_of(place), int(port))
+            if code == ASK:
+                return Detour(node, asking=True)
+            self._owners[place] = node
+            self._look()
+            return Detour(node)
+        if is_outage(answer):
+            self._look()
+        return None
+
+    def nodes(self) -> Iterable[Node]:
+        """See `Topology.nodes`."""
+        return self._nodes.values()
+
+    def _node_at(self, host: str, port: int) -> Node:
+        address = self._seeds[0].at(host, port)
+        node = self._nodes.get(str(address))
+        if node is None:
+            node = self._nodes[str(address)] = Node(str(address), always(address), self._patience)
+        return node
+
+    def _host_of(self, place: Place) -> str:
+        """A node that does not know its own address names none; then it is the one that was asked."""
+        owner = self._owners[place]
+        return owner.name.rsplit(":", 1)[0] if owner is not None else self._seeds[0].host
+
+    # The map
+
+    def _look(self) -> None:
+        """Read the map again, in the background, unless that is under way."""
+        if not self._closed and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.get_running_loop().create_task(self._until_well())
+
+    async def _until_well(self) -> None:
+        is_well = False
+        while not is_well:
+            try:
+                await self._read_map()
+                is_well = all(owner is not None and owner.state is State.CLOSED for owner in set(self._owners))
+            except StoreError as error:
+                log.debug("the cluster's map stays as it is: %s", error)
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * random.uniform(0.8, 1.2))  # noqa: S311 (a fleet, not at once)
+
+    async def _read_map(self) -> None:
+        """Ask the nodes, one after the other, until one knows which node has which slot."""
+        known = [self._seeds[0].at(*_split(name)) for name in self._nodes]
+        addresses = list({str(address): address for address in (*known, *self._seeds)}.values())
+        random.shuffle(addresses)
+        reasons = []
+        for address in addresses:
+            try:
+                async with asyncio.timeout(_SECONDS_PER_NODE):
+                    answer = await _cluster_slots(address)
+            except (OSError, TimeoutError, StoreError) as error:
+                reasons.append(f"{address}: {str(error) or 'no answer in time'}")
+                continue
+            self._adopt(answer, address.host)
+            return
+        msg = f"no node of the cluster answers ({'; '.join(reasons)})"
+        raise StoreError(msg, transient=True)
+
+    def _adopt(self, answer: list[list[Any]], asked_host: str) -> None:
+        owners: list[Node | None] = [None] * SLOTS
+        for start, end, primary, *_replicas in answer:
+            host, port = primary[:2]
+            node = self._node_at(host.decode() if host else asked_host, port)
+            owners[start : end + 1] = [node] * (end - start + 1)
+        self._owners = owners
+        for name in [name for name, node in self._nodes.items() if node not in owners]:
+            task = asyncio.get_running_loop().create_task(self._nodes.pop(name).close())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+
+    async def connect(self) -> None:
+        """Read the map and connect to all nodes that have slots; raises `StoreError` if that fails."""
+        await self._read_map()
+        await asyncio.gather(*[node.connect() for node in self._nodes.values()])
+
+    async def close(self) -> None:
+        """See `Topology.close`."""
+        self._closed = True
+        if self._looking is not None:
+            self._looking.cancel()
+        await asyncio.gather(*[node.close() for node in self._nodes.values()])
+
+
+async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:
+    """Ranges of slots: the first, the last, then nodes as lists that begin with host and port."""
+    connection = await connected(address, _nothing)
+    try:
+        answer = await asked(connection, "CLUSTER", "SLOTS")
+    finally:
+        connection.abort()
+    if not isinstance(answer, list) or not answer:
+        msg = "it knows of no slots"
+        raise StoreError(msg, transient=True)
+    return answer
+
+
+def _split(name: str) -> tuple[str, int]:
+    host, port = name.rsplit(":", 1)
+    return host, int(port)
+
+
+def _nothing(_connection: Connection) -> None:
+    """Nobody waits for a connection that was made for one question."""

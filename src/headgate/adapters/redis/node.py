@@ -1,0 +1,242 @@
+"""One server: its connection, its breaker, and the deadline on everything asked of it.
+
+Nobody waits past the deadline: a call is answered, or fails with a transient
+`StoreError`. A server that fails too often is left alone; probes in the background find
+out when it is back. A lost connection is made again with growing, jittered waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.adapters.redis.confirmed import Confirmed
+from headgate.adapters.redis.deadlines import Call, Deadlines
+from headgate.adapters.redis.lane import Lane, asked
+from headgate.adapters.redis.replies import MOVED, NOSCRIPT, code_of, is_outage
+from headgate.core.breaker import Breaker, State
+from headgate.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from headgate.adapters.redis.address import ServerAddress
+    from headgate.adapters.redis.lane import Connection
+    from headgate.adapters.redis.scripts import Script
+
+    Commands = Sequence[Sequence[bytes | str | int]]
+
+log = logging.getLogger("headgate")
+
+_FIRST_WAIT: Final = 0.02
+_BETWEEN_TRIALS: Final = 0.05
+_PROBE: Final = ("SET", "rl:probe", "1", "PX", "1000")
+"""A write, because a server that is read-only, full or loading answers PING all the same."""
+
+
+class Patience(NamedTuple):
+    """How long to wait for a server."""
+
+    deadline: float = 0.05
+    """Seconds after which a call without an answer has failed."""
+    probe_every: float = 1.0
+    """Seconds between two looks at a server that is away."""
+
+
+class Node:
+    """One server, asked without waiting: every answer goes to a function."""
+
+    def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], patience: Patience) -> None:
+        """`find` says where the server is; nothing is connected before the first call."""
+        self.name = name
+        self._find = find
+        self._patience = patience
+        self._lane = Lane(find, self._on_lost)
+        self._deadlines = Deadlines(patience.deadline, self._on_missed)
+        self._breaker = Breaker(self._on_change)
+        self._held: list[tuple[Commands, Call]] = []
+        """What was asked before there was a first connection."""
+        self._recovering: asyncio.Task[None] | None = None
+        self._was_connected = self._closed = False
+        self._twin: Node | None = None
+        self._confirmed: Confirmed | None = None
+        self.why = ""
+        """Why the server was given up last."""
+
+    @property
+    def deadline(self) -> float:
+        """Seconds after which a call without an answer has failed."""
+        return self._patience.deadline
+
+    @property
+    def confirmed(self) -> Confirmed:
+        """The way to this server for what its replicas must have too: on a connection of its own."""
+        if self._confirmed is None:
+            self._twin = Node(self.name, self._find, self._patience)
+            self._confirmed = Confirmed(self._twin)
+        return self._confirmed
+
+    @property
+    def state(self) -> State:
+        """The state of the breaker."""
+        return self._breaker.state
+
+    # Asking
+
+    def send(self, *commands: Sequence[bytes | str | int], answered: Callable[[object], None]) -> None:
+        """Send commands; `answered` gets the answer to the last of them, or a `StoreError`."""
+        if not self._breaker.admits():
+            answered(StoreError(f"{self.name} is away: {self.why}", transient=True))
+            return
+        call = Call(answered)
+        connection = self._lane.connection
+        if connection is None:
+            self._hold(commands, call)
+            return
+        self._write(connection, commands, call)
+        self._deadlines.watch(call)
+
+    def _write(self, connection: Connection, commands: Commands, call: Call) -> None:
+        for command in commands[:-1]:
+            connection.send(command, _ignore)
+        connection.send(commands[-1], lambda answer: self._on_answer(call, answer))
+
+    def call(
+        self,
+        script: Script,
+        keys: int,
+        arguments: Sequence[bytes | str],
+        answered: Callable[[object], None],
+        before: Commands = (),
+    ) -> None:
+        """Call a script by its name; if the server does not know it, nothing was done, so send it in full.
+
+        `before` are commands to send before it, each time.
+        """
+
+        def first_answer(answer: object) -> None:
+            if code_of(answer) == NOSCRIPT:
+                self.send(*before, ("EVAL", script.text, keys, *arguments), answered=answered)
+            else:
+                answered(answer)
+
+        self.send(*before, ("EVALSHA", script.sha, keys, *arguments), answered=first_answer)
+
+    def _hold(self, commands: Commands, call: Call) -> None:
+        """Without a connection: wait for the first one, but not for one that was lost."""
+        self._recover()
+        if self._was_connected:
+            self._fail(call, StoreError(f"not connected to {self.name}", transient=True))
+        else:
+            self._held.append((commands, call))
+            self._deadlines.watch(call)
+
+    def _on_answer(self, call: Call, answer: object) -> None:
+        if call.is_settled:  # it came too late, which was counted then
+            return
+        if is_outage(answer):
+            self._fail(call, answer)
+        else:
+            self._breaker.succeeded(self._now())
+            call.settle(answer)
+
+    def _on_missed(self, call: Call, error: StoreError) -> None:
+        self._fail(call, error)
+
+    def _fail(self, call: Call, answer: object) -> None:
+        self.why = str(answer)
+        self._breaker.failed(self._now())
+        call.settle(answer)
+
+    @staticmethod
+    def _now() -> int:
+        return int(asyncio.get_running_loop().time() * 1_000_000)
+
+    # Losing the server and finding it again
+
+    def _on_lost(self) -> None:
+        self._recover()
+
+    def _on_change(self, state: State) -> None:
+        if state is State.OPEN:
+            log.warning("%s is away, and left alone until it is back: %s", self.name, self.why)
+            self._lane.drop()  # it may be dead without having said so
+            self._recover()
+        elif state is State.CLOSED:
+            log.warning("%s is back", self.name)
+
+    def _recover(self) -> None:
+        if not self._closed and (self._recovering is None or self._recovering.done()):
+            self._recovering = asyncio.get_running_loop().create_task(self._until_well())
+
+    async def _until_well(self) -> None:
+        """Connect and probe until there is a connection and the breaker is closed."""
+        wait = _FIRST_WAIT
+        while True:
+            try:
+                await self._look()
+            except StoreError as error:
+                self.why = str(error)
+                self._breaker.failed(self._now())
+                self._release(error)
+                wait = min(2 * wait, self._patience.probe_every)
+            else:
+                if self._breaker.state is State.CLOSED:
+                    return
+                wait = _BETWEEN_TRIALS
+            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
+
+    async def _look(self) -> None:
+        """Connect if need be, and, if the server was left alone, see whether it can write."""
+        await self._lane.connect()
+        self._was_connected = True
+        self._release(None)
+        if self._breaker.state is State.CLOSED:
+            return
+        connection = self._lane.connection
+        try:
+            async with asyncio.timeout(self._patience.deadline):
+                if connection is not None:
+                    await asked(connection, *_PROBE)
+        except TimeoutError:
+            self._lane.drop()
+            msg = f"no answer within {self._patience.deadline * 1000:g} ms"
+            raise StoreError(msg, transient=True) from None
+        except StoreError as error:
+            if code_of(error.__cause__) != MOVED:  # of a cluster it holds other keys, and is well
+                raise
+        self._breaker.answered_probe(self._now())
+
+    def _release(self, error: StoreError | None) -> None:
+        """Send what waited for the first connection, or let it fail."""
+        held, self._held = self._held, []
+        connection = self._lane.connection
+        for commands, call in held:
+            if call.is_settled:
+                continue
+            if error is not None or connection is None:
+                self._fail(call, error or StoreError("the connection was lost", transient=True))
+                continue
+            self._write(connection, commands, call)
+
+    async def connect(self) -> None:
+        """Connect now; raises `StoreError` if the server cannot be reached."""
+        await self._lane.connect()
+        self._was_connected = True
+
+    async def close(self) -> None:
+        """Drop the connection and make no other."""
+        self._closed = True
+        if self._recovering is not None:
+            self._recovering.cancel()
+        self._release(StoreError("the store was closed", transient=False))
+        self._lane.drop()
+        self._deadlines.close()
+        if self._twin is not None:
+            await self._twin.close()
+
+
+def _ignore(_answer: object) -> None:
+    """The answer to a command that only prepares the next one."""

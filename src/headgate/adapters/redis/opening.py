@@ -1,0 +1,38 @@
+"""From an address to a store on the servers behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate.adapters.redis.address import StoreAddress
+from headgate.adapters.redis.cluster import Cluster
+from headgate.adapters.redis.node import Patience
+from headgate.adapters.redis.ring import Ring
+from headgate.adapters.redis.sentinel import Sentinel
+from headgate.adapters.redis.store import RedisStore
+from headgate.adapters.redis.topology import OneServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.adapters.redis.topology import Topology
+    from headgate.core.units import Micros
+
+
+def store_at(
+    address: StoreAddress | str, clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0
+) -> RedisStore:
+    """The store at an address, as `RedisStore` describes it. Nothing is connected yet."""
+    parsed = StoreAddress.parse(address) if isinstance(address, str) else address
+    return RedisStore(_topology(parsed), clock, least_ttl_seconds)
+
+
+def _topology(address: StoreAddress) -> Topology:
+    patience = Patience(address.deadline, address.probe_every)
+    if address.kind == "sentinel":
+        return Sentinel(address.servers, address.name, address.primary, patience)
+    if address.kind == "cluster":
+        return Cluster(address.servers, patience)
+    if address.kind == "ring":
+        return Ring(address.servers, patience)
+    return OneServer.at(address.servers[0], patience)

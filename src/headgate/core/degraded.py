@@ -1,0 +1,81 @@
+"""Decisions that were not reached in the usual way, each kind a class that says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.decision import Decision, Source
+from headgate.core.units import SECOND
+
+if TYPE_CHECKING:
+    from headgate.core.decision import Hit, Stamp
+    from headgate.core.units import Micros
+
+RETRY_AFTER: Final[Micros] = SECOND
+"""What a caller is told that was refused only because the store is away: as often as we look for it."""
+
+
+class LocalStamp(NamedTuple):
+    """The stamp of an admission that was counted in this process only."""
+
+    stamp: Stamp
+
+
+class DegradedAllow(Decision):
+    """Admitted without counting, because the store is away and the rule says allow."""
+
+    __slots__ = ()
+
+    @property
+    def source(self) -> Source:
+        """See `Decision.source`."""
+        return Source.DEGRADED_ALLOW
+
+
+class DegradedDeny(Decision):
+    """Refused, because the store is away and the rule says deny."""
+
+    __slots__ = ()
+
+    @property
+    def source(self) -> Source:
+        """See `Decision.source`."""
+        return Source.DEGRADED_DENY
+
+
+class DegradedLocal(Decision):
+    """Decided by this process's share of the limit, because the store is away and the rule says local."""
+
+    __slots__ = ()
+
+    @property
+    def source(self) -> Source:
+        """See `Decision.source`."""
+        return Source.DEGRADED_LOCAL
+
+
+class UnderReplicated(Decision):
+    """Counted, but by fewer replicas than the rule asks for."""
+
+    __slots__ = ()
+
+    @property
+    def is_replicated(self) -> bool:
+        """See `Decision.is_replicated`."""
+        return False
+
+
+def allowed(hit: Hit, now: Micros) -> Decision:
+    """Nothing is known of the counter, so it is answered as if it had never been used."""
+    return DegradedAllow(True, hit.meter.capacity, 0, 0, 0, hit.key, now)  # noqa: FBT003 (the first field)
+
+
+def denied(hit: Hit, now: Micros) -> Decision:
+    """Nothing is known of the counter, so the caller is told to come back when we have looked again."""
+    return DegradedDeny(False, 0, RETRY_AFTER, RETRY_AFTER, 0, hit.key, now)  # noqa: FBT003 (the first field)
+
+
+def local(decision: Decision) -> Decision:
+    """A decision of this process alone."""
+    stamped = decision._replace(stamp=LocalStamp(decision.stamp))  # type: ignore[arg-type] # only Guarded reads it
+    return DegradedLocal(*stamped)

@@ -1,0 +1,152 @@
+"""Guarded: what holds while the shared store is away.
+
+Wraps a store whose calls fail in time. When one does, each rule answers as its
+`on_store_error` says: `allow` admits without counting, `deny` refuses, `local` goes by this
+process's share of the limit. Such answers are marked. Errors that an input can provoke are
+not outages: they are raised, and nothing passes unlimited because of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from headgate.core import degraded
+from headgate.core.decision import Receipt
+from headgate.core.ids import new_id
+from headgate.core.safety import OnStoreError
+from headgate.errors import PartlyAnswered, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headgate.core.decision import Decision, Hit, Key, Source
+    from headgate.core.units import Micros
+    from headgate.dataplane.local_share import LocalShare
+    from headgate.ports import SharedStore
+
+log = logging.getLogger("headgate")
+
+HEARTBEAT_SECONDS: Final = 5.0
+_ALIVE_SECONDS: Final = 3 * HEARTBEAT_SECONDS
+
+
+class Guarded:
+    """A `CounterStore` that always answers."""
+
+    def __init__(self, store: SharedStore, local: LocalShare, clock: Callable[[], Micros]) -> None:
+        """`clock` is this process's, for answers that the store's clock is not there for."""
+        self.store = store
+        self._local = local
+        self._clock = clock
+        self._name = new_id()
+        self._beating: asyncio.Task[None] | None = None
+        self.degraded: Counter[Source] = Counter()
+        """How many decisions were not the store's, by how they were reached."""
+
+    async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.take`; fails only where the store could never answer."""
+        try:
+            decisions = await self.store.take(hits)
+        except StoreError as error:
+            return await self._instead(hits, _known(error, hits), only_peek=False)
+        for hit in hits:
+            if hit.safety is not None and hit.safety.on_error is OnStoreError.LOCAL:
+                self._keep_warm(hits, decisions)
+                break
+        return decisions
+
+    async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.peek`; fails only where the store could never answer."""
+        try:
+            return await self.store.peek(hits)
+        except StoreError as error:
+            return await self._instead(hits, _known(error, hits), only_peek=True)
+
+    async def _instead(
+        self, hits: Sequence[Hit], known: Sequence[Decision | None], *, only_peek: bool
+    ) -> Sequence[Decision]:
+        """The decisions of a request, where the store gave none or only some of them."""
+        now = self._clock()
+        missing = [hit for hit, decision in zip(hits, known, strict=True) if decision is None]
+        local = [hit for hit in missing if _on_error(hit) is OnStoreError.LOCAL]
+        refused = any(_on_error(hit) is OnStoreError.DENY for hit in missing)
+        refused = refused or any(decision is not None and not decision.allowed for decision in known)
+        shares = self._local.peek(local) if refused or only_peek else self._local.take(local)
+        if local:
+            self._beat()
+        refused = refused or not all(decision.allowed for decision in shares)
+        answers = dict(zip([hit.key for hit in local], shares, strict=True))
+        for hit in missing:
+            if hit.key not in answers:
+                is_denied = _on_error(hit) is OnStoreError.DENY
+                answers[hit.key] = degraded.denied(hit, now) if is_denied else degraded.allowed(hit, now)
+        self.degraded.update(decision.source for decision in answers.values())
+        if refused and not only_peek:
+            await self._undo(hits, known)
+        return [answers[hit.key] if decision is None else decision for hit, decision in zip(hits, known, strict=True)]
+
+    async def _undo(self, hits: Sequence[Hit], known: Sequence[Decision | None]) -> None:
+        """Give back what the servers that did answer have counted for a request that is refused."""
+        await self.give_back(
+            [
+                Receipt(hit.key, hit.meter, decision.stamp, hit.cost, hit.holder or new_id())
+                for hit, decision in zip(hits, known, strict=True)
+                if decision is not None and decision.allowed and hit.cost
+            ]
+        )
+
+    async def give_back(self, receipts: Sequence[Receipt]) -> None:
+        """See `CounterStore.give_back`. While the store is away, what it counted stays until its time is over."""
+        theirs = self._local.give_back(receipts)
+        if not theirs:
+            return
+        try:
+            await self.store.give_back(theirs)
+        except StoreError as error:
+            if not error.transient:
+                raise
+            log.debug("could not give back: %s", error)
+
+    async def reset(self, keys: Sequence[Key]) -> None:
+        """See `CounterStore.reset`. Whoever asks for it must know if it failed, so it does."""
+        await self.store.reset(keys)
+
+    async def close(self) -> None:
+        """See `CounterStore.close`."""
+        if self._beating is not None:
+            self._beating.cancel()
+        await self.store.close()
+
+    # What `local` needs beforehand
+
+    def _keep_warm(self, hits: Sequence[Hit], decisions: Sequence[Decision]) -> None:
+        self._beat()
+        if all(decision.allowed for decision in decisions):
+            self._local.note([hit for hit in hits if _on_error(hit) is OnStoreError.LOCAL and hit.cost])
+
+    def _beat(self) -> None:
+        """Tell the other processes of this one, from now on, and learn how many there are."""
+        if self._beating is None:
+            self._beating = asyncio.get_running_loop().create_task(self._heartbeats())
+
+    async def _heartbeats(self) -> None:
+        while True:
+            try:
+                self._local.processes = await self.store.present(self._name, _ALIVE_SECONDS)
+            except StoreError as error:
+                log.debug("the number of processes stays %d: %s", self._local.processes, error)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+def _on_error(hit: Hit) -> OnStoreError:
+    return OnStoreError.ALLOW if hit.safety is None else hit.safety.on_error
+
+
+def _known(error: StoreError, hits: Sequence[Hit]) -> Sequence[Decision | None]:
+    """What is known of a request in spite of an error; raises it if it is not an outage."""
+    if not error.transient:
+        raise error
+    return error.decisions if isinstance(error, PartlyAnswered) else [None] * len(hits)
