@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
+from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore, named_folder
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
 from headgate.adapters.redis import REDIS_SCHEMES, RedisStore, ServerAddress
 from headgate.adapters.rules_file import RulesFile
@@ -19,9 +20,11 @@ from headgate.core.rule_data import rule_set_data
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.snapshots import Follower, Snapshots
 from headgate.errors import InvalidSettings, shown
+from headgate.settings import DEFAULT_DATA_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from typing import Any, TypeAlias
 
     from headgate.core.rule import Rule
@@ -35,10 +38,10 @@ _WHOLE: Final = re.compile(r"[0-9]{1,12}")
 
 
 def parts(
-    url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock
+    url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR
 ) -> tuple[CounterStore, Snapshots, BareKeys, Follower | None]:
     """What a limiter on the store at `url` is made of, by rules in a file, a mapping, a list, or a `RuleSet`."""
-    store = open_store(url, clock)
+    store = open_store(url, clock, data_dir)
     snapshots = Snapshots(zones.zone, clock)
     bare_keys = BareKeys(Calendars(zones.zone, clock))
     follower = None
@@ -51,19 +54,23 @@ def parts(
     return store, snapshots, bare_keys, follower
 
 
-def open_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:
+def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> CounterStore:
     """The counter store at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
     try:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
         msg = f"{shown(url)} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
+    # The server's own clock decides, whatever the clocks of its clients say; except in tests.
+    test_clock = None if clock is wall_clock else clock
     if address.scheme in REDIS_SCHEMES:
-        # The server's own clock decides, whatever the clocks of its clients say; except in tests.
-        return RedisStore(ServerAddress.parse(url), None if clock is wall_clock else clock)
+        return RedisStore(ServerAddress.parse(url), test_clock)
+    if address.scheme == "embedded":
+        server = EmbeddedServer(named_folder(address, data_dir))
+        return EmbeddedStore(server, RedisStore(ServerAddress(path=str(server.socket)), test_clock))
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
-        msg = f"{shown(address.scheme)} is not a kind of store; write memory:// or redis://host:6379"
+        msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
         raise InvalidSettings(msg)
     if address.netloc or address.path.strip("/") or address.fragment:
         msg = f"{shown(url)} names a place, but memory:// has none; write memory://"
