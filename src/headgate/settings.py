@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PREFIX: Final = "HEADGATE_"
+DEFAULT_DATA_DIR: Final = Path(".headgate")
 _FROM_FILE: Final = "_FILE"
 
 
@@ -91,6 +92,9 @@ class Settings:
     """Everything that can be set, with what holds if nobody does."""
 
     redis_url: str = field(default="memory://", metadata=_about("where the counters are kept", _text, secret=True))
+    data_dir: Path = field(
+        default=DEFAULT_DATA_DIR, metadata=_about("the folder in which embedded servers keep their data", Path)
+    )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
     # The service believes what callers state about users, so without further thought only this machine may call it.
     host: str = field(default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", _text))

@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
+from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore, named_folder
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
-from headgate.adapters.redis import REDIS_SCHEMES, StoreAddress, store_at
+from headgate.adapters.redis import REDIS_SCHEMES, ServerAddress, StoreAddress, store_at, store_on
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -22,15 +23,17 @@ from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.snapshots import Follower, Snapshots
 from headgate.errors import InvalidSettings, shown
+from headgate.settings import DEFAULT_DATA_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
     from typing import Any, TypeAlias
 
     from headgate.core.rule import Rule
     from headgate.core.safety import Safety
     from headgate.core.units import Micros
-    from headgate.ports import CounterStore
+    from headgate.ports import CounterStore, SharedStore
 
     Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]] | None
 
@@ -39,10 +42,10 @@ _WHOLE: Final = re.compile(r"[0-9]{1,12}")
 
 
 def parts(
-    url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock
+    url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR
 ) -> tuple[CounterStore, Snapshots, BareKeys, Follower | None]:
     """What a limiter on the store at `url` is made of, by rules in a file, a mapping, a list, or a `RuleSet`."""
-    store = open_store(url, clock)
+    store = open_store(url, clock, data_dir)
     snapshots = Snapshots(zones.zone, clock)
     bare_keys = BareKeys(Calendars(zones.zone, clock), safety_of_bare_keys(url))
     follower = None
@@ -55,18 +58,23 @@ def parts(
     return store, snapshots, bare_keys, follower
 
 
-def open_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:
+def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> CounterStore:
     """The counter store at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
     try:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
         msg = f"{shown(url)} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
+    # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
+    test_clock = None if clock is wall_clock else clock
     if address.scheme in REDIS_SCHEMES:
-        return _on_redis(StoreAddress.parse(url), clock)
+        return _guarded(store_at(url, test_clock), clock)
+    if address.scheme == "embedded":
+        server = EmbeddedServer(named_folder(address, data_dir))
+        return EmbeddedStore(server, _guarded(store_on(ServerAddress(path=str(server.socket)), test_clock), clock))
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
-        msg = f"{shown(address.scheme)} is not a kind of store; write memory:// or redis://host:6379"
+        msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
         raise InvalidSettings(msg)
     if address.netloc or address.path.strip("/") or address.fragment:
         msg = f"{shown(url)} names a place, but memory:// has none; write memory://"
@@ -81,9 +89,7 @@ def safety_of_bare_keys(url: str) -> Safety | None:
     return safety_of(StoreAddress.parse(url).on_store_error, 0)
 
 
-def _on_redis(address: StoreAddress, clock: Callable[[], Micros]) -> CounterStore:
-    # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
-    store = store_at(address, None if clock is wall_clock else clock)
+def _guarded(store: SharedStore, clock: Callable[[], Micros]) -> CounterStore:
     return Guarded(store, LocalShare(MemoryStore(clock)), clock)
 
 

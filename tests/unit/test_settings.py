@@ -14,7 +14,7 @@ def test_an_empty_environment_gives_the_defaults() -> None:
     settings = from_environment({})
     assert settings == Settings()
     assert (settings.host, settings.port, settings.redis_url) == ("127.0.0.1", 8080, "memory://")
-    assert settings.rules_file is None
+    assert (settings.rules_file, settings.data_dir) == (None, Path(".headgate"))
 
 
 def test_variables_are_read_by_their_type() -> None:
@@ -22,6 +22,7 @@ def test_variables_are_read_by_their_type() -> None:
     settings = from_environment(
         {
             "HEADGATE_REDIS_URL": "memory://?max_counters=10",
+            "HEADGATE_DATA_DIR": "/var/lib/headgate",
             "HEADGATE_RULES_FILE": "rules.yaml",
             "HEADGATE_HOST": "0.0.0.0",  # noqa: S104 (a value like any other)
             "HEADGATE_PORT": " 0 ",
@@ -37,6 +38,7 @@ def test_variables_are_read_by_their_type() -> None:
     )
     assert settings == Settings(
         redis_url="memory://?max_counters=10",
+        data_dir=Path("/var/lib/headgate"),
         rules_file=Path("rules.yaml"),
         host="0.0.0.0",  # noqa: S104 (as above)
         port=0,

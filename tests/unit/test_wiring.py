@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headgate import HeadgateError, InvalidRules, InvalidSettings, Request, Rule, RuleSet, parse_limit, parse_rule_set
+from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.memory import MemoryStore, WhenFull
 from headgate.core.rule import Match, Override, Tier
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 from headgate.wiring import open_store, parts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_memory_is_the_default() -> None:
@@ -29,6 +28,24 @@ def test_memory_has_two_options() -> None:
     assert isinstance(store, MemoryStore)
     assert (store.table.max_counters, store.table.when_full) == (100_000, WhenFull.DENY)
     assert store.clock() == FakeClock()()
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("embedded://", "data/valkey"),
+        ("embedded:", "data/valkey"),
+        ("embedded:///", "data/valkey"),
+        ("embedded:///srv/counters", "/srv/counters"),
+        ("embedded:///srv/c%23%20counters", "/srv/c# counters"),
+    ],
+)
+def test_embedded_counters_have_a_folder(url: str, folder: str) -> None:
+    """``embedded://`` keeps its counters in the data directory, or in the folder that it names; none is made yet."""
+    store = open_store(url, data_dir=Path("data"))
+    assert isinstance(store, EmbeddedStore)
+    assert store.server.folder == Path(folder)
+    assert not store.server.folder.exists()
 
 
 @pytest.mark.parametrize(
@@ -51,6 +68,11 @@ def test_memory_has_two_options() -> None:
         (f"memory://?max_counters={'9' * 5000}", "max_counters of memory:// is a whole number from 1 to"),
         ("memory://?when_full=explode", "when_full of memory:// is one of share, deny, evict, not 'explode'"),
         ("memory://?when_full=", "when_full of memory:// is one of share, deny, evict, not ''"),
+        ("embedded://counters", "write embedded:// or embedded:///path/to/folder"),
+        ("embedded:counters", "write embedded:// or embedded:///path/to/folder"),
+        ("embedded:///a?b", "write embedded:// or embedded:///path/to/folder"),
+        ("embedded:///a#b", "write embedded:// or embedded:///path/to/folder"),
+        ("embedded:///a%00b", "write embedded:// or embedded:///path/to/folder"),
         ("memory://[", "is not the address of a store"),
         (None, "is not the address of a store|is not a kind of store"),
         (5, "5 is not the address of a store"),
@@ -66,9 +88,10 @@ def test_a_malformed_address_is_refused_with_a_sentence(url: Any, sentence: str)
 
 def test_a_password_is_never_repeated() -> None:
     """An address that is not understood may hold a password, so it does not stand in the error."""
-    with pytest.raises(InvalidSettings) as raised:
-        open_store("https://user:hunter2@example.com/?token=hunter2")
-    assert "hunter2" not in str(raised.value)
+    for scheme in ("https", "embedded"):
+        with pytest.raises(InvalidSettings) as raised:
+            open_store(f"{scheme}://user:hunter2@example.com/?token=hunter2")
+        assert "hunter2" not in str(raised.value)
 
 
 MAPPING: dict[str, Any] = {"rules": [{"name": "r", "limits": "1/hour"}]}

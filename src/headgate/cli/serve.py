@@ -9,7 +9,8 @@ import typer
 import uvloop
 from rich.text import Text
 
-from headgate import __version__
+from headgate import __version__, wiring
+from headgate.adapters.embedded import EmbeddedStore
 from headgate.cli.environment import settings
 from headgate.cli.output import console, counted
 from headgate.cli.trial import trials
@@ -18,6 +19,7 @@ from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.service import DecisionService
 from headgate.errors import InvalidSettings
 from headgate.facade import Limiter
+from headgate.ports import CounterStore, LocalStore
 from headgate.settings import Settings
 
 _IN_THIS_PROCESS = "memory:"
@@ -51,7 +53,7 @@ def serve(
             msg = f"{many} workers are more than this version can start; use one, or start the service several times"
         raise InvalidSettings(msg)
     try:
-        limiter = Limiter.open(chosen.redis_url, chosen.rules_file)
+        limiter = Limiter(*wiring.parts(chosen.redis_url, chosen.rules_file, data_dir=chosen.data_dir))
     except InvalidSettings as error:
         msg = f"HEADGATE_REDIS_URL is malformed: {error}"
         raise InvalidSettings(msg) from error
@@ -62,6 +64,8 @@ async def _run(limiter: Limiter, chosen: Settings, address: Address) -> None:
     service = DecisionService(limiter, body_limit=chosen.body_limit, body_seconds=chosen.body_seconds)
     ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
     async with limiter:
+        if isinstance(limiter.store, EmbeddedStore):
+            await limiter.store.connect()  # what is wrong with it is better known now than at the first check
         await serve_http(service, address, ending, lambda: _announce(limiter, chosen, address))
 
 
@@ -74,7 +78,7 @@ def _announce(limiter: Limiter, chosen: Settings, address: Address) -> None:
 
     out.print(Text.assemble((f"headgate {__version__}", "bold"), " listens on ", (address.url, "bold cyan")))
     line("rules", f"{chosen.rules_file} ({counted(len(rule_set.rules), 'rule')}; changes are picked up)")
-    line("store", f"{chosen.redis_url.partition(':')[0]} (counters end with this process)")
+    line("store", f"{chosen.redis_url.partition(':')[0]} ({_how_long(limiter.store)})")
     out.print()
     for purpose, command in trials(rule_set, address.url):
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
@@ -82,3 +86,10 @@ def _announce(limiter: Limiter, chosen: Settings, address: Address) -> None:
     out.print()
     out.print(Text("  ctrl-c stops it", "dim"))
     sys.stdout.flush()
+
+
+def _how_long(store: CounterStore) -> str:
+    """What becomes of the counters."""
+    if isinstance(store, EmbeddedStore):
+        return f"counters are kept in {store.server.folder}"
+    return "counters end with this process" if isinstance(store, LocalStore) else "counters are kept there"

@@ -15,16 +15,19 @@ from headgate.adapters.redis.topology import OneServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headgate.adapters.redis.address import ServerAddress
     from headgate.adapters.redis.topology import Topology
     from headgate.core.units import Micros
 
 
-def store_at(
-    address: StoreAddress | str, clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0
-) -> RedisStore:
-    """The store at an address, as `RedisStore` describes it. Nothing is connected yet."""
-    parsed = StoreAddress.parse(address) if isinstance(address, str) else address
-    return RedisStore(_topology(parsed), clock, least_ttl_seconds)
+def store_at(url: str, clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0) -> RedisStore:
+    """The store at a URL, as `RedisStore` describes it. Nothing is connected yet."""
+    return RedisStore(_topology(StoreAddress.parse(url)), clock, least_ttl_seconds)
+
+
+def store_on(server: ServerAddress, clock: Callable[[], Micros] | None = None) -> RedisStore:
+    """The store on one server. Nothing is connected yet."""
+    return RedisStore(OneServer.at(server), clock)
 
 
 def _topology(address: StoreAddress) -> Topology:

@@ -1,0 +1,166 @@
+"""A Valkey server in a child process: started, shared, taken over from the dead, and stopped in order.
+
+Two locks in the folder say who is who. `owner.lock` is held by the process that started the
+server and will stop it; all others only connect. `server.lock` is held by the server itself,
+through a descriptor that it inherits without knowing. So a server whose owner is dead shows
+as a server without an owner, and never do two servers write in one folder.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.clock import monotonic
+from headgate.adapters.embedded.folder import take_lock
+from headgate.adapters.embedded.program import SOCKET, command
+from headgate.errors import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LONGEST_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
+_SECONDS_TO_START: Final = 60.0
+_SECONDS_TO_STOP: Final = 10.0
+_SECONDS_BETWEEN_TRIES: Final = 0.01
+_SECONDS_TO_ANSWER: Final = 5.0
+_ELSEWHERE: Final = "set HEADGATE_DATA_DIR, or write embedded:///path/to/folder"
+
+
+class EmbeddedServer:
+    """The server that keeps its data in a folder, whoever started it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is started yet, and no folder made."""
+        self.folder = folder
+        self._folder = folder.absolute()  # the working directory may change
+        self._log = self._folder / "valkey.log"
+        self.socket = self._folder / SOCKET
+        self._owner_lock: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._keeper: threading.Thread | None = None
+        self._answered = False
+
+    @property
+    def serving(self) -> bool:
+        """Whether it was started, and has not ended by itself as far as this process can know."""
+        return self._answered and (self._process is None or self._process.returncode is None)
+
+    def start(self) -> None:
+        """Return when the server answers, starting it if nobody has; raise `StoreError` with what to do."""
+        if sys.platform == "win32":
+            msg = "embedded:// does not work on Windows; run Valkey elsewhere and write redis://host:6379"
+            raise StoreError(msg, transient=False)
+        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
+            most = _LONGEST_SOCKET_PATH - len(SOCKET) - 1
+            msg = f"the path {self._folder} is too long for a socket, which can have {most} bytes; {_ELSEWHERE}"
+            raise StoreError(msg, transient=False)
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._start()
+        except OSError as error:
+            self.stop()
+            msg = f"counters cannot be kept in {self._folder}: {error.strerror or error}; {_ELSEWHERE}"
+            raise StoreError(msg, transient=False) from error
+        except StoreError:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        deadline = monotonic() + _SECONDS_TO_START
+        launched = False
+        while True:
+            # The owner may be just starting or just stopping, so each turn looks anew who that is.
+            if self._owner_lock is None:
+                self._owner_lock = take_lock(self._folder / "owner.lock")
+            if self._owner_lock is not None and not self._running():
+                if launched:
+                    msg = f"the Valkey server ended at once: {self._last_words()}; its log is {self._log}"
+                    raise StoreError(msg, transient=False)
+                self._launch(deadline)
+                launched = True
+            if self._ask(b"PING\r\n") == b"+PONG\r\n":  # an error, while it reads what it had counted
+                self._answered = True
+                return
+            _wait(deadline, f"the Valkey server in {self._folder} does not answer; its log is {self._log}")
+
+    def _launch(self, deadline: float) -> None:
+        server_lock = take_lock(self._folder / "server.lock")
+        while server_lock is None:
+            self._ask(b"SHUTDOWN\r\n")  # a dead owner left it behind
+            _wait(deadline, f"a Valkey server in {self._folder} has no owner and does not end; kill it")
+            server_lock = take_lock(self._folder / "server.lock")
+        launched: Future[subprocess.Popen[bytes]] = Future()
+        self._keeper = threading.Thread(target=self._keep, args=(server_lock, launched), daemon=True)
+        self._keeper.start()
+        try:
+            self._process = launched.result()
+        finally:
+            os.close(server_lock)  # the server has its copy
+
+    def _keep(self, server_lock: int, launched: Future[subprocess.Popen[bytes]]) -> None:
+        """Start the server and stay until it ends.
+
+        Linux ends it with the thread that started it (see `program.py`), and a thread of a pool, or of
+        whoever came first, may end long before the process does. So it has a thread of its own.
+        """
+        try:
+            with self._log.open("ab") as log:
+                process = subprocess.Popen(  # noqa: S603 (our own server)
+                    command(),
+                    cwd=self._folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[server_lock],
+                    start_new_session=True,  # or ctrl-c would end it before the requests under way
+                )
+        except (OSError, StoreError) as error:
+            launched.set_exception(error)
+            return
+        launched.set_result(process)
+        process.wait()
+
+    def _running(self) -> bool:
+        """Whether a child of this process runs; false also in a process that was forked from it."""
+        return self._keeper is not None and self._keeper.is_alive()
+
+    def _ask(self, request: bytes) -> bytes:
+        """What the server answers; nothing if it is not there, or ends."""
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_SECONDS_TO_ANSWER)
+            connection.connect(str(self.socket))
+            connection.sendall(request)
+            return connection.recv(1_024)
+        return b""
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+    def stop(self) -> None:
+        """Stop the server if this process started it, and return when all that was counted is on disk."""
+        self._answered = False
+        if self._keeper is not None and self._process is not None and self._running():
+            self._process.terminate()
+            self._keeper.join(_SECONDS_TO_STOP)
+            if self._keeper.is_alive():
+                self._process.kill()
+                self._keeper.join()
+        self._process = None
+        if self._owner_lock is not None:
+            os.close(self._owner_lock)
+            self._owner_lock = None
+
+
+def _wait(deadline: float, trouble: str) -> None:
+    """Pause before the next try, or raise `StoreError` if there was time enough."""
+    if monotonic() > deadline:
+        raise StoreError(trouble, transient=True)
+    threading.Event().wait(_SECONDS_BETWEEN_TRIES)

@@ -1,0 +1,69 @@
+"""The embedded store: a store on a server that is started when the first check comes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from headgate.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.adapters.embedded.server import EmbeddedServer
+    from headgate.core.decision import Decision, Hit, Key, Receipt
+    from headgate.ports import CounterStore
+
+
+class EmbeddedStore:
+    """A `CounterStore` that starts the server of another one before it asks it, and stops it in the end."""
+
+    def __init__(self, server: EmbeddedServer, store: CounterStore) -> None:
+        """`store` connects to the server's socket when it is first asked. Nothing is started yet."""
+        self.server = server
+        self._store = store
+        self._starting: asyncio.Task[None] | None = None
+
+    async def connect(self) -> None:
+        """Start the server, unless that was done. All who ask meanwhile wait for the same start."""
+        if self.server.serving:
+            return
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(asyncio.to_thread(self.server.start))
+            self._starting.add_done_callback(self._on_start)
+        await asyncio.shield(self._starting)
+
+    def _on_start(self, starting: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not starting.cancelled():
+            starting.exception()  # looked at, or Python complains where nobody waits any more
+
+    async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.take`."""
+        if not self.server.serving:
+            await self.connect()
+        return await self._store.take(hits)
+
+    async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.peek`."""
+        await self.connect()
+        return await self._store.peek(hits)
+
+    async def give_back(self, receipts: Sequence[Receipt]) -> None:
+        """See `CounterStore.give_back`."""
+        await self.connect()
+        await self._store.give_back(receipts)
+
+    async def reset(self, keys: Sequence[Key]) -> None:
+        """See `CounterStore.reset`."""
+        await self.connect()
+        await self._store.reset(keys)
+
+    async def close(self) -> None:
+        """See `CounterStore.close`; the server ends with the one who started it."""
+        if self._starting is not None:
+            with suppress(StoreError):
+                await self._starting
+        await self._store.close()
+        await asyncio.to_thread(self.server.stop)
