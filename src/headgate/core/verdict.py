@@ -72,13 +72,13 @@ class Verdict:
     allowed: bool
     """Whether the request may pass (after `delay`, if there is one)."""
 
-    _asked: Plan | str
-    """A plan, or a bare key."""
+    _asked: Plan | Hit | str
+    """A plan, the hit on a bare key, or the bare key itself."""
     _answer: tuple[Sequence[Decision], Sequence[Decision]] | Outcome
-    """Decisions of the enforced and of the watched rules, or the outcome for a bare key."""
+    """Decisions of the enforced and of the watched rules, or the outcome for a bare key itself."""
     _meter: Meter
     _cost: int
-    """Both only for a bare key."""
+    """Both only for a bare key itself."""
     _id: str
     _findings: tuple[Finding, ...]
     _binding: Finding | None
@@ -89,9 +89,11 @@ class Verdict:
     def plan(self) -> Plan:
         """What was asked of the store."""
         asked = self._asked
-        if not isinstance(asked, Plan):
-            self._asked = asked = bare_plan(Hit(hit_key(asked, self._meter.code), self._meter, self._cost))
+        if isinstance(asked, str):
+            asked = Hit(hit_key(asked, self._meter.code), self._meter, self._cost)
             self._answer = ((Decision(*self._answer[1:]),), ())
+        if isinstance(asked, Hit):
+            self._asked = asked = bare_plan(asked)
         return asked
 
     @property
@@ -127,7 +129,7 @@ class Verdict:
         return max((decision.source for decision in self.decisions), key=_WEIGHT.index, default=Source.EXEMPT)
 
     @property
-    def is_replicated(self) -> bool:
+    def replicated(self) -> bool:
         """Whether as many replicas have every count as its rule asks for (`wait_replicas`)."""
         return all(decision.is_replicated for decision in self.decisions)
 
@@ -281,7 +283,7 @@ class Verdict:
             "retry_after": self.retry_after,
             "cost": self.cost,
             "decisions": [finding.as_dict() for finding in self.findings],
-            **({} if self.is_replicated else {"replicated": False}),
+            **({} if self.replicated else {"replicated": False}),
         }
 
 
@@ -294,6 +296,15 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
     for decision in decisions:
         if not decision.allowed:
             made.allowed = False
+    return made
+
+
+def bare_verdict(hit: Hit, decisions: Sequence[Decision]) -> Verdict:
+    """The verdict on the one hit of a bare key."""
+    made = Verdict()
+    made._asked = hit  # noqa: SLF001 (in place of __init__)
+    made._answer = (decisions, ())  # noqa: SLF001
+    made.allowed = decisions[0].allowed
     return made
 
 

@@ -34,7 +34,10 @@ class BareKeys:
 
     def hit(self, key: str, limit: str | Limit, cost: int, algorithm: str) -> Hit | None:
         """One hit; None where the limit is `unlimited`."""
-        meter = self._meter(limit, algorithm)
+        try:
+            meter: Meter | None = self.meters[algorithm][limit]
+        except (KeyError, TypeError):  # a limit seen for the first time, or not even hashable
+            meter = self._meter(limit, algorithm)
         check_cost(cost)
         return None if meter is None else Hit(hit_key(check_key(key), meter.code), meter, cost, safety=self._safety)
 
@@ -58,7 +61,7 @@ class BareKeys:
     def _meter(self, limit: str | Limit, algorithm: str) -> Meter | None:
         name = _algorithm(algorithm)
         try:
-            known = self.meters.get(name, {}).get(limit) or self._calendar_meters.get((limit, name))
+            known = self._calendar_meters.get((limit, name))
         except TypeError:  # not even hashable
             known = None
         if known is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
-from headgate.core.verdict import Verdict, bare_plan, verdict
+from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
 from headgate.dataplane.bare_keys import span
 from headgate.dataplane.held import Reservation, Slot
 from headgate.dataplane.without_waiting import run
@@ -110,7 +110,7 @@ class Limiter:
         if self.hit_now is not None:
             return self.hit_now(key, limit, cost, algorithm=algorithm)
         hit = self.bare_keys.hit(key, limit, cost, algorithm)
-        return verdict(bare_plan(hit), () if hit is None else await self.store.take([hit]))
+        return verdict(bare_plan(None), ()) if hit is None else bare_verdict(hit, await self.store.take((hit,)))
 
     def _hit_the_long_way(
         self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM

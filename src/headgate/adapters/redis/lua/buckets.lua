@@ -198,14 +198,17 @@ function token_bucket.give_back(state, hit, now, stamp, amount)
 end
 
 -- If nobody came since, the bucket is simply as it was; no receipt of anybody has to know.
-function token_bucket.undo(state, hit, now, stamp, amount)
+local function undone(state, hit, stamp, amount)
   if state and state[1] == stamp[1] and state[4] == 0 and state[5] == 0 then
     local units, rest = plus(state[2], state[3], state[6], state[7], hit.period)
     if units == stamp[2] and rest == stamp[3] then
       return {state[1], state[2] - amount, state[3], 0, 0, state[6], state[7]}
     end
   end
-  return token_bucket.give_back(state, hit, now, stamp, amount)
+end
+
+function token_bucket.undo(state, hit, now, stamp, amount)
+  return undone(state, hit, stamp, amount) or token_bucket.give_back(state, hit, now, stamp, amount)
 end
 
 function token_bucket.expires_at(state, hit)
@@ -279,6 +282,10 @@ function leaky_bucket.give_back(state, hit, now, stamp, amount)
   end
   units, rest = minus(units, rest, credit, credit_rest, hit.period)
   return filled(state[1], units, rest, hit)
+end
+
+function leaky_bucket.undo(state, hit, now, stamp, amount)
+  return undone(state, hit, stamp, amount) or leaky_bucket.give_back(state, hit, now, stamp, amount)
 end
 
 function leaky_bucket.expires_at(state, hit)
