@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate import InvalidSettings, Limiter, Request, StoreError, sync
+from headgate import Limiter, Request, StoreError
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Server
@@ -62,9 +62,3 @@ def test_a_server_that_cannot_be_reached_is_a_store_error() -> None:
 
     with pytest.raises(StoreError, match=r"cannot connect to /nowhere\.sock"):
         asyncio.run(scenario())
-
-
-def test_the_synchronous_limiter_says_that_it_cannot_use_redis_yet() -> None:
-    """Opening the synchronous limiter on Redis is refused with a sentence that says what to use."""
-    with pytest.raises(InvalidSettings, match=r"use headgate\.Limiter"):
-        sync.Limiter.open("redis://localhost:6379")
