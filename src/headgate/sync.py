@@ -6,18 +6,20 @@
         verdict = limiter.check(Request(user="u_42", method="GET", path="/api/search"))
 
 Nothing is written twice: each method runs the asynchronous one to its end. On a store
-in this process that never waits, so it needs neither an event loop nor a thread.
+in this process that never waits, so it needs neither an event loop nor a thread. Any
+other store lives on an event loop in the background, which the threads share.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate import facade
+from headgate import facade, wiring
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.threads import BlockingStore
 from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.dataplane.without_waiting import run
-from headgate.errors import InvalidSettings
+from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,11 +49,10 @@ class Limiter:
     @classmethod
     def open(cls, url: str = "memory://", rules: Rules = None, *, clock: Callable[[], Micros] = wall_clock) -> Limiter:
         """As `headgate.Limiter.open`; use it in ``with``, or call `close`."""
-        limiter = facade.Limiter.open(url, rules, clock=clock)
-        if limiter.hit_now is None:
-            msg = "headgate.sync works on memory:// in this version; for Redis use headgate.Limiter, with await"
-            raise InvalidSettings(msg)
-        return cls(limiter)
+        store, snapshots, bare_keys, follower = wiring.parts(url, rules, clock)
+        if not isinstance(store, LocalStore):  # it makes its caller wait, and each process needs one of its own
+            store = BlockingStore(lambda: wiring.open_store(url, clock))
+        return cls(facade.Limiter(store, snapshots, bare_keys, follower))
 
     def __enter__(self) -> Self:
         """Nothing has to be started."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate import InvalidSettings, Limiter, Request, sync
+from headgate import Limiter, Request
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Server
@@ -110,9 +110,3 @@ def test_without_a_server_rules_are_answered_as_they_say() -> None:
             assert await asked("PUT") == (False, "degraded_deny")
 
     asyncio.run(scenario())
-
-
-def test_the_synchronous_limiter_says_that_it_cannot_use_redis_yet() -> None:
-    """Opening the synchronous limiter on Redis is refused with a sentence that says what to use."""
-    with pytest.raises(InvalidSettings, match=r"use headgate\.Limiter"):
-        sync.Limiter.open("redis://localhost:6379")

@@ -218,7 +218,7 @@ def test_a_lost_server_of_a_ring_degrades_its_own_keys_only(ring: Place) -> None
 
 
 def test_a_ring_spreads_its_keys() -> None:
-    """Each server gets its part of many subjects, all counters of one subject one server, and few move with a new one."""
+    """Each server gets its part of the subjects, with all their counters, and few move to a new one."""
     three, four = store_at("redis+ring://a,b,c").topology, store_at("redis+ring://a,b,c,d").topology
     keys = [f"rl:{{u=user{number}}}:search:sc1h" for number in range(3_000)]
     placed = [three.place(key) for key in keys]

@@ -93,10 +93,14 @@ def test_a_limiter_can_be_used_in_a_block_or_closed() -> None:
     gate.close()
 
 
-def test_only_a_store_in_this_process_needs_no_waiting() -> None:
-    """A synchronous limiter on a server elsewhere is refused with a sentence, and connects to nothing."""
-    with pytest.raises(InvalidSettings, match="works on memory://"):
-        Limiter.open("redis://localhost:6379")
+def test_opening_starts_nothing() -> None:
+    """Opening on a server connects to nothing and starts no thread; memory never has one; a bad address is refused."""
+    threads = threading.active_count()
+    Limiter.open("redis://localhost:6379").close()
+    Limiter.open().hit("k", "5/minute")
+    assert threading.active_count() == threads
+    with pytest.raises(InvalidSettings, match="the port is a number"):
+        Limiter.open("redis://localhost:seven")
 
 
 class Clockwork:

@@ -1,0 +1,244 @@
+"""The synchronous limiter on a real server: threads, forks, signals, and the end of the interpreter."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate import Request, StoreError
+from headgate.sync import Limiter
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Server
+
+THREADS = 8
+PATIENCE = 30
+
+
+def stalled(server: Server, *, yes: bool) -> None:
+    """Stop the server in the middle of everything, or let it go on."""
+    server.process.send_signal(signal.SIGSTOP if yes else signal.SIGCONT)
+
+
+def waiting_calls(limiter: Limiter) -> int:
+    """How many calls the connection of a limiter waits for."""
+    background = limiter._limiter.store._background  # type: ignore[attr-defined]
+    connection = background.store._lane._connection
+    return 0 if connection is None else int(connection.under_way)
+
+
+def script_calls(server: Server) -> int:
+    stats = server.ask("INFO", "commandstats")
+    assert isinstance(stats, bytes)
+    return sum(int(line.split(b"calls=")[1].split(b",")[0]) for line in stats.splitlines() if b"_evalsha" in line)
+
+
+def test_threads_together_get_exactly_the_limit(valkey: Server) -> None:
+    """However many threads share a limiter on Redis, they are admitted exactly as often as the limit says."""
+    with Limiter.open(valkey.url, rules=[{"name": "r", "limits": "300/hour"}]) as limiter:
+        with ThreadPoolExecutor(THREADS) as threads:
+            verdicts = list(threads.map(lambda _: limiter.check(Request()), range(800)))
+        assert sum(verdict.allowed for verdict in verdicts) == 300
+
+
+def test_checks_of_threads_travel_together(valkey: Server) -> None:
+    """While one script call is under way, what other threads ask is gathered, so there are fewer calls than checks."""
+    with Limiter.open(valkey.url) as limiter, ThreadPoolExecutor(64) as threads:
+        limiter.hit("warm", "5/minute")
+        before = script_calls(valkey)
+        assert all(threads.map(lambda index: limiter.hit(f"k{index % 50}", "1000/hour").allowed, range(3_000)))
+        assert script_calls(valkey) - before < 2_000
+
+
+def test_everything_a_limiter_does_works_without_await(valkey: Server) -> None:
+    """Hits, peeks, refunds, resets, reservations and slots mean on Redis what they mean in memory."""
+    with Limiter.open(valkey.url) as limiter:
+        taken = limiter.hit("k", "5/minute", 3)
+        assert taken.remaining == 2
+        limiter.refund(taken, 1)
+        assert limiter.peek("k", "5/minute", 0).remaining == 3
+        limiter.reset("k", "5/minute")
+        assert limiter.peek("k", "5/minute", 0).remaining == 5
+        with limiter.reserve("tokens", "1000/hour", 400) as reservation:
+            reservation.settle(actual=150)
+        assert limiter.peek("tokens", "1000/hour", 0).remaining == 850
+        with limiter.slot("reports", "1 concurrent") as slot:
+            assert slot.renew()
+            assert not limiter.slot("reports", "1 concurrent").take().verdict.allowed
+        assert limiter.slot("reports", "1 concurrent").take().verdict.allowed
+
+
+def test_a_server_that_cannot_be_reached_is_a_store_error() -> None:
+    """Without a server a call raises a store error that can be caught, in every thread and every time."""
+    with Limiter.open("unix:///nowhere.sock") as limiter:
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"cannot connect to /nowhere\.sock"):
+                limiter.hit("k", "5/minute")
+
+
+def test_closing_ends_the_wait_for_a_server_that_is_silent(valkey: Server) -> None:
+    """Closing a limiter does not wait for a server that says nothing, and ends the calls that do."""
+    limiter = Limiter.open(valkey.url)
+    limiter.hit("k", "5/minute")
+    stalled(valkey, yes=True)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(limiter.hit, "k", "5/minute")
+            while not waiting_calls(limiter):
+                assert not waiting.done()
+            limiter.close()
+            with pytest.raises(StoreError, match="was closed while this call waited"):
+                waiting.result(PATIENCE)
+    finally:
+        stalled(valkey, yes=False)
+    with pytest.raises(StoreError, match="was closed; open another one"):
+        limiter.hit("k", "5/minute")
+
+
+def test_an_interrupted_call_shifts_nobodys_answer(valkey: Server) -> None:
+    """Whoever is stopped by Ctrl-C while waiting gets the right answers to all later calls."""
+    with Limiter.open(valkey.url) as limiter:
+        limiter.hit("interrupted", "5/minute")
+        stalled(valkey, yes=True)
+
+        def interrupt() -> None:
+            while not waiting_calls(limiter):
+                pass
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+        other = threading.Thread(target=interrupt)
+        other.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                limiter.hit("interrupted", "5/minute")
+        finally:
+            other.join()
+            stalled(valkey, yes=False)
+        # Each key has its own amount, so an answer to another call would show.
+        assert [limiter.hit(f"k{amount}", f"{amount}/hour").remaining for amount in range(10, 30)] == list(range(9, 29))
+
+
+def test_forked_workers_count_on_one_key(valkey: Server) -> None:
+    """Workers forked from a process that had used its limiter share one limit with it exactly, as threads call on."""
+    limit, calls = "1000/hour", 400
+    limiter = Limiter.open(valkey.url)
+    admitted = int(limiter.hit("k", limit).allowed)
+    stop = threading.Event()
+
+    def go_on() -> int:
+        mine = 0
+        while not stop.is_set():
+            mine += limiter.hit("k", limit).allowed
+        return mine
+
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(go_on) for _ in range(2)]
+        workers = [worker(limiter, limit, calls) for _ in range(2)]
+        for process, pipe in workers:
+            with os.fdopen(pipe, "rb") as results:
+                admitted += int(results.read() or -1)
+            assert os.waitpid(process, 0)[1] == 0
+        while limiter.hit("k", limit).allowed:
+            admitted += 1
+        stop.set()
+        admitted += sum(future.result(PATIENCE) for future in futures)
+    limiter.close()
+    assert admitted == 1000
+
+
+def worker(limiter: Limiter, limit: str, calls: int) -> tuple[int, int]:
+    """Fork a process that makes so many calls; its id, and where it says how many were admitted."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
+        process = os.fork()
+    if process:
+        os.close(writing)
+        return process, reading
+    signal.alarm(PATIENCE)  # a worker that hangs dies by it
+    with limiter, ThreadPoolExecutor(2) as threads:
+        admitted = sum(threads.map(lambda _: limiter.hit("k", limit).allowed, range(calls)))
+    os.write(writing, str(admitted).encode())
+    os._exit(0)
+
+
+NEVER_CLOSED = """
+limiter.hit("k", "5/hour")
+"""
+THREADS_INSIDE = """
+import threading
+started = threading.Barrier(9)
+def work():
+    limiter.hit("k", "5/hour")
+    started.wait()
+    while True:
+        limiter.hit("k", "5/hour")
+for _ in range(8):
+    threading.Thread(target=work, daemon=True).start()
+started.wait()
+"""
+AT_EXIT = """
+import atexit
+limiter.hit("k", "5/hour")
+atexit.register(limiter.close)
+atexit.register(limiter.hit, "k", "5/hour")
+"""
+FORKED = """
+import os
+limiter.hit("k", "5/hour")
+for uses_it in (True, False):
+    if os.fork() == 0:
+        if uses_it:
+            limiter.hit("k", "5/hour")
+        sys.exit(0)
+assert [os.wait()[1] for _ in range(2)] == [0, 0]
+limiter.hit("k", "5/hour")
+"""
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("script", [NEVER_CLOSED, THREADS_INSIDE, AT_EXIT, FORKED])
+def test_the_interpreter_exits_quietly(valkey: Server, script: str, loop: str) -> None:
+    """A program that ends with an open limiter ends at once, with nothing on stderr, even if threads are in a call."""
+    without = "sys.modules['uvloop'] = None" if loop == "asyncio" else ""
+    program = f"""
+import sys, warnings
+{without}
+from headgate.sync import Limiter
+warnings.simplefilter("ignore", DeprecationWarning)
+limiter = Limiter.open({valkey.url!r})
+{script}
+"""
+    ended = subprocess.run(  # noqa: S603 (our own program)
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_the_interpreter_exits_while_the_server_is_silent(valkey: Server) -> None:
+    """A program ends at once, with nothing on stderr, although a thread of it waits for a server that says nothing."""
+    program = f"""
+import os, signal, threading
+from headgate.sync import Limiter
+limiter = Limiter.open({valkey.url!r})
+limiter.hit("k", "5/hour")
+os.kill({valkey.process.pid}, signal.SIGSTOP)
+threading.Thread(target=limiter.hit, args=("k", "5/hour"), daemon=True).start()
+while not limiter._limiter.store._background.store._lane._connection.under_way:
+    pass
+"""
+    try:
+        ended = subprocess.run(  # noqa: S603 (our own program)
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    finally:
+        stalled(valkey, yes=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
