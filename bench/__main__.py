@@ -1,14 +1,14 @@
-"""The benchmarks: ``python -m bench [memory] [plots] [--quick]``; without names, everything."""
+"""The benchmarks: ``python -m bench [memory] [redis] [plots] [--quick]``; without names, everything."""
 
 from __future__ import annotations
 
 import argparse
 
-from bench import memory, plots, report
+from bench import memory, plots, redis, report
 from bench.rows import Row
 from rich.console import Console
 
-PARTS = {memory.PART: memory.run}
+PARTS = {memory.PART: memory.run, redis.PART: redis.run}
 PLOTS = "plots"
 
 
@@ -26,8 +26,10 @@ def main() -> None:
             outcome = PARTS[part](bar, quick=arguments.quick)
         if arguments.quick:
             console.print(report.table(outcome.rows, console.width))
-            return
-        report.keep(outcome)
+        else:
+            report.keep(outcome)
+    if arguments.quick:
+        return
     results = report.read()
     console.print(report.table([Row.from_dict(row) for row in results["rows"]], console.width))
     for picture in plots.draw(results):

@@ -7,11 +7,13 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from bench.measure import EventLoops, Timing, Watch, guard, guarded, race
-from bench.peers import OURS, AsyncLoop, Contestant, Loop, async_contestants, contestants
+from bench.peers import OURS, Contestant, async_contestants, contestants
 from bench.rows import Outcome, Row, pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from bench.loops import AsyncLoop, Loop
 
 PLENTY = 60_000
 """A limit that no key comes near. A sliding window log allows hardly more."""
@@ -30,15 +32,15 @@ def many_keys(keys: list[str], count: int, rounds: int, watch: Watch, outcome: O
     refusing = {each.name: guarded(each.name, _used_up(each, keys), asked, 0) for each in everybody}
     denied = race("hits, all denied", refusing, count, rounds, watch)
 
-    outcome.figures["hits"] = _figures(everybody, allowed)
-    outcome.figures["denied hits"] = _figures(everybody, denied)
-    outcome.rows.append(_against_best("memory_hit", everybody, allowed, bar=3))
+    outcome.figures["hits"] = figures(everybody, allowed)
+    outcome.figures["denied hits"] = figures(everybody, denied)
+    outcome.rows.append(against_best("memory_hit", everybody, allowed, bar=3))
     without_choice = [each for each in everybody if each.library != OURS or each.algorithm == DEFAULT]
-    outcome.rows.append(_against_best("memory_hit_default", without_choice, allowed))
-    outcome.rows.append(_against_best("memory_hit_denied", everybody, denied))
+    outcome.rows.append(against_best("memory_hit_default", without_choice, allowed))
+    outcome.rows.append(against_best("memory_hit_denied", everybody, denied))
     for algorithm in dict.fromkeys(each.algorithm for each in everybody):
         same = [each for each in everybody if each.algorithm == algorithm]
-        outcome.rows.append(_against_best(f"memory_hit_{algorithm}", same, allowed))
+        outcome.rows.append(against_best(f"memory_hit_{algorithm}", same, allowed))
 
 
 def one_key(count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
@@ -47,7 +49,7 @@ def one_key(count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
     steady = [each for each in contestants() if not each.keeps_log]
     runs = {each.name: guarded(each.name, each.make(WITHOUT_END), asked, count) for each in steady}
     timings = race("hits of one key", runs, count, rounds, watch)
-    outcome.rows.append(_against_best("memory_hit_one_key", steady, timings))
+    outcome.rows.append(against_best("memory_hit_one_key", steady, timings))
 
 
 def with_await(keys: list[str], count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
@@ -59,8 +61,8 @@ def with_await(keys: list[str], count: int, rounds: int, watch: Watch, outcome: 
     with EventLoops() as loops:
         runs = {each.name: guarded(each.name, loops.own(each.make(PLENTY)), asked, count) for each in everybody}
         timings = race("hits with await, all allowed", runs, count, rounds, watch)
-    outcome.figures["async hits"] = _figures(everybody, timings)
-    outcome.rows.append(_against_best("memory_hit_async", everybody, timings, bar=1.2))
+    outcome.figures["async hits"] = figures(everybody, timings)
+    outcome.rows.append(against_best("memory_hit_async", everybody, timings, bar=1.2))
 
 
 def _used_up(contestant: Contestant[Loop], keys: list[str]) -> Loop:
@@ -74,7 +76,7 @@ async def _awaited(loop: AsyncLoop, keys: Sequence[str]) -> int:
     return await loop(keys)
 
 
-def _against_best(
+def against_best(
     name: str, rivals: Iterable[Contestant[Any]], timings: Mapping[str, Timing], bar: float | None = None
 ) -> Row:
     """Our fastest among the rivals against the fastest of the others."""
@@ -84,7 +86,8 @@ def _against_best(
     return pace(name, timings[ours.name], timings[best.name], best.name, bar)
 
 
-def _figures(everybody: Iterable[Contestant[Any]], timings: Mapping[str, Timing]) -> list[dict[str, Any]]:
+def figures(everybody: Iterable[Contestant[Any]], timings: Mapping[str, Timing]) -> list[dict[str, Any]]:
+    """How many a second everybody did."""
     return [
         {
             "library": each.library,

@@ -1,8 +1,6 @@
-"""Headgate and its peers on their memory stores, each called the way its users call it.
+"""Headgate and its peers on their memory stores.
 
-A contestant is a function that makes a loop for a limit of so many a day. The loop hits
-each key it is given once, looks at each answer, and returns how many were admitted. Loops
-are written out, not shared, so that no call is timed but the library's own.
+A contestant is a function that makes a loop (see `loops`) for a limit of so many a day.
 
 The peers are set up to their advantage where there is a choice: a throttled-py store large
 enough not to evict, pyrate-limiter's buckets found by one dictionary look-up and without
@@ -11,9 +9,8 @@ its cleaning thread.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import limits.aio
 import limits.storage
@@ -21,26 +18,30 @@ import limits.strategies
 import pyrate_limiter
 import throttled
 import throttled.asyncio
-from pyrate_limiter import AbstractBucket, BucketFactory, MonotonicClock, RateItem
+from bench import loops
+from pyrate_limiter import AbstractBucket, AbstractClock, BucketFactory, MonotonicClock, RateItem
 
 import headgate
 import headgate.sync
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bench.loops import AsyncLoop, Loop
+
 OURS = "headgate"
 ROOM = 1_000_000
 
-Loop: TypeAlias = Callable[[Sequence[str]], int]
-AsyncLoop: TypeAlias = Callable[[Sequence[str]], Awaitable[int]]
-LoopT = TypeVar("LoopT")
+MadeT = TypeVar("MadeT")
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant(Generic[LoopT]):
+class Contestant(Generic[MadeT]):
     """A library with one of its algorithms, under our name for that algorithm."""
 
     library: str
     algorithm: str
-    make: Callable[[int], LoopT]
+    make: Callable[[int], MadeT]
     variant: str = ""
     """Which one, where a library has two of that kind."""
     keeps_log: bool = False
@@ -52,93 +53,49 @@ class Contestant(Generic[LoopT]):
         return " ".join(filter(None, (self.library, self.variant or self.algorithm)))
 
 
-# headgate
+class BucketPerKey(BucketFactory):
+    """How pyrate-limiter's users keep one limit per key: a bucket is a counter, and a factory finds the bucket."""
+
+    def __init__(self, make: Callable[[str], AbstractBucket], clock: AbstractClock) -> None:
+        self._make = make
+        self._clock = clock
+        self._buckets: dict[str, AbstractBucket] = {}
+
+    def wrap_item(self, name: str, weight: int = 1) -> RateItem:
+        """See `BucketFactory.wrap_item`."""
+        return RateItem(name, self._clock.now(), weight=weight)
+
+    def get(self, item: RateItem) -> AbstractBucket:
+        """See `BucketFactory.get`."""
+        bucket = self._buckets.get(item.name)
+        if bucket is None:
+            bucket = self._buckets[item.name] = self._make(item.name)
+        return bucket
 
 
 def _headgate(algorithm: str) -> Callable[[int], Loop]:
-    def make(amount: int) -> Loop:
-        hit, limit = headgate.sync.Limiter.open("memory://").hit, f"{amount}/day"
-
-        def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if hit(key, limit, algorithm=algorithm).allowed:
-                    admitted += 1
-            return admitted
-
-        return loop
-
-    return make
+    return lambda amount: loops.of_headgate(headgate.sync.Limiter.open("memory://"), f"{amount}/day", algorithm)
 
 
 def _headgate_async(algorithm: str) -> Callable[[int], AsyncLoop]:
-    def make(amount: int) -> AsyncLoop:
-        hit, limit = headgate.Limiter.open("memory://").hit, f"{amount}/day"
-
-        async def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if (await hit(key, limit, algorithm=algorithm)).allowed:
-                    admitted += 1
-            return admitted
-
-        return loop
-
-    return make
+    return lambda amount: loops.of_headgate_async(headgate.Limiter.open("memory://"), f"{amount}/day", algorithm)
 
 
-# limits
+def _limits(name: str) -> Callable[[int], Loop]:
+    strategy = getattr(limits.strategies, name)
+    return lambda amount: loops.of_limits(strategy(limits.storage.MemoryStorage()), limits.parse(f"{amount}/day"))
 
 
-def _limits(strategy: type[limits.strategies.RateLimiter]) -> Callable[[int], Loop]:
-    def make(amount: int) -> Loop:
-        hit, item = strategy(limits.storage.MemoryStorage()).hit, limits.parse(f"{amount}/day")
-
-        def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if hit(item, key):
-                    admitted += 1
-            return admitted
-
-        return loop
-
-    return make
-
-
-def _limits_async(strategy: type[limits.aio.strategies.RateLimiter]) -> Callable[[int], AsyncLoop]:
-    def make(amount: int) -> AsyncLoop:
-        hit, item = strategy(limits.aio.storage.MemoryStorage()).hit, limits.parse(f"{amount}/day")
-
-        async def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if await hit(item, key):
-                    admitted += 1
-            return admitted
-
-        return loop
-
-    return make
-
-
-# throttled-py
+def _limits_async(name: str) -> Callable[[int], AsyncLoop]:
+    strategy, storage = getattr(limits.aio.strategies, name), limits.aio.storage.MemoryStorage
+    return lambda amount: loops.of_limits_async(strategy(storage()), limits.parse(f"{amount}/day"))
 
 
 def _throttled(using: str) -> Callable[[int], Loop]:
     def make(amount: int) -> Loop:
         # By default the store forgets all but 1,024 keys, and with them their limits.
         store = throttled.MemoryStore(options={"MAX_SIZE": ROOM})
-        limit = throttled.Throttled(using=using, quota=throttled.per_day(amount), store=store).limit
-
-        def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if not limit(key).limited:
-                    admitted += 1
-            return admitted
-
-        return loop
+        return loops.of_throttled(throttled.Throttled(using=using, quota=throttled.per_day(amount), store=store))
 
     return make
 
@@ -146,91 +103,38 @@ def _throttled(using: str) -> Callable[[int], Loop]:
 def _throttled_async(using: str) -> Callable[[int], AsyncLoop]:
     def make(amount: int) -> AsyncLoop:
         store = throttled.asyncio.MemoryStore(options={"MAX_SIZE": ROOM})
-        limit = throttled.asyncio.Throttled(using=using, quota=throttled.per_day(amount), store=store).limit
-
-        async def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if not (await limit(key)).limited:
-                    admitted += 1
-            return admitted
-
-        return loop
+        throttle = throttled.asyncio.Throttled(using=using, quota=throttled.per_day(amount), store=store)
+        return loops.of_throttled_async(throttle)
 
     return make
-
-
-# pyrate-limiter
-
-
-class _BucketPerKey(BucketFactory):
-    """How its users keep one limit per key: a bucket is a counter, and a factory finds the bucket."""
-
-    def __init__(self, make: Callable[[], AbstractBucket]) -> None:
-        self._make = make
-        self._clock = MonotonicClock()
-        self._buckets: dict[str, AbstractBucket] = {}
-
-    def wrap_item(self, name: str, weight: int = 1) -> RateItem:
-        return RateItem(name, self._clock.now(), weight=weight)
-
-    def get(self, item: RateItem) -> AbstractBucket:
-        bucket = self._buckets.get(item.name)
-        if bucket is None:
-            bucket = self._buckets[item.name] = self._make()
-        return bucket
 
 
 def _buckets(algorithm: str, amount: int) -> pyrate_limiter.Limiter:
     rates = [pyrate_limiter.Rate(amount, pyrate_limiter.Duration.DAY)]
-    makers: dict[str, Callable[[], AbstractBucket]] = {
-        "fixed_window": lambda: pyrate_limiter.InMemoryBucket(rates, pyrate_limiter.FixedWindow()),
-        "sliding_window_log": lambda: pyrate_limiter.InMemoryBucket(rates),
-        "token_bucket": lambda: pyrate_limiter.StateBucket(rates, pyrate_limiter.TokenBucket()),
+    makers: dict[str, Callable[[str], AbstractBucket]] = {
+        "fixed_window": lambda _: pyrate_limiter.InMemoryBucket(rates, pyrate_limiter.FixedWindow()),
+        LOG: lambda _: pyrate_limiter.InMemoryBucket(rates),
+        "token_bucket": lambda _: pyrate_limiter.StateBucket(rates, pyrate_limiter.TokenBucket()),
     }
-    return pyrate_limiter.Limiter(_BucketPerKey(makers[algorithm]))
+    return pyrate_limiter.Limiter(BucketPerKey(makers[algorithm], MonotonicClock()))
 
 
 def _pyrate(algorithm: str) -> Callable[[int], Loop]:
-    def make(amount: int) -> Loop:
-        try_acquire = _buckets(algorithm, amount).try_acquire
-
-        def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if try_acquire(key, blocking=False):
-                    admitted += 1
-            return admitted
-
-        return loop
-
-    return make
+    return lambda amount: loops.of_pyrate(_buckets(algorithm, amount))
 
 
 def _pyrate_async(algorithm: str) -> Callable[[int], AsyncLoop]:
-    def make(amount: int) -> AsyncLoop:
-        try_acquire = _buckets(algorithm, amount).try_acquire_async
-
-        async def loop(keys: Sequence[str]) -> int:
-            admitted = 0
-            for key in keys:
-                if await try_acquire(key, blocking=False):
-                    admitted += 1
-            return admitted
-
-        return loop
-
-    return make
+    return lambda amount: loops.of_pyrate_async(_buckets(algorithm, amount))
 
 
 # All of them
 
-_LOG = "sliding_window_log"
-_ALGORITHMS = ("fixed_window", "sliding_window_counter", _LOG, "token_bucket", "leaky_bucket")
+LOG = "sliding_window_log"
+ALGORITHMS = ("fixed_window", "sliding_window_counter", LOG, "token_bucket", "leaky_bucket")
 _LIMITS = {
     "fixed_window": "FixedWindowRateLimiter",
     "sliding_window_counter": "SlidingWindowCounterRateLimiter",
-    _LOG: "MovingWindowRateLimiter",
+    LOG: "MovingWindowRateLimiter",
 }
 _THROTTLED = {
     "fixed_window": "fixed_window",
@@ -238,30 +142,31 @@ _THROTTLED = {
     "token_bucket": "token_bucket",
     "leaky_bucket": "leaking_bucket",
 }
-_PYRATE = ("fixed_window", _LOG, "token_bucket")
+_PYRATE = ("fixed_window", LOG, "token_bucket")
 
 
 def contestants() -> list[Contestant[Loop]]:
     """Everybody, with every algorithm they have."""
-    return _all(_headgate, _limits, limits.strategies, _throttled, _pyrate)
+    return everybody(_headgate, {"": _limits}, _throttled, _pyrate)
 
 
 def async_contestants() -> list[Contestant[AsyncLoop]]:
     """The same with `await`."""
-    return _all(_headgate_async, _limits_async, limits.aio.strategies, _throttled_async, _pyrate_async)
+    return everybody(_headgate_async, {"": _limits_async}, _throttled_async, _pyrate_async)
 
 
-def _all(
-    ours: Callable[[str], Callable[[int], LoopT]],
-    of_limits: Callable[[Any], Callable[[int], LoopT]],
-    strategies: Any,  # noqa: ANN401 (a module)
-    of_throttled: Callable[[str], Callable[[int], LoopT]],
-    of_pyrate: Callable[[str], Callable[[int], LoopT]],
-) -> list[Contestant[LoopT]]:
+def everybody(
+    ours: Callable[[str], Callable[[int], MadeT]],
+    of_limits: Mapping[str, Callable[[str], Callable[[int], MadeT]]],
+    of_throttled: Callable[[str], Callable[[int], MadeT]],
+    of_pyrate: Callable[[str], Callable[[int], MadeT]],
+) -> list[Contestant[MadeT]]:
+    """All libraries with all their algorithms; limits once for each of its clients."""
     return [
-        *(Contestant(OURS, name, ours(name), keeps_log=name == _LOG) for name in _ALGORITHMS),
+        *(Contestant(OURS, name, ours(name), keeps_log=name == LOG) for name in ALGORITHMS),
         *(
-            Contestant("limits", name, of_limits(getattr(strategies, theirs)), keeps_log=name == _LOG)
+            Contestant("limits", name, make(theirs), client and f"{name}, {client}", keeps_log=name == LOG)
+            for client, make in of_limits.items()
             for name, theirs in _LIMITS.items()
         ),
         *(Contestant("throttled-py", name, of_throttled(theirs)) for name, theirs in _THROTTLED.items()),

@@ -25,19 +25,32 @@ mpl.use("Agg")
 def draw(results: dict[str, Any], folder: Path = FOLDER) -> Iterator[Path]:
     """Draw everything there are figures for."""
     folder.mkdir(exist_ok=True)
-    figures = results["figures"].get("memory", {})
     machine = results["machine"]
     note = f"{machine.get('cpu')}, {machine.get('python')}, {str(machine.get('date'))[:10]}"
-    for table, name, title in (
-        ("hits", "memory_hits.png", "One limit, memory store, 10,000 keys, all allowed"),
-        ("denied hits", "memory_hits_denied.png", "One limit, memory store, 10,000 keys, all denied"),
-        ("async hits", "memory_hits_async.png", "One limit, memory store, with await, 10,000 keys, all allowed"),
+    for part, table, name, title, fill in (
+        ("memory", "hits", "memory_hits", "One limit, memory store, 10,000 keys, all allowed", _paces),
+        ("memory", "denied hits", "memory_hits_denied", "One limit, memory store, 10,000 keys, all denied", _paces),
+        ("memory", "async hits", "memory_hits_async", "One limit, memory store, with await, 10,000 keys", _paces),
+        (
+            "memory",
+            "rules",
+            "rules_growth",
+            "What a check costs when there are more rules, one of which matches",
+            _growth,
+        ),
+        (
+            "redis",
+            "async hits",
+            "redis_hits_async",
+            "One limit, one Redis server, with await, 64 tasks",
+            _process_paces,
+        ),
+        ("redis", "threads", "redis_hits_threads", "One limit, one Redis server, 8 threads", _process_paces),
+        ("redis", "tasks", "redis_tasks", "One limit, one Redis server, with await, more and more tasks", _tasks),
+        ("redis", "server", "redis_server", "What a check takes of the Redis server, 64 tasks", _server),
     ):
-        if table in figures:
-            yield _drawn(folder / name, title, note, partial(_paces, rows=figures[table]))
-    if "rules" in figures:
-        title = "What a check costs when there are more rules, one of which matches"
-        yield _drawn(folder / "rules_growth.png", title, note, partial(_growth, rows=figures["rules"]))
+        if rows := results["figures"].get(part, {}).get(table):
+            yield _drawn(folder / f"{name}.png", title, note, partial(fill, rows=rows))
 
 
 def _drawn(path: Path, title: str, note: str, fill: Callable[[Axes], None]) -> Path:
@@ -51,8 +64,29 @@ def _drawn(path: Path, title: str, note: str, fill: Callable[[Axes], None]) -> P
     return path
 
 
-def _paces(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    """Horizontal bars, grouped by algorithm."""
+def _paces(axes: Axes, rows: list[dict[str, Any]], who: str = "one thread") -> None:
+    """How many a second."""
+    _bars(axes, rows, "best", 1e-3, ",.0f")
+    axes.set_xlabel(f"thousand checks a second, {who}")
+    axes.legend(loc="lower right", frameon=False)
+
+
+def _process_paces(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    _paces(axes, rows, "one process")
+
+
+def _server(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """All that the server does for a check, and the script or command itself as the darker part of it."""
+    _bars(axes, rows, "cpu", 1, ".1f", alpha=0.5)
+    _bars(axes, rows, "script", 1, "")
+    axes.set_xlabel("µs of the server's core per check (dark: in the script or command itself)")
+    handles, names = axes.get_legend_handles_labels()
+    dark = dict(zip(names, handles, strict=True))
+    axes.legend(dark.values(), dark, loc="lower right", frameon=False)
+
+
+def _bars(axes: Axes, rows: list[dict[str, Any]], field: str, scale: float, shown: str, alpha: float = 1) -> None:
+    """Horizontal bars, grouped by algorithm, with their numbers beside them where a format for them is given."""
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
     position, ticks = 0.0, []
     named = set()
@@ -60,19 +94,38 @@ def _paces(axes: Axes, rows: list[dict[str, Any]]) -> None:
         group = [row for row in rows if row["algorithm"] == algorithm]
         ticks.append((position + (len(group) - 1) / 2, algorithm.replace("_", " ")))
         for row in group:
-            library = row["library"]
+            library, value = row["library"], row[field] * scale
             label = None if library in named else library
             named.add(library)
-            axes.barh(position, row["best"] / 1000, 0.85, color=_COLOURS[library], label=label)
-            text = f"{row['best'] / 1000:,.0f}" + (f"  ({row['variant']})" if row["variant"] else "")
-            axes.text(row["best"] / 1000, position, f" {text}", va="center", fontsize=8)
+            axes.barh(position, value, 0.85, color=_COLOURS[library], label=label, alpha=alpha)
+            if shown:
+                variant = row["variant"].rpartition(", ")[2]
+                text = f"{value:{shown}}" + (f"  ({variant})" if variant else "")
+                axes.text(value, position, f" {text}", va="center", fontsize=8)
             position += 1
         position += 0.7
     axes.set_yticks([place for place, _ in ticks], [name for _, name in ticks])
-    axes.invert_yaxis()
+    axes.set_ylim(position - 1, -0.7)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("thousand checks a second, one thread")
-    axes.legend(loc="lower right", frameon=False)
+
+
+def _tasks(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """A line for each contestant."""
+    counts = sorted({row["tasks"] for row in rows})
+    lines: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        lines.setdefault((row["library"], row["variant"] or row["algorithm"]), []).append(row["best"] / 1000)
+    for number, ((library, which), paces) in enumerate(lines.items()):
+        style = "--" if library in {earlier for earlier, _ in list(lines)[:number]} else "-"
+        label = f"{library} {which.replace('_', ' ')}"
+        axes.plot(counts, paces, style, marker="o", color=_COLOURS[library], label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(counts, [f"{count:,}" for count in counts])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("tasks that check at the same time, in one process")
+    axes.set_ylabel("thousand checks a second")
+    axes.legend(loc="upper left", frameon=False)
 
 
 def _growth(axes: Axes, rows: list[dict[str, Any]]) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results.json"
 _WIDE = 110
-_LIBRARIES = ("headgate", "limits", "throttled-py", "pyrate-limiter", "matplotlib", "rich")
+_LIBRARIES = ("headgate", "limits", "throttled-py", "pyrate-limiter", "redis", "valkey", "matplotlib", "rich")
 
 
 def keep(outcome: Outcome, path: Path = RESULTS) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _number(value: float, unit: str) -> str:
     what, _, per = unit.partition("/")
     if what == "checks":
         return f"{value / 1e6:.2f} M/{per}" if value >= 1e6 else f"{value / 1e3:,.0f} k/{per}"
-    return f"{value:.2f} {what}"
+    return f"{value:,.0f} B" if what == "bytes" else f"{value:.2f} {what}"
 
 
 def _bar(row: Row) -> str:

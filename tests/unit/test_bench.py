@@ -1,4 +1,4 @@
-"""The benchmarks' own logic: rows, what is kept of a run, fair timing, and that the memory part runs at all."""
+"""The benchmarks' own logic: rows, what is kept of a run, fair timing, and that its parts run at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench.rows import Better, Outcome, Row, growth, merged, pace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PEERS = ("limits", "throttled", "pyrate_limiter", "matplotlib")
+PEERS = ("limits", "throttled", "pyrate_limiter", "redis", "matplotlib")
 HAS_PEERS = all(importlib.util.find_spec(name) for name in PEERS)
 
 
@@ -164,19 +164,30 @@ def test_progress_is_shown_race_by_race() -> None:
     assert "second race" in captured.get()
 
 
+MEMORY_BARS = {
+    "memory_hit": (3, Better.HIGHER),
+    "memory_hit_async": (1.2, Better.HIGHER),
+    "memory_check_1000_rules": (1, Better.HIGHER),
+    "rules_growth": (1.5, Better.LOWER),
+}
+REDIS_BARS = {
+    "redis_async_many_keys": (8, Better.HIGHER),
+    "redis_single_latency": (0.5, Better.LOWER),
+    "redis_sync_threads": (2, Better.HIGHER),
+    "redis_core_share": (0.6, Better.HIGHER),
+    "redis_bytes_counter": (1, Better.LOWER),
+    "redis_bytes_log": (0.2, Better.LOWER),
+}
+
+
 @pytest.mark.skipif(not HAS_PEERS, reason="the peers are in .venv-bench only (make bench)")
-def test_the_memory_part_measures_every_row_of_the_design(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("part", "bars"), [("memory", MEMORY_BARS), ("redis", REDIS_BARS)])
+def test_a_part_measures_every_row_of_the_design(part: str, bars: dict[str, object], tmp_path: Path) -> None:
     """A run with tiny counts goes through everything and leaves all rows and pictures."""
-    memory, plots = importlib.import_module("bench.memory"), importlib.import_module("bench.plots")
+    running, plots = importlib.import_module(f"bench.{part}"), importlib.import_module("bench.plots")
     watch = Silence()
-    outcome: Outcome = memory.run(watch, quick=True)
-    bars = {each.name: (each.bar, each.better) for each in outcome.rows if each.bar is not None}
-    assert bars == {
-        "memory_hit": (3, Better.HIGHER),
-        "memory_hit_async": (1.2, Better.HIGHER),
-        "memory_check_1000_rules": (1, Better.HIGHER),
-        "rules_growth": (1.5, Better.LOWER),
-    }
+    outcome: Outcome = running.run(watch, quick=True)
+    assert {each.name: (each.bar, each.better) for each in outcome.rows if each.bar is not None} == bars
     assert watch.done == watch.expected
     results = report.keep(outcome, tmp_path / "results.json")
     pictures = list(plots.draw(results, tmp_path / "plots"))

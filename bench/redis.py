@@ -1,0 +1,51 @@
+"""The Redis part: hits beside the peers, what they cost the server, and what counters weigh there."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench import redis_bytes, redis_core, redis_hits, redis_threads
+from bench.rows import Outcome
+from bench.server import programs, running
+
+if TYPE_CHECKING:
+    from bench.measure import Watch
+
+PART = "redis"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is done. One run of a contestant is `hits` hits."""
+
+    keys: int = 5_000
+    hits: int = 5_000
+    rounds: int = 4
+    tasks: tuple[int, ...] = (1, 8, 64, 256, 1_024)
+    counters: int = 100_000
+    most_counters: int = 1_000_000
+
+
+QUICK = Scale(keys=20, hits=40, rounds=1, tasks=(1, 8), counters=100, most_counters=200)
+
+
+def run(watch: Watch, *, quick: bool = False) -> Outcome:
+    """Measure everything of this part; `quick` only shows that it works."""
+    scale = QUICK if quick else Scale()
+    keys = [f"u_{number:010}" for number in range(scale.keys)]
+    outcome = Outcome(PART)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(running(program)) for program in programs()]
+        server = servers[0]
+        redis_hits.many_keys(server, keys, scale.hits, scale.rounds, watch, outcome)
+        redis_hits.more_tasks(server, keys, scale.tasks, scale.rounds, watch, outcome)
+        redis_threads.threads(server, keys, scale.hits, scale.rounds, watch, outcome)
+        redis_core.core_share(server, keys, scale.rounds, watch, outcome)
+        redis_core.lane(server, keys, scale.rounds, watch, outcome)
+        counters = [redis_bytes.counters(each, scale.counters, scale.most_counters, watch, outcome) for each in servers]
+        logs = [redis_bytes.log(each, watch, outcome) for each in servers]
+    outcome.rows.append(max(counters, key=lambda row: row.ratio))
+    outcome.rows.append(max(logs, key=lambda row: row.ratio))
+    return outcome

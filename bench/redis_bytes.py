@@ -1,0 +1,133 @@
+"""What counters cost in the server's memory.
+
+Filling a server with a million keys through a library takes minutes. So every library
+makes one check, the server tells (`MONITOR`) which commands came of it, and the same commands
+are sent again, pipelined, for a million other users: each key is written by the library's
+own script or commands.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import hiredis
+from bench.hits import PLENTY
+from bench.measure import guard
+from bench.peers import LOG, OURS
+from bench.redis_peers import async_contestants
+from bench.rows import Better, Row
+from bench.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.measure import Watch
+    from bench.redis_peers import AsyncConnected
+    from bench.rows import Outcome
+    from bench.server import Server
+
+_USER = b"u_0000000000"
+_FULL = 1_000
+_AT_ONCE = 500
+_SEEN = b"that is all"
+_COMMAND = re.compile(rb"\+[0-9.]+ \[\d+ (?!lua)[^\]]*\] (.*)")
+_WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+
+
+def counters(server: Server, few: int, many: int, watch: Watch, outcome: Outcome) -> Row:
+    """Bytes per key: everybody with a few keys, then our largest and the leanest peer with many."""
+    everybody = [each for each in async_contestants(server.url) if not each.keeps_log]
+    watch.begin(f"bytes per key, {server.name}", len(everybody) + 2)
+    sizes = {each.name: _bytes_per_key(server, each, few, watch) for each in everybody}
+    _note("bytes per key", server, everybody, sizes, outcome)
+    by_size = sorted(everybody, key=lambda each: sizes[each.name])
+    ours = [each for each in by_size if each.library == OURS][-1]
+    leanest = next(each for each in by_size if each.library != OURS)
+    paid, least = (_bytes_per_key(server, each, many, watch) for each in (ours, leanest))
+    against = f"{leanest.name} (ours: {ours.algorithm}), {many:,} keys, {server.name}"
+    return Row("redis_bytes_counter", paid, least, "bytes/key", against, 1, Better.LOWER)
+
+
+def log(server: Server, watch: Watch, outcome: Outcome) -> Row:
+    """Bytes of a log that holds all of its 1,000 admissions."""
+    exact = [each for each in async_contestants(server.url) if each.algorithm == LOG]
+    watch.begin(f"bytes of a log, {server.name}", len(exact))
+    sizes = {each.name: _bytes_of_log(server, each, watch) for each in exact}
+    _note("bytes of a log", server, exact, sizes, outcome)
+    leanest = min((each for each in exact if each.library != OURS), key=lambda each: sizes[each.name])
+    ours = next(each for each in exact if each.library == OURS)
+    against = f"{leanest.name}, {server.name}"
+    return Row("redis_bytes_log", sizes[ours.name], sizes[leanest.name], "bytes", against, 0.2, Better.LOWER)
+
+
+def _note(
+    table: str, server: Server, everybody: list[AsyncConnected], sizes: dict[str, float], outcome: Outcome
+) -> None:
+    outcome.figures.setdefault(table, []).extend(
+        {
+            "server": server.name,
+            "library": each.library,
+            "algorithm": each.algorithm,
+            "variant": each.variant,
+            "bytes": sizes[each.name],
+        }
+        for each in everybody
+    )
+
+
+def _bytes_of_log(server: Server, contestant: AsyncConnected, watch: Watch) -> float:
+    server.flush()
+    with Tasks(contestant.make(_FULL)) as limiter:
+        guard(contestant.name, limiter.ask([_USER.decode()] * (_FULL + 1), 1), _FULL)
+    watch.step()
+    keys = server.ask("KEYS", "*")
+    assert isinstance(keys, list)
+    return float(sum(int(str(server.ask("MEMORY", "USAGE", key, "SAMPLES", 0))) for key in keys))
+
+
+def _bytes_per_key(server: Server, contestant: AsyncConnected, users: int, watch: Watch) -> float:
+    commands = list(_commands(server, contestant))
+    server.flush()
+    before = server.used_memory()
+    _send_for_all(server, commands, users)
+    while int(server.info("memory").get("mem_overhead_db_hashtable_rehashing", 0)):
+        time.sleep(0.05)  # until the server has put its tables in order
+    watch.step()
+    return (server.used_memory() - before) / users
+
+
+def _commands(server: Server, contestant: AsyncConnected) -> Iterator[bytes]:
+    """What a library sends for the first check of a user, once it is connected and its script is loaded."""
+    server.flush()
+    with Tasks(contestant.make(PLENTY)) as limiter, socket.create_connection(server.address) as monitor:
+        limiter.ask(["u_9999999999"], 1)
+        monitor.sendall(b"MONITOR\r\n")
+        stream = monitor.recv(5)
+        limiter.ask([_USER.decode()], 1)
+        server.ask("ECHO", _SEEN)
+        while _SEEN not in stream:
+            stream += monitor.recv(65_536)
+    for line in _COMMAND.findall(stream):
+        words = [codecs.escape_decode(word)[0] for word in _WORD.findall(line)]
+        if words != [b"ECHO", _SEEN]:
+            yield hiredis.pack_command(tuple(words))
+
+
+def _send_for_all(server: Server, commands: list[bytes], users: int) -> None:
+    reader = hiredis.Reader()
+    together = b"".join(commands)
+    with socket.create_connection(server.address) as connection:
+        for first in range(0, users, _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, users))
+            connection.sendall(b"".join(together.replace(_USER, b"u_%010d" % user) for user in some))
+            for _ in range(len(some) * len(commands)):
+                answer = reader.gets()
+                while answer is False:
+                    reader.feed(connection.recv(65_536))
+                    answer = reader.gets()
+                if isinstance(answer, hiredis.ReplyError):
+                    raise answer
