@@ -14,7 +14,7 @@ import hiredis
 import pytest
 from tests.integration.server import Server, free_port, until
 
-from headgate.adapters.redis import RedisStore, ServerAddress
+from headgate.adapters.redis import store_at
 from headgate.core.decision import Hit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
@@ -324,7 +324,7 @@ def test_a_limiters_store_behind_it(proxy: FaultProxy) -> None:
     meter = Meter(Rate(5, 60_000_000), Algorithm.FIXED_WINDOW)
 
     async def scenario() -> None:
-        store = RedisStore(ServerAddress.parse(proxy.url))
+        store = store_at(f"{proxy.url}?deadline_ms=5000")
         await store.connect()
         proxy.says(ErrorLine.LOADING)
         with pytest.raises(StoreError) as caught:
