@@ -92,6 +92,13 @@ def test_the_testing_kit_is_documented(named: dict[str, set[str]]) -> None:
     assert set(headgate.testing.__all__) | _public(headgate.testing.FakeClock) - {"now"} <= named["testing"]
 
 
+def test_faults_are_documented(named: dict[str, set[str]]) -> None:
+    """Every fault, every error line and whatever a fault proxy offers stands in the reference."""
+    with headgate.testing.FaultProxy() as proxy:
+        offers = _public(proxy)
+    assert offers | {*headgate.testing.Fault.__members__, *headgate.testing.ErrorLine.__members__} <= named["testing"]
+
+
 def test_golden_vectors_are_documented(named: dict[str, set[str]]) -> None:
     """Every part of a golden vector, of its steps and of what they expect stands in the reference."""
     assert {*_names(headgate.testing.Scenario), *Step._fields, *Expected._fields} <= named["testing"]

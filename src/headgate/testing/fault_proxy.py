@@ -1,0 +1,139 @@
+"""A proxy that stands between a program and its Redis server, and plays faults."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from headgate.testing.fault_link import Link
+from headgate.testing.faults import ErrorLine, Fault, Playing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_HOST: Final = "127.0.0.1"
+_MOST_LINKS: Final = 1_000
+_GARBAGE: Final = b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+class FaultProxy:
+    """Passes everything on to a server, until it is told to play a fault.
+
+    It has a thread and an event loop of its own, so that it plays on while the program under test
+    waits, blocks or stalls. It listens on loopback only. A call that changes what is played returns
+    when that is in force, for connections that are there and for new ones; any thread may call.
+    The server is not asked for anything before a command is to go there; without one, the faults
+    that answer by themselves work all the same.
+    """
+
+    def __init__(self, host: str = _HOST, port: int = 6379, *, path: str | Path | None = None) -> None:
+        """Stand before the server at `host` and `port`, or at a unix socket's `path`."""
+        self._upstream = (host, port) if path is None else str(path)
+        self._playing = Playing()
+        self._links: set[Link] = set()
+        self._listener: socket.socket | None = None
+        self._arriving: set[asyncio.Task[object]] = set()
+        self.connections = 0
+        """How many connections were accepted."""
+        self.commands = 0
+        """How many commands came in, whether or not they were passed on."""
+
+    def __enter__(self) -> Self:
+        self._place = _bound(0)  # kept, so that nobody else gets the port while nothing listens there
+        self.port: int = self._place.getsockname()[1]
+        self.url = f"redis://{_HOST}:{self.port}"
+        self._loop = asyncio.SelectorEventLoop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
+        self._thread.start()
+        self.heal()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.play(Fault.REFUSED)
+        self._run(self._ended())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._place.close()
+
+    def play(self, fault: Fault, *, seconds: float = 0.1, line: str = ErrorLine.LOADING) -> None:
+        """Play a fault instead of what was played before; `seconds` are for SLOW, `line` is for SAYS."""
+        answers = {Fault.SAYS: f"-{line}\r\n".encode(), Fault.GARBAGE: _GARBAGE}
+        self._run(self._play(Playing(fault, seconds if fault is Fault.SLOW else 0, answers.get(fault, b""))))
+
+    def says(self, line: str) -> None:
+        """Answer every command by this error."""
+        self.play(Fault.SAYS, line=line)
+
+    def heal(self) -> None:
+        """Pass everything on again."""
+        self.play(Fault.NONE)
+
+    def _run(self, doing: Coroutine[object, object, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(doing, self._loop).result()
+
+    async def _play(self, playing: Playing) -> None:
+        self._playing = playing
+        if playing.fault is Fault.REFUSED:
+            self._hang_up()
+        elif self._listener is None:
+            self._listener = self._listening()
+        for link in tuple(self._links):
+            link.change(playing)
+
+    def _listening(self) -> socket.socket:
+        """A listener. `asyncio.Server` is none: closed while it accepts, it leaves that connection open."""
+        listener = _bound(self.port)
+        listener.settimeout(0)
+        listener.listen()
+        self._loop.add_reader(listener, self._accept, listener)
+        return listener
+
+    def _hang_up(self) -> None:
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):  # a client that is gone again
+            connection, _ = listener.accept()
+            arriving = self._loop.create_task(self._loop.connect_accepted_socket(self._new_link, connection))
+            self._arriving.add(arriving)
+            arriving.add_done_callback(self._arriving.discard)
+
+    def _new_link(self) -> asyncio.Protocol:
+        self.connections += 1
+        full = len(self._links) >= _MOST_LINKS
+        link = Link(Playing(Fault.REFUSED) if full else self._playing, self._connect, self._see, self._links.discard)
+        self._links.add(link)
+        return link.client
+
+    async def _connect(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        if isinstance(self._upstream, str):
+            await self._loop.create_unix_connection(protocol, self._upstream)
+        else:
+            await self._loop.create_connection(protocol, *self._upstream)
+
+    async def _ended(self) -> None:
+        """Wait for those who were just arriving, and for links that were just reaching the server."""
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _see(self, commands: int) -> None:
+        self.commands += commands
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket on loopback that does not listen yet. Several may share a port."""
+    bound = socket.socket()
+    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+        bound.setsockopt(socket.SOL_SOCKET, option, 1)
+    bound.bind((_HOST, port))
+    return bound

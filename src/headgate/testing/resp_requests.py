@@ -1,0 +1,65 @@
+"""Where the commands begin and end in what a client sends to Redis."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_LARGEST: Final = 16 * 1024 * 1024
+_END: Final = b"\r\n"
+_EMPTY: Final = (_END, b"*0\r\n", b"*-1\r\n")
+"""What Redis reads over without an answer."""
+
+
+class RequestReader:
+    r"""Cuts a stream of bytes, however it arrives, into whole commands.
+
+    >>> reader = RequestReader()
+    >>> reader.feed(b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$2\r\n\r")
+    [b'*1\r\n$4\r\nPING\r\n']
+    >>> reader.feed(b"\n\r\nPING\r\n")
+    [b'*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n', b'PING\r\n']
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The commands that are whole with these bytes; raises `ValueError` if they are none, or far too large."""
+        buffer = self._buffer
+        buffer += data
+        commands = []
+        while (end := _end_of_command(buffer)) is not None:
+            command = bytes(buffer[:end])
+            del buffer[:end]
+            if command not in _EMPTY:
+                commands.append(command)
+        if len(buffer) > _LARGEST:
+            msg = "a command that does not end"
+            raise ValueError(msg)
+        return commands
+
+
+def _end_of_command(buffer: bytearray) -> int | None:
+    """Where the first command ends: an array of strings that tell their length, or a plain line."""
+    at = _end_of_line(buffer, 0)
+    if at is None or not buffer.startswith(b"*"):
+        return at
+    for _ in range(int(buffer[1:at])):
+        start, at = at, _end_of_line(buffer, at)
+        if at is None:
+            return None
+        at += _length(bytes(buffer[start:at])) + len(_END)
+    return at if at <= len(buffer) else None
+
+
+def _length(line: bytes) -> int:
+    length = int(line[1:])
+    if not line.startswith(b"$") or not 0 <= length <= _LARGEST:
+        msg = f"{line!r} does not begin a string of at most {_LARGEST} bytes"
+        raise ValueError(msg)
+    return length
+
+
+def _end_of_line(buffer: bytearray, start: int) -> int | None:
+    end = buffer.find(_END, start)
+    return None if end < 0 else end + len(_END)
