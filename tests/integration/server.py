@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 30.0
 # The shell ends the server when its own input ends: when we close it, or when the test run dies, however it dies.
 _GUARD: Final = '"$@" >/dev/null & echo $!; read _; kill -9 $!; wait'
 _given: Final[set[int]] = set()
