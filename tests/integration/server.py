@@ -149,6 +149,11 @@ class Server:
         assert isinstance(answer, bytes)
         return answer.decode()
 
+    def script_calls(self) -> int:
+        """How many scripts it was told to run, ever."""
+        lines = self.text("INFO", "commandstats").splitlines()
+        return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines if "_eval" in line)
+
     def contents(self) -> dict[bytes, bytes]:
         """Every key with its value, as the server dumps it."""
         keys = self.ask("KEYS", "*")
