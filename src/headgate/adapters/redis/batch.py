@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Asked = tuple[Sequence[Hit], asyncio.Future[Sequence[Decision]]]
     Batch = list[Asked]
 
-MOST_HITS: Final = 64
+MOST_HITS: Final = 32
 """In one script call, so that none keeps the server busy for long."""
 _HEADER: Final = Struct("<ddd").pack
 _ROW: Final = Struct("<8q")
@@ -55,17 +55,11 @@ def script_call(
 ) -> tuple[Script, int, tuple[bytes | str, ...]]:
     """The script, the number of keys, and the keys and arguments as take.lua reads them."""
     hits = [hit for request, _ in batch for hit in request]
-    script = take_script(frozenset([hit.meter.algorithm for hit in hits]))
-    return (
-        script,
-        len(hits),
-        (
-            *[hit.key for hit in hits],
-            _HEADER(now, least_ttl, only_peek),
-            bytes([len(request) for request, _ in batch]),
-            *map(packed_hit, hits),
-        ),
-    )
+    kinds: dict[bytes, int] = {}  # many hits of a call differ only in their keys
+    numbers = bytes([kinds.setdefault(packed_hit(hit), len(kinds) + 1) for hit in hits])
+    sizes = bytes([len(request) for request, _ in batch])
+    arguments = (*[hit.key for hit in hits], _HEADER(now, least_ttl, only_peek), sizes, numbers, *kinds)
+    return take_script(frozenset([hit.meter.algorithm for hit in hits])), len(hits), arguments
 
 
 def hand_out(batch: Batch, answer: object) -> None:
