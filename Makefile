@@ -17,8 +17,8 @@ test: .environment check  ## format, lint, types, layers and the whole test suit
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/headgate/core/*,src/headgate/dataplane/*' --fail-under=100
 
-test-long: .environment  ## the property tests with at least 500,000 steps per algorithm
-	HYPOTHESIS_PROFILE=long $(PYTEST) -q tests/property
+test-long: .environment  ## the property tests, and Lua against Python, with at least 500,000 steps per algorithm
+	HYPOTHESIS_PROFILE=long $(PYTEST) -q -rP tests/property tests/integration/test_redis_twins.py
 
 chaos: .environment  ## outages of real Redis servers, minutes long: a table and tests/chaos/figures.json
 	$(PYTEST) -q tests/chaos

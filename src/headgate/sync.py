@@ -73,8 +73,7 @@ class Limiter:
 
     def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
         """Decide several requests, each by itself, in order."""
-        self._look_at_rules()
-        return run(self._limiter.check_many(requests, cost))
+        return [self.check(request, cost) for request in requests]
 
     def hit(self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
         """Take `cost` from a key's limit."""

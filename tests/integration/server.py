@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-_PATIENCE: Final = 20.0
+_PATIENCE: Final = 30.0
 # The shell ends the server when its own input ends: when we close it, or when the test run dies, however it dies.
 _GUARD: Final = '"$@" >/dev/null & echo $!; read _; kill -9 $!; wait'
 _given: Final[set[int]] = set()
@@ -148,6 +148,11 @@ class Server:
         answer = self.ask(*command)
         assert isinstance(answer, bytes)
         return answer.decode()
+
+    def script_calls(self) -> int:
+        """How many scripts it was told to run, ever."""
+        lines = self.text("INFO", "commandstats").splitlines()
+        return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines if "_eval" in line)
 
     def contents(self) -> dict[bytes, bytes]:
         """Every key with its value, as the server dumps it."""

@@ -32,22 +32,16 @@ async def opened(server: Server) -> AsyncIterator[RedisStore]:
     await store.close()
 
 
-def calls(server: Server) -> int:
-    stats = server.ask("INFO", "commandstats")
-    assert isinstance(stats, bytes)
-    return sum(int(line.split(b"calls=")[1].split(b",")[0]) for line in stats.splitlines() if b"_eval" in line)
-
-
 def test_checks_of_one_turn_travel_together(valkey: Server) -> None:
     """Checks that are asked in one turn of the event loop cost one script call per 64 of them."""
 
     async def scenario() -> None:
         async with opened(valkey) as store:
             await store.take((Hit("warm", METERS[0], 1),))
-            before = calls(valkey)
+            before = valkey.script_calls()
             hits = [Hit(f"k{index}", METERS[0], 1) for index in range(128)]
             await asyncio.gather(*(store.take((hit,)) for hit in hits))
-            assert calls(valkey) == before + 2
+            assert valkey.script_calls() == before + 2
 
     asyncio.run(scenario())
 

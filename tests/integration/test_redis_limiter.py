@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PATIENT = "?deadline_ms=5000"
 """A busy machine is no outage."""
+
+
 RULES = {
     "rules": [
         {"name": "search", "per": "user", "limits": ["5/minute", "100/hour"]},
@@ -31,6 +33,21 @@ def test_limiters_of_two_programs_share_their_counters(valkey: Server) -> None:
             assert sum(verdict.allowed for verdict in verdicts) == 5
             refused = next(verdict for verdict in verdicts if not verdict)
             assert refused.policy == "search:1m"
+
+    asyncio.run(scenario())
+
+
+def test_many_checks_take_one_trip(valkey: Server) -> None:
+    """Requests that are checked together are decided in their order, by one script call."""
+
+    async def scenario() -> None:
+        async with Limiter.open(valkey.url + PATIENT, RULES) as limiter:
+            request = Request(user="u_42", path="/api/search")
+            await limiter.peek(request)
+            before = valkey.script_calls()
+            verdicts = await limiter.check_many([request] * 8)
+            assert [verdict.allowed for verdict in verdicts] == [True] * 5 + [False] * 3
+            assert valkey.script_calls() == before + 1
 
     asyncio.run(scenario())
 

@@ -32,12 +32,6 @@ def waiting_calls(limiter: Limiter) -> int:
     return 0 if connection is None else int(connection.under_way)
 
 
-def script_calls(server: Server) -> int:
-    stats = server.ask("INFO", "commandstats")
-    assert isinstance(stats, bytes)
-    return sum(int(line.split(b"calls=")[1].split(b",")[0]) for line in stats.splitlines() if b"_evalsha" in line)
-
-
 def test_threads_together_get_exactly_the_limit(valkey: Server) -> None:
     """However many threads share a limiter on Redis, they are admitted exactly as often as the limit says."""
     with Limiter.open(valkey.url + PATIENT, rules=[{"name": "r", "limits": "300/hour"}]) as limiter:
@@ -50,9 +44,9 @@ def test_checks_of_threads_travel_together(valkey: Server) -> None:
     """While one script call is under way, what other threads ask is gathered, so there are fewer calls than checks."""
     with Limiter.open(valkey.url + PATIENT) as limiter, ThreadPoolExecutor(64) as threads:
         limiter.hit("warm", "5/minute")
-        before = script_calls(valkey)
+        before = valkey.script_calls()
         assert all(threads.map(lambda index: limiter.hit(f"k{index % 50}", "1000/hour").allowed, range(3_000)))
-        assert script_calls(valkey) - before < 2_000
+        assert valkey.script_calls() - before < 2_000
 
 
 def test_everything_a_limiter_does_works_without_await(valkey: Server) -> None:

@@ -109,6 +109,16 @@ def test_a_frozen_primary_is_replaced(sentinel_setup: SentinelSetup) -> None:
     until(lambda: sentinel_setup.primary() is not lost, "the sentinels name another primary")
 
 
+def test_a_sentinel_that_was_frozen_watches_again(sentinel_setup: SentinelSetup) -> None:
+    """Two sentinels are enough to name the primary while the third is frozen, and it joins them again."""
+    third = sentinel_setup.sentinels[2]
+    third.freeze()
+    primary = sentinel_setup.primary()
+    sentinel_setup.heal()
+    assert third.answers
+    assert sentinel_setup.primary() is primary
+
+
 def test_a_cluster_serves_all_slots(cluster_setup: ClusterSetup, slot: int) -> None:
     """Three primaries share the slots; the owner of a slot answers, the others point to it."""
     assert len(cluster_setup.primaries()) == 3

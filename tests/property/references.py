@@ -33,7 +33,7 @@ class Admission:
     holder: str = ""
     ttl: int = 0
     owed: Fraction = Fraction(0)
-    """Buckets: the debt right after it, with all that had been credited until then."""
+    """Buckets: the debt right after it; token buckets: with all that had been credited until then."""
 
 
 class Reference(Protocol):
@@ -217,10 +217,16 @@ class LeakyBucket(Bucket):
     def left(self, meter: Meter, now: int) -> int:
         return max(0, floor(meter.capacity - self.used(meter, now))) if self.admits(meter, now, 0) else 0
 
+    def record(self, admission: Admission) -> None:
+        super().record(admission)
+        admission.owed -= self.credited
+
     def give_back(self, admission: Admission, amount: int, now: int) -> None:
-        """Leave the queue, if everybody behind has left it."""
+        """Leave the queue, unless it has gone out, if everybody behind has left."""
+        queue = min(admission.owed, self.deepest(admission.meter))
+        has_gone_out = self.worked_off(admission.meter, admission.at, now) >= queue
         still_queued = [entry for entry in self.history if entry.cost]
-        if still_queued and still_queued[-1] is admission:
+        if not has_gone_out and still_queued and still_queued[-1] is admission:
             self.credit(admission.meter, now, Fraction(amount))
             admission.cost -= amount
 

@@ -94,8 +94,10 @@ class Limiter:
         return verdict(plan, self._take_now(hits) if self._take_now is not None and hits else ())
 
     async def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
-        """Decide several requests, each by itself, in order."""
-        return [await self.check(request, cost) for request in requests]
+        """Decide several requests, each by itself, in order; where the store is elsewhere, in one trip."""
+        if self._take_now is not None:
+            return [await self.check(request, cost) for request in requests]
+        return await asyncio.gather(*[self.check(request, cost) for request in requests])
 
     def _plan(self, request: Request, cost: int | None) -> Plan:
         if not isinstance(request, Request):

@@ -9,6 +9,7 @@ whether what was under way was carried out: it fails, and is never sent again.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.address import ServerAddress
 
 CONNECT_SECONDS: Final = 1.0
+MOST_UNSENT: Final = 4 * 1024 * 1024
+"""Bytes that may wait for a server that does not read; some ten thousand checks."""
 
 
 class Connection(asyncio.Protocol):
@@ -34,12 +37,17 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._waiting: deque[Callable[[object], None]] = deque()
         self.transport: asyncio.Transport | None = None
-        self.writable = True
+        self.is_writable = True
+        """Whether the server still reads what it is sent."""
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's has no common ancestor
+        self.transport.set_write_buffer_limits(high=MOST_UNSENT)
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # so that a dead peer is noticed when idle
 
     def send(self, command: Sequence[bytes | str | int], answered: Callable[[object], None]) -> None:
         """Send a command; `answered` gets its answer, or a `StoreError` if the connection is lost first."""
@@ -64,12 +72,12 @@ class Connection(asyncio.Protocol):
             self.abort(error)
 
     def pause_writing(self) -> None:
-        """See `asyncio.Protocol`: the socket takes no more for now."""
-        self.writable = False
+        """See `asyncio.Protocol`: too much waits to be sent."""
+        self.is_writable = False
 
     def resume_writing(self) -> None:
         """See `asyncio.Protocol`."""
-        self.writable = True
+        self.is_writable = True
 
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection at once; everything under way fails."""

@@ -59,7 +59,7 @@ class Node:
         self._held: list[tuple[Commands, Call]] = []
         """What was asked before there was a first connection."""
         self._recovering: asyncio.Task[None] | None = None
-        self._was_connected = self._closed = False
+        self._was_connected = self._closed = self._is_known_to_be_away = False
         self._twin: Node | None = None
         self._confirmed: Confirmed | None = None
         self.why = ""
@@ -95,8 +95,11 @@ class Node:
         if connection is None:
             self._hold(commands, call)
             return
-        self._write(connection, commands, call)
-        self._deadlines.watch(call)
+        if connection.is_writable:
+            self._write(connection, commands, call)
+            self._deadlines.watch(call)
+        else:
+            self._fail(call, StoreError(f"{self.name} does not read what it is sent", transient=True))
 
     def _write(self, connection: Connection, commands: Commands, call: Call) -> None:
         for command in commands[:-1]:
@@ -161,11 +164,14 @@ class Node:
 
     def _on_change(self, state: State) -> None:
         if state is State.OPEN:
-            log.warning("%s is away, and left alone until it is back: %s", self.name, self.why)
+            if not self._is_known_to_be_away:
+                log.warning("%s is away, and left alone until it is back: %s", self.name, self.why)
+            self._is_known_to_be_away = True
             self._lane.drop()  # it may be dead without having said so
             self._recover()
         elif state is State.CLOSED:
             log.warning("%s is back", self.name)
+            self._is_known_to_be_away = False
 
     def _recover(self) -> None:
         if not self._closed and (self._recovering is None or self._recovering.done()):

@@ -1,19 +1,23 @@
 -- Token bucket and leaky bucket. Twins of headgate/core/algorithms/bucket.py,
 -- token_bucket.py and leaky_bucket.py.
 --
--- State: '<ddddddd' instant of the last admission, the level then, what was overdrawn then, and
--- (token bucket) what receipts have put back. Amounts are counted in shares there; here they are
+-- State: MessagePack, instant of the last admission, the level then, what was overdrawn then, and
+-- (token bucket) what receipts have put back; without the last four where they are all 0. Amounts are counted in shares there; here they are
 -- pairs (units, rest), a unit being `period` shares, so that all stay exact:
 -- shares = units * period + rest, 0 <= rest < period.
 
 local bucket = {}
 
 function bucket.read(value)
-  return {struct.unpack('<ddddddd', value)}
+  local at, units, rest, over, over_rest, credited, credited_rest = cmsgpack.unpack(value)
+  return {at, units, rest, over or 0, over_rest or 0, credited or 0, credited_rest or 0}
 end
 
 function bucket.write(state)
-  return struct.pack('<ddddddd', unpack(state, 1, 7))
+  if state[4] == 0 and state[5] == 0 and state[6] == 0 and state[7] == 0 then
+    return cmsgpack.pack(state[1], state[2], state[3])
+  end
+  return cmsgpack.pack(unpack(state, 1, 7))
 end
 
 -- Pairs: which is less, one minus other, one plus other.

@@ -16,7 +16,7 @@ local function load(key, hit)
   end
   local value = redis.call('GET', key)
   if value then
-    return algorithm.read(value)
+    return algorithm.read(value, hit)
   end
 end
 
@@ -36,7 +36,7 @@ local function save(key, hit, state, now, least_ttl)
     algorithm.save(key, state, hit)
     redis.call('PEXPIRE', key, string.format('%.0f', ttl))
   else
-    redis.call('SET', key, algorithm.write(state), 'PX', string.format('%.0f', ttl))
+    redis.call('SET', key, algorithm.write(state, hit), 'PX', string.format('%.0f', ttl))
   end
 end
 

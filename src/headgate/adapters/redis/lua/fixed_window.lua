@@ -1,6 +1,6 @@
 -- Fixed window. Twin of headgate/core/algorithms/fixed_window.py.
 --
--- State: '<dd' start of the window, count in it.
+-- State: MessagePack, number of the window (calendar windows: its start), count in it.
 
 local fixed_window = {}
 
@@ -14,13 +14,13 @@ local function window(hit, now)
   return hit.finish, hit.next_finish
 end
 
-function fixed_window.read(value)
-  local start, count = struct.unpack('<dd', value)
-  return {start, count}
+function fixed_window.read(value, hit)
+  local number, count = cmsgpack.unpack(value)
+  return {hit.start and number or number * hit.period, count}
 end
 
-function fixed_window.write(state)
-  return struct.pack('<dd', state[1], state[2])
+function fixed_window.write(state, hit)
+  return cmsgpack.pack(hit.start and state[1] or state[1] / hit.period, state[2])
 end
 
 function fixed_window.decide(state, hit, now, cost)

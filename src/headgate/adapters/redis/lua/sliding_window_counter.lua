@@ -1,16 +1,16 @@
 -- Sliding window counter. Twin of headgate/core/algorithms/sliding_window_counter.py.
 --
--- State: '<ddd' start of this window, count in it, count in the window before.
+-- State: MessagePack, number of this window, count in it, count in the window before.
 
 local sliding_window_counter = {}
 
-function sliding_window_counter.read(value)
-  local start, current, previous = struct.unpack('<ddd', value)
-  return {start, current, previous}
+function sliding_window_counter.read(value, hit)
+  local number, current, previous = cmsgpack.unpack(value)
+  return {number * hit.period, current, previous}
 end
 
-function sliding_window_counter.write(state)
-  return struct.pack('<ddd', state[1], state[2], state[3])
+function sliding_window_counter.write(state, hit)
+  return cmsgpack.pack(state[1] / hit.period, state[2], state[3])
 end
 
 -- The least elapsed at which floor(count * (period - elapsed) / period) <= most.
