@@ -27,6 +27,7 @@ MOST_HITS: Final = 64
 _HEADER: Final = Struct("<ddd").pack
 _ROW: Final = Struct("<8q")
 _INSTANT: Final = Struct("<q")
+_SIZE: Final = Struct("<H").pack
 _BUCKETS: Final = frozenset({Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET})
 _new = tuple.__new__
 
@@ -55,7 +56,7 @@ def arguments(batch: Batch, now: Micros, least_ttl: float, *, only_peek: bool) -
     return len(hits), (
         *[hit.key for hit in hits],
         _HEADER(now, least_ttl, only_peek),
-        bytes([len(request) for request, _ in batch]),
+        b"".join([_SIZE(len(request)) for request, _ in batch]),
         *map(packed_hit, hits),
     )
 

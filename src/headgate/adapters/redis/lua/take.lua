@@ -2,7 +2,7 @@
 --
 -- KEYS  one counter per hit
 -- ARGV  1      '<ddd' instant (0: the server's clock), least time to live in ms, 1 to only peek
---       2      one byte per request: how many hits it has
+--       2      '<I2' per request: how many hits it has
 --       3...   one packed hit per key, see prelude.lua
 -- Returns one string: '<i8' the instant, then eight '<i8' per hit: allowed (1, 0, or -1 if the
 -- request could not be decided because a key holds something else), remaining, reset_after,
@@ -58,8 +58,8 @@ end
 
 local answers = {struct.pack('<i8', now)}
 local position = 0
-for request = 1, #ARGV[2] do
-  local size = string.byte(ARGV[2], request)
+for request = 1, #ARGV[2], 2 do
+  local size = struct.unpack('<I2', ARGV[2], request)
   -- A key that holds something else spoils its own request, not the others of this call.
   local fine, hits, rows = pcall(decide, position, size)
   if fine then
