@@ -186,6 +186,21 @@ def test_a_lost_primary(request: pytest.FixtureRequest, kind: str) -> None:
     out_and_back(f"{setup.url}?{HASTY}", primary.kill, lambda: None, Source.DEGRADED_ALLOW)
 
 
+def test_the_first_checks_of_many_programs(cluster_setup: ClusterSetup) -> None:
+    """While a program learns who has which slot, what it asked of nodes without any is answered by the others."""
+
+    async def scenario() -> None:
+        for _ in range(10):
+            async with Limiter.open(cluster_setup.url + "?deadline_ms=5000") as limiter:
+                asked = []
+                for number in range(50):
+                    asked.append(asyncio.ensure_future(limiter.hit(f"k{number}", LIMIT)))
+                    await asyncio.sleep(0.0005)
+                assert {verdict.source for verdict in await asyncio.gather(*asked)} == {Source.STORE}
+
+    asyncio.run(scenario())
+
+
 REPLICATED = {"rules": [{"name": "dear", "per": "user", "limits": LIMIT, "wait_replicas": 1}]}
 
 
