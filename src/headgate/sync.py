@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from headgate import facade, wiring
 from headgate.adapters.clock import monotonic, wall_clock
-from headgate.adapters.threads import BlockingStore
 from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.dataplane.without_waiting import run
 from headgate.ports import LocalStore
@@ -51,7 +50,7 @@ class Limiter:
         """As `headgate.Limiter.open`; use it in ``with``, or call `close`."""
         store, snapshots, bare_keys, follower = wiring.parts(url, rules, clock)
         if not isinstance(store, LocalStore):  # it makes its caller wait, and each process needs one of its own
-            store = BlockingStore(lambda: wiring.open_store(url, clock))
+            store = wiring.blocking_store(url, clock)
         return cls(facade.Limiter(store, snapshots, bare_keys, follower))
 
     def __enter__(self) -> Self:

@@ -11,8 +11,9 @@ from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore, named_folder
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
-from headgate.adapters.redis import REDIS_SCHEMES, ServerAddress, StoreAddress, store_at, store_on
+from headgate.adapters.redis import REDIS_SCHEMES, DirectStore, ServerAddress, StoreAddress, store_at, store_on
 from headgate.adapters.rules_file import RulesFile
+from headgate.adapters.threads import BlockingStore
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
@@ -80,6 +81,18 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
         msg = f"{shown(url)} names a place, but memory:// has none; write memory://"
         raise InvalidSettings(msg)
     return MemoryStore(clock, *_memory_options(address.query))
+
+
+def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:
+    """The store at an address that `open_store` takes, for programs without an event loop."""
+    long_way = BlockingStore(lambda: open_store(url, clock))
+    if urlsplit(url).scheme not in REDIS_SCHEMES or clock is not wall_clock:
+        return long_way
+    address = StoreAddress.parse(url)
+    server = address.servers[0]
+    if address.kind or server.tls is not None:
+        return long_way
+    return DirectStore(server, address.deadline, clock, long_way)
 
 
 def safety_of_bare_keys(url: str) -> Safety | None:

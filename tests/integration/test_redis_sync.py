@@ -25,11 +25,10 @@ PATIENT = "?deadline_ms=30000"
 """A busy machine is no outage."""
 
 
-def waiting_calls(limiter: Limiter) -> int:
-    """How many calls the connection of a limiter waits for."""
-    background = limiter._limiter.store._background  # type: ignore[attr-defined]
-    connection = background.store.store.topology.node(0)._lane.connection
-    return 0 if connection is None else int(connection.under_way)
+def waits(limiter: Limiter) -> bool:
+    """Whether a thread waits for the server."""
+    line = limiter._limiter.store._line  # type: ignore[attr-defined]
+    return line is not None and bool(line._turn.locked())
 
 
 def test_threads_together_get_exactly_the_limit(valkey: Server) -> None:
@@ -82,7 +81,7 @@ def test_closing_ends_the_wait_for_a_server_that_is_silent(valkey: Server) -> No
     try:
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(limiter.hit, "k", "5/minute")
-            while not waiting_calls(limiter):
+            while not waits(limiter):
                 assert not waiting.done()
             limiter.close()
             with pytest.raises(StoreError, match="was closed while this call waited"):
@@ -100,7 +99,7 @@ def test_an_interrupted_call_shifts_nobodys_answer(valkey: Server) -> None:
         valkey.freeze()
 
         def interrupt() -> None:
-            while not waiting_calls(limiter):
+            while not waits(limiter):
                 pass
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -222,7 +221,7 @@ limiter = Limiter.open({valkey.url + PATIENT!r})
 limiter.hit("k", "5/hour")
 os.kill({valkey.pid}, signal.SIGSTOP)
 threading.Thread(target=limiter.hit, args=("k", "5/hour"), daemon=True).start()
-while not limiter._limiter.store._background.store.store.topology.node(0)._lane.connection.under_way:
+while not limiter._limiter.store._line._turn.locked():
     pass
 """
     try:

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis.replies import error_of
-from headgate.adapters.redis.scripts import packed_hit
+from headgate.adapters.redis.scripts import packed_hit, take_script
 from headgate.core.decision import Decision
 from headgate.core.degraded import UnderReplicated
 from headgate.core.meter import Algorithm
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
+    from headgate.adapters.redis.scripts import Script
     from headgate.core.decision import Hit, Stamp
     from headgate.core.units import Micros
 
@@ -50,14 +51,21 @@ def batches(asked: Batch) -> Iterable[Batch]:
     yield batch
 
 
-def arguments(batch: Batch, now: Micros, least_ttl: float, *, only_peek: bool) -> tuple[int, tuple[bytes | str, ...]]:
-    """The number of keys, and the keys and arguments as take.lua reads them."""
+def script_call(
+    batch: Batch, now: Micros, least_ttl: float, *, only_peek: bool
+) -> tuple[Script, int, tuple[bytes | str, ...]]:
+    """The script, the number of keys, and the keys and arguments as take.lua reads them."""
     hits = [hit for request, _ in batch for hit in request]
-    return len(hits), (
-        *[hit.key for hit in hits],
-        _HEADER(now, least_ttl, only_peek),
-        b"".join([_SIZE(len(request)) for request, _ in batch]),
-        *map(packed_hit, hits),
+    script = take_script(frozenset([hit.meter.algorithm for hit in hits]))
+    return (
+        script,
+        len(hits),
+        (
+            *[hit.key for hit in hits],
+            _HEADER(now, least_ttl, only_peek),
+            b"".join([_SIZE(len(request)) for request, _ in batch]),
+            *map(packed_hit, hits),
+        ),
     )
 
 

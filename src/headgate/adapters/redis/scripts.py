@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 from struct import Struct
@@ -13,15 +14,14 @@ from headgate.core.meter import Algorithm
 if TYPE_CHECKING:
     from headgate.core.decision import Receipt
 
-_SHARED: Final = (
-    "prelude",
-    "fixed_window",
-    "sliding_window_counter",
-    "sliding_window_log",
-    "buckets",
-    "concurrency",
-    "counters",
-)
+_FILES: Final = {
+    Algorithm.FIXED_WINDOW: "fixed_window",
+    Algorithm.SLIDING_WINDOW_COUNTER: "sliding_window_counter",
+    Algorithm.SLIDING_WINDOW_LOG: "sliding_window_log",
+    Algorithm.TOKEN_BUCKET: "buckets",
+    Algorithm.LEAKY_BUCKET: "buckets",
+    Algorithm.CONCURRENCY: "concurrency",
+}
 _CODES: Final = {
     Algorithm.FIXED_WINDOW: 0,
     Algorithm.SLIDING_WINDOW_COUNTER: 1,
@@ -52,8 +52,22 @@ def _assembled(*names: str) -> Script:
     return Script(text, sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-TAKE: Final = _assembled(*_SHARED, "take")
-GIVE_BACK: Final = _assembled(*_SHARED, "give_back")
+@cache
+def take_script(algorithms: frozenset[Algorithm]) -> Script:
+    """Take or peek, for hits of these algorithms."""
+    return _assembled("prelude", *_files(algorithms), "counters", "take")
+
+
+@cache
+def give_back_script(algorithms: frozenset[Algorithm]) -> Script:
+    """Give back, for receipts of these algorithms."""
+    return _assembled("prelude", *_files(algorithms), "counters", "give_back")
+
+
+def _files(algorithms: frozenset[Algorithm]) -> list[str]:
+    return sorted({_FILES[algorithm] for algorithm in algorithms})
+
+
 PRESENCE: Final = _assembled("presence")
 
 

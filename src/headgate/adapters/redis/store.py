@@ -11,7 +11,7 @@ from headgate.adapters.redis import batch as batching
 from headgate.adapters.redis.apart import Apart
 from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
 from headgate.adapters.redis.routing import deliver
-from headgate.adapters.redis.scripts import GIVE_BACK, PRESENCE, TAKE, packed_receipt
+from headgate.adapters.redis.scripts import PRESENCE, give_back_script, packed_receipt
 from headgate.core.keys import companion
 from headgate.errors import StoreError
 
@@ -105,15 +105,13 @@ class RedisStore:
 
     def send(self, batch: Batch, place: Place, *, only_peek: bool, replicas: int = 0) -> None:
         """Send one call, whose hits are all in one place, now."""
-        keys, arguments = batching.arguments(batch, self._now(), self._least_ttl, only_peek=only_peek)
+        call = batching.script_call(batch, self._now(), self._least_ttl, only_peek=only_peek)
 
         def put(node: Node, before: Commands, answered: Callable[[object], None]) -> None:
             if replicas:
-                node.confirmed.put(
-                    lambda twin, then: twin.call(TAKE, keys, arguments, then, before), replicas, answered
-                )
+                node.confirmed.put(lambda twin, then: twin.call(*call, then, before), replicas, answered)
             else:
-                node.call(TAKE, keys, arguments, answered, before)
+                node.call(*call, answered, before)
 
         deliver(
             self.topology,
@@ -145,8 +143,9 @@ class RedisStore:
         arguments: list[bytes | str] = [*keys, header]
         for receipt in receipts:
             arguments += packed_receipt(receipt)
+        script = give_back_script(frozenset(receipt.meter.algorithm for receipt in receipts))
         await self._done(
-            place, lambda node, before, answered: node.call(GIVE_BACK, len(keys), arguments, answered, before)
+            place, lambda node, before, answered: node.call(script, len(keys), arguments, answered, before)
         )
 
     async def reset(self, keys: Sequence[Key]) -> None:

@@ -295,3 +295,6 @@ end
 function leaky_bucket.expires_at(state, hit)
   return drained_at(state[1], state[2], state[3], hit, state[4], state[5])
 end
+
+ALGORITHMS[3] = token_bucket
+ALGORITHMS[4] = leaky_bucket

@@ -101,3 +101,5 @@ function concurrency.expires_at(state)
   end
   return last
 end
+
+ALGORITHMS[CONCURRENCY] = concurrency

@@ -1,14 +1,5 @@
 -- Loading and saving counters, and the clock.
 
-local ALGORITHMS = {
-  [0] = fixed_window,
-  [1] = sliding_window_counter,
-  [2] = sliding_window_log,
-  [3] = token_bucket,
-  [4] = leaky_bucket,
-  [CONCURRENCY] = concurrency,
-}
-
 local function load(key, hit)
   local algorithm = ALGORITHMS[hit.algorithm]
   if algorithm.load then

@@ -73,3 +73,5 @@ end
 function fixed_window.expires_at(state, hit)
   return fixed_window.creditable_until(state, hit)
 end
+
+ALGORITHMS[0] = fixed_window

@@ -66,3 +66,7 @@ local function read_hit(packed)
   end
   return hit
 end
+
+-- The algorithms by their numbers. Defining them takes time in every call, so a script is put
+-- together of those only that its hits need; each file enters its own.
+local ALGORITHMS = {}

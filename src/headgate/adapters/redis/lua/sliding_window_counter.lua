@@ -94,3 +94,5 @@ end
 function sliding_window_counter.is_unused(state)
   return state[2] == 0 and state[3] == 0
 end
+
+ALGORITHMS[1] = sliding_window_counter

@@ -212,3 +212,5 @@ function sliding_window_log.expires_at(state, hit)
   local ring = state.admit and state.ring or state
   return (ring and newest(ring) or 0) + hit.period
 end
+
+ALGORITHMS[2] = sliding_window_log
