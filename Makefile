@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve test test-long check format bench requirements pictures clean
+.PHONY: help serve test test-long chaos check format bench requirements pictures clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +19,9 @@ test: .environment check  ## format, lint, types, layers and the whole test suit
 
 test-long: .environment  ## the property tests, and Lua against Python, with at least 500,000 steps per algorithm
 	HYPOTHESIS_PROFILE=long $(PYTEST) -q -rP tests/property tests/integration/test_redis_twins.py
+
+chaos: .environment  ## outages of real Redis servers, minutes long: a table and tests/chaos/figures.json
+	$(PYTEST) -q tests/chaos
 
 check: .environment  ## format, lint, types, layers
 	@$(BIN)/ruff format --check --quiet .

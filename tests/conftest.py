@@ -13,4 +13,5 @@ settings.register_profile(
 settings.register_profile(
     "long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
+collect_ignore = ["chaos"]  # outages that last minutes; `make chaos` names the folder
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, pack
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis.replies import error_of
@@ -52,13 +52,15 @@ def batches(asked: Batch) -> Iterable[Batch]:
 
 def script_call(
     batch: Batch, now: Micros, least_ttl: float, *, only_peek: bool
-) -> tuple[Script, int, tuple[bytes | str, ...]]:
+) -> tuple[Script, int, list[bytes | str]]:
     """The script, the number of keys, and the keys and arguments as take.lua reads them."""
     hits = [hit for request, _ in batch for hit in request]
     kinds: dict[bytes, int] = {}  # many hits of a call differ only in their keys
-    numbers = bytes([kinds.setdefault(packed_hit(hit), len(kinds) + 1) for hit in hits])
-    sizes = bytes([len(request) for request, _ in batch])
-    arguments = (*[hit.key for hit in hits], _HEADER(now, least_ttl, only_peek), sizes, numbers, *kinds)
+    numbers = [kinds.setdefault(packed_hit(hit), len(kinds) + 1) for hit in hits]
+    sizes = [len(request) for request, _ in batch]
+    arguments: list[bytes | str] = [hit.key for hit in hits]
+    arguments += (_HEADER(now, least_ttl, only_peek), pack(f"<{len(sizes)}H", *sizes), pack(f"<{len(hits)}H", *numbers))
+    arguments += kinds
     return take_script(frozenset([hit.meter.algorithm for hit in hits])), len(hits), arguments
 
 

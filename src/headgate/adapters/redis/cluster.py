@@ -139,9 +139,16 @@ class Cluster:
             owners[start : end + 1] = [node] * (end - start + 1)
         self._owners = owners
         for name in [name for name, node in self._nodes.items() if node not in owners]:
-            task = asyncio.get_running_loop().create_task(self._nodes.pop(name).close())
+            task = asyncio.get_running_loop().create_task(self._let_go(self._nodes.pop(name)))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
+
+    async def _let_go(self, node: Node) -> None:
+        """Close a node that has no slots any more, when whatever was asked of it is answered or given up."""
+        try:
+            await asyncio.sleep(2 * self._patience.deadline)
+        finally:
+            await node.close()
 
     async def connect(self) -> None:
         """Read the map and connect to all nodes that have slots; raises `StoreError` if that fails."""
@@ -153,6 +160,9 @@ class Cluster:
         self._closed = True
         if self._looking is not None:
             self._looking.cancel()
+        for leaving in self._leaving:
+            leaving.cancel()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
         await asyncio.gather(*[node.close() for node in self._nodes.values()])
 
 

@@ -26,8 +26,11 @@ class Confirmed:
     def __init__(self, node: Node) -> None:
         """`node` is used for nothing else."""
         self._node = node
-        self._held: list[Callable[[], None]] = []
-        self._unconfirmed: list[tuple[bytes, int, Callable[[object], None]]] = []
+        self._taking = 0
+        """How many takes have no answer yet."""
+        self._taken: list[tuple[bytes, int, Callable[[object], None]]] = []
+        """Answers that wait for the replicas."""
+        self._held: list[tuple[Callable[[], None], Callable[[object], None]]] = []
         self._is_waiting = False
 
     def put(
@@ -36,37 +39,40 @@ class Confirmed:
         """Take something, and answer when so many replicas have it, or time is up."""
 
         def on_answer(answer: object) -> None:
+            self._taking -= 1
             if isinstance(answer, bytes):
-                self._unconfirmed.append((answer, replicas, answered))
-                self._wait()
+                self._taken.append((answer, replicas, answered))
             else:
                 answered(answer)
+            self._wait()
 
         def send() -> None:
+            self._taking += 1
             take(self._node, on_answer)
 
-        if self._is_waiting:
-            self._held.append(send)
+        if self._taken or self._is_waiting:
+            self._held.append((send, answered))
         else:
             send()
 
     def _wait(self) -> None:
-        if self._is_waiting:
+        """Ask for the replicas, once for all that was taken: when the last of it is answered."""
+        if self._taking or self._is_waiting or not self._taken:
             return
         self._is_waiting = True
-        taken, self._unconfirmed = self._unconfirmed, []
-        most = max(replicas for _, replicas, _ in taken)
+        most = max(replicas for _, replicas, _ in self._taken)
         patience = max(1, int(self._node.deadline * 1000 * _SHARE_OF_DEADLINE))
+        self._node.send(("WAIT", most, patience), answered=self._on_waited)
 
-        def on_answer(acknowledged: object) -> None:
-            have = acknowledged if isinstance(acknowledged, int) else 0
-            self._is_waiting = False
-            for answer, replicas, answered in taken:
-                answered(answer if have >= replicas else Unconfirmed(answer))
-            held, self._held = self._held, []
-            for send in held:
+    def _on_waited(self, acknowledged: object) -> None:
+        have = acknowledged if isinstance(acknowledged, int) else 0
+        taken, self._taken = self._taken, []
+        held, self._held = self._held, []
+        self._is_waiting = False
+        for answer, replicas, answered in taken:
+            answered(answer if have >= replicas else Unconfirmed(answer))
+        for send, answered in held:
+            if isinstance(acknowledged, Exception):  # they have waited for the same server long enough
+                answered(acknowledged)
+            else:
                 send()
-            if self._unconfirmed:
-                self._wait()
-
-        self._node.send(("WAIT", most, patience), answered=on_answer)

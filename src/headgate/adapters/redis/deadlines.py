@@ -47,6 +47,7 @@ class Deadlines:
         self._calls: deque[Call] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._planned = 0.0
+        self._was_late = False
 
     def watch(self, call: Call) -> None:
         """Give up on a call once its time is over."""
@@ -62,10 +63,13 @@ class Deadlines:
 
     def _look(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._planned > _STALLED_SECONDS:
+        if now - self._planned > _STALLED_SECONDS and not self._was_late:
             # We could not look earlier, so the answer may lie in the socket: read that first.
+            # But once: in a program that is always busy we would never give up.
+            self._was_late = True
             self._look_at(now + _STALLED_SECONDS / 2)
             return
+        self._was_late = False
         calls = self._calls
         while calls and (calls[0].is_settled or calls[0].expires <= now):
             call = calls.popleft()

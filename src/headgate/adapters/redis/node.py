@@ -57,9 +57,9 @@ class Node:
         self._deadlines = Deadlines(patience.deadline, self._on_missed)
         self._breaker = Breaker(self._on_change)
         self._held: list[tuple[Commands, Call]] = []
-        """What was asked before there was a first connection."""
+        """What was asked while the first connection was being made."""
         self._recovering: asyncio.Task[None] | None = None
-        self._was_connected = self._closed = self._is_known_to_be_away = False
+        self._was_tried = self._closed = self._is_known_to_be_away = False
         self._twin: Node | None = None
         self._confirmed: Confirmed | None = None
         self.why = ""
@@ -99,7 +99,8 @@ class Node:
             self._write(connection, commands, call)
             self._deadlines.watch(call)
         else:
-            self._fail(call, StoreError(f"{self.name} does not read what it is sent", transient=True))
+            # A burst of our own may be the reason; if it is the server, those who are under way miss their deadline.
+            call.settle(StoreError(f"{self.name} does not read what it is sent", transient=True))
 
     def _write(self, connection: Connection, commands: Commands, call: Call) -> None:
         for command in commands[:-1]:
@@ -128,10 +129,11 @@ class Node:
         self.send(*before, ("EVALSHA", script.sha, keys, *arguments), answered=first_answer)
 
     def _hold(self, commands: Commands, call: Call) -> None:
-        """Without a connection: wait for the first one, but not for one that was lost."""
+        """Without a connection: wait for the first attempt at one, but for no other."""
         self._recover()
-        if self._was_connected:
-            self._fail(call, StoreError(f"not connected to {self.name}", transient=True))
+        if self._was_tried:
+            self._breaker.failed(self._now())
+            call.settle(StoreError(f"not connected to {self.name}: {self.why}", transient=True))
         else:
             self._held.append((commands, call))
             self._deadlines.watch(call)
@@ -149,7 +151,8 @@ class Node:
         self._fail(call, error)
 
     def _fail(self, call: Call, answer: object) -> None:
-        self.why = str(answer)
+        if self._breaker.state is not State.OPEN:  # else it is a consequence, not the reason
+            self.why = str(answer)
         self._breaker.failed(self._now())
         call.settle(answer)
 
@@ -185,8 +188,10 @@ class Node:
                 await self._look()
             except StoreError as error:
                 self.why = str(error)
+                self._was_tried = True
                 self._breaker.failed(self._now())
-                self._release(error)
+                # A greeting that is refused for good is no fault of what was asked: to callers it is an outage.
+                self._release(StoreError(self.why, transient=True))
                 wait = min(2 * wait, self._patience.probe_every)
             else:
                 if self._breaker.state is State.CLOSED:
@@ -197,7 +202,7 @@ class Node:
     async def _look(self) -> None:
         """Connect if need be, and, if the server was left alone, see whether it can write."""
         await self._lane.connect()
-        self._was_connected = True
+        self._was_tried = True
         self._release(None)
         if self._breaker.state is State.CLOSED:
             return
@@ -230,14 +235,14 @@ class Node:
     async def connect(self) -> None:
         """Connect now; raises `StoreError` if the server cannot be reached."""
         await self._lane.connect()
-        self._was_connected = True
+        self._was_tried = True
 
     async def close(self) -> None:
         """Drop the connection and make no other."""
         self._closed = True
         if self._recovering is not None:
             self._recovering.cancel()
-        self._release(StoreError("the store was closed", transient=False))
+        self._release(StoreError("the connection was closed", transient=True))
         self._lane.drop()
         self._deadlines.close()
         if self._twin is not None:

@@ -2,8 +2,8 @@
 --
 -- KEYS  one counter per hit
 -- ARGV  1      '<ddd' instant (0: the server's clock), least time to live in ms, 1 to only peek
---       2      one byte per request: how many hits it has
---       3      one byte per hit: the number of its kind
+--       2      '<I2' per request: how many hits it has
+--       3      '<I2' per hit: the number of its kind
 --       4...   the kinds, from number 1 on: packed hits, see prelude.lua
 -- Returns one string: '<i8' the instant, then eight '<i8' per hit: allowed (1, 0, or -1 if the
 -- request could not be decided because a key holds something else), remaining, reset_after,
@@ -16,9 +16,15 @@ local now = read_clock(given)
 local sizes, numbers = ARGV[2], ARGV[3]
 local byte = string.byte
 
+-- The number at a place of a row of '<I2'.
+local function short(row, place)
+  local low, high = byte(row, 2 * place - 1, 2 * place)
+  return low + 256 * high
+end
+
 local kinds = {}
 local function hit_at(position)
-  local number = byte(numbers, position)
+  local number = short(numbers, position)
   local hit = kinds[number]
   if not hit then
     hit = read_hit(ARGV[3 + number])
@@ -90,8 +96,8 @@ end
 
 local request, position, beginning = 1, 1, 1
 local function go_on()
-  while request <= #sizes do
-    local size = byte(sizes, request)
+  while 2 * request <= #sizes do
+    local size = short(sizes, request)
     beginning = count
     if size == 1 then
       take_one(position)
@@ -109,10 +115,17 @@ while not fine do
     error(problem)
   end
   count = beginning
-  for _ = 1, byte(sizes, request) do
+  local size = short(sizes, request)
+  for _ = 1, size do
     answer(-1, 0, 0, 0, 0, 0, 0, 0)
   end
-  request, position = request + 1, position + byte(sizes, request)
+  request, position = request + 1, position + size
   fine, problem = pcall(go_on)
 end
-return struct.pack('<' .. string.rep('i8', count), unpack(answers, 1, count))
+
+local pieces = {}
+for first = 1, count, 1000 do -- Lua hands over only so many values at once
+  local last = math.min(count, first + 999)
+  pieces[#pieces + 1] = struct.pack('<' .. string.rep('i8', last - first + 1), unpack(answers, first, last))
+end
+return table.concat(pieces)

@@ -1,0 +1,122 @@
+"""Servers that refuse for good reasons of their own: full, read-only, locked, or holding something else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from tests.chaos.load import Told
+from tests.integration.server import Server
+
+from headgate import Limiter, StoreError
+from headgate.adapters.redis.store import MOST_WAITING
+from headgate.core.decision import Source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.chaos.figures import Figures
+    from tests.integration.sentinel_setup import SentinelSetup
+
+LIMIT: Final = "1000/hour"
+
+
+async def _until_away(limiter: Limiter, told: Told) -> str:
+    """Ask until the log says that the server is left alone, and why; every answer is a degraded one."""
+    while True:
+        verdict = await limiter.hit("k", LIMIT)
+        assert (verdict.allowed, verdict.source) == (True, Source.DEGRADED_ALLOW)
+        for _, line in told.lines:
+            if "is away" in line:
+                return line
+        await asyncio.sleep(0.01)
+
+
+async def _until_back(limiter: Limiter) -> None:
+    while (await limiter.hit("k", LIMIT)).source is not Source.STORE:  # noqa: ASYNC110 (that is how callers find out)
+        await asyncio.sleep(0.01)
+
+
+def test_a_server_without_memory_left(valkey: Server) -> None:
+    """A server that is full and may evict nothing is away until it has room again."""
+
+    async def scenario() -> None:
+        async with Limiter.open(f"{valkey.url}?probe_ms=100") as limiter:
+            await _until_back(limiter)
+            with Told() as told:
+                valkey.ask("CONFIG", "SET", "maxmemory", "1mb")
+                assert "OOM" in await _until_away(limiter, told)
+                valkey.ask("CONFIG", "SET", "maxmemory", "0")
+                await asyncio.wait_for(_until_back(limiter), 5)
+
+    asyncio.run(scenario())
+
+
+def test_the_address_of_a_replica(sentinel_setup: SentinelSetup) -> None:
+    """Who names a read-only replica gets degraded answers, and a log line that says what is wrong."""
+
+    async def scenario() -> None:
+        with Told() as told:
+            async with Limiter.open(sentinel_setup.replicas()[0].url) as limiter:
+                assert "READONLY" in await _until_away(limiter, told)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("entry", "reason"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("nobody:x@", "WRONGPASS")])
+def test_a_wrong_password(servers_folder: Path, entry: str, reason: str) -> None:
+    """Without the right password answers are degraded, and the log says why without naming the password."""
+    server = Server(servers_folder / f"locked-{entry[:3]}")
+    server.ask("CONFIG", "SET", "requirepass", "right")
+
+    async def scenario() -> None:
+        with Told() as told:
+            async with Limiter.open(server.url.replace("unix://", f"redis+unix://{entry}")) as limiter:
+                line = await _until_away(limiter, told)
+                assert reason in line
+                assert "wrong" not in line.replace("WRONGPASS", "").lower()
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        server.kill()
+
+
+def test_keys_of_somebody_else(valkey: Server) -> None:
+    """A key that holds something else is an error for who asks for it, however often, and never an outage."""
+    valkey.ask("LPUSH", "rl:h:sc1h:foreign", "x")
+
+    async def scenario() -> None:
+        async with Limiter.open(f"{valkey.url}?deadline_ms=60000") as limiter:
+            with Told() as told:
+                for _ in range(1_000):
+                    asked = [limiter.hit("foreign", LIMIT), limiter.hit("k", "1000000/hour")]
+                    foreign, fine = await asyncio.gather(*asked, return_exceptions=True)
+                    assert isinstance(foreign, StoreError)
+                    assert not foreign.transient
+                    assert not isinstance(fine, BaseException)
+                    assert fine.source is Source.STORE
+            assert told.lines == []
+
+    asyncio.run(scenario())
+
+
+def test_more_at_once_than_a_process_may_ask(valkey: Server, figures: Figures) -> None:
+    """Checks beyond what may wait are answered as in an outage, the others by the store, and it stays in use."""
+    more = 1_000
+
+    async def scenario() -> None:
+        async with Limiter.open(f"{valkey.url}?deadline_ms=60000") as limiter:
+            await limiter.hit("first", LIMIT)
+            with Told() as told:
+                verdicts = await asyncio.gather(*[limiter.hit("k", LIMIT) for _ in range(MOST_WAITING + more)])
+                assert (await limiter.hit("k", LIMIT)).source is Source.STORE
+            by_store = [verdict for verdict in verdicts if verdict.source is Source.STORE]
+            figures.note("checks of one turn", "asked", len(verdicts), "")
+            figures.note("checks of one turn", "answered by the store", len(by_store), "")
+            assert 10_000 < len(by_store) <= MOST_WAITING
+            assert sum(verdict.allowed for verdict in by_store) == 1_000
+            assert told.lines == []
+
+    asyncio.run(scenario())
