@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 Connected: TypeAlias = Contestant[AbstractContextManager[Loop]]
 AsyncConnected: TypeAlias = Contestant[AbstractAsyncContextManager[AsyncLoop]]
 
+_STRICT = "?on_store_error=deny&deadline_ms=1000"
+"""So that a check the server did not answer is no admission, which by default it would be, and stops the run."""
+
 
 def contestants(url: str) -> list[Connected]:
     """Everybody with every algorithm they have on Redis, for threads.
@@ -74,13 +77,13 @@ def async_contestants(url: str) -> list[AsyncConnected]:
 
 @contextmanager
 def _headgate(url: str, algorithm: str, amount: int) -> Iterator[Loop]:
-    with headgate.sync.Limiter.open(url) as limiter:
+    with headgate.sync.Limiter.open(url + _STRICT) as limiter:
         yield loops.of_headgate(limiter, f"{amount}/day", algorithm)
 
 
 @asynccontextmanager
 async def _headgate_async(url: str, algorithm: str, amount: int) -> AsyncIterator[AsyncLoop]:
-    async with headgate.Limiter.open(url) as limiter:
+    async with headgate.Limiter.open(url + _STRICT) as limiter:
         yield loops.of_headgate_async(limiter, f"{amount}/day", algorithm)
 
 
