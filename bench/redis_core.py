@@ -2,8 +2,9 @@
 
 The reference is a client without client costs: commands packed beforehand, one check per
 `EVALSHA`, written to a plain socket in chunks of 64, the next chunk before the answers to the
-last are in, and answers that are counted by their length only. Its server does nothing but
-run scripts (`INFO cpu` says how busy it was), so a client in C would get no more out of it.
+last are in, and answers that are counted by their length only. Where the server was busy all
+the time, a client in C would get no more out of it. `INFO cpu` tells, and the row says it: on
+a machine with other work, where it was not, the reference is too low and the ratio too good.
 """
 
 from __future__ import annotations

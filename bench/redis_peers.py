@@ -47,8 +47,8 @@ def contestants(url: str) -> list[Connected]:
     """Everybody with every algorithm they have on Redis, for threads.
 
     Without pyrate-limiter, which does not limit there: asked without blocking, a limiter refuses
-    while another thread asks it, and with a limiter for each thread it admits 6 where 5 are
-    allowed, because it goes by the clocks of its callers.
+    while another thread asks it, and with a limiter for each thread it was seen to admit 6
+    where 5 are allowed.
     """
     valkey = url.replace("redis://", "valkey://")
     return everybody(
