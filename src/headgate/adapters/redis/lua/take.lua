@@ -112,7 +112,8 @@ end
 local fine, problem = pcall(go_on)
 while not fine do
   if is_writing then -- the server is full, or in no state to write: that concerns everybody
-    error(problem)
+    local text = type(problem) == 'table' and problem.err or tostring(problem)
+    return redis.error_reply(string.match(text, '%u%u%u+ .*') or text) -- from its code on, whatever Lua put before it
   end
   count = beginning
   local size = short(sizes, request)
