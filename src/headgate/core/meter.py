@@ -111,7 +111,7 @@ class Meter:
     expires_at: Callable[[Any, Meter], Micros]
     creditable_until: Callable[[Stamp, Meter], Micros] | None
     bounds: Bounds | None
-    """The calendar window now and the next, where the limit has one; see `at`."""
+    """The calendar window now, the last and the next, where the limit has one; see `at`."""
     is_calendar: bool
     """Whether the window depends on a calendar, so that `at` has to set its bounds."""
 

@@ -146,7 +146,7 @@ def test_calendar_bounds_are_worked_out_once_per_window() -> None:
     calendars = Calendars(zones, clock)
     daily = meter("5/calendar day", Algorithm.FIXED_WINDOW)
     first = calendars.current(daily)
-    assert first.bounds == (NEW_YEAR, NEW_YEAR + DAY, NEW_YEAR + 2 * DAY)
+    assert first.bounds == (NEW_YEAR - DAY, NEW_YEAR, NEW_YEAR + DAY, NEW_YEAR + 2 * DAY)
     assert first.window == DAY
     assert (first.limit, first.code, first.algorithm) == (daily.limit, daily.code, daily.algorithm)
     assert daily.bounds is None
@@ -155,7 +155,7 @@ def test_calendar_bounds_are_worked_out_once_per_window() -> None:
     assert zones.asked == 1
     clock.set(NEW_YEAR + DAY)
     second = calendars.current(daily)
-    assert second.bounds == (NEW_YEAR + DAY, NEW_YEAR + 2 * DAY, NEW_YEAR + 3 * DAY)
+    assert second.bounds == (NEW_YEAR, NEW_YEAR + DAY, NEW_YEAR + 2 * DAY, NEW_YEAR + 3 * DAY)
     clock.set(NEW_YEAR)
     assert calendars.current(daily).bounds == first.bounds
     assert zones.asked == 3

@@ -34,7 +34,7 @@ _CALENDAR: Final = 6
 _FORCED: Final = 16
 _HIT: Final = Struct("<dddddd").pack
 _TTL: Final = Struct("<d").pack
-_BOUNDS: Final = Struct("<ddd").pack
+_BOUNDS: Final = Struct("<dddd").pack
 _STAMP: Final = Struct("<ddd").pack
 
 

@@ -26,7 +26,9 @@ def window(meter: Meter, now: Micros) -> tuple[Micros, Micros]:
     if bounds is None:
         start = now - now % meter.period
         return start, start + meter.period
-    # The bounds come from the caller's clock, `now` from the store's; at a boundary they may differ.
+    # The bounds come from the caller's clock, `now` from the store's; around a boundary they may differ.
+    if now < bounds.start:
+        return bounds.previous, bounds.start
     return (bounds.start, bounds.end) if now < bounds.end else (bounds.end, bounds.next_end)
 
 

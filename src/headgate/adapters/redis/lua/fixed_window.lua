@@ -8,6 +8,8 @@ local function window(hit, now)
   if not hit.start then
     local start = now - now % hit.period
     return start, start + hit.period
+  elseif now < hit.start then -- the caller's clock, which the bounds are from, is ahead
+    return hit.previous, hit.start
   elseif now < hit.finish then
     return hit.start, hit.finish
   end

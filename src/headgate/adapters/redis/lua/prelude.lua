@@ -59,7 +59,7 @@ local function read_hit(packed)
   end
   if hit.algorithm == CALENDAR then -- a fixed window with other bounds
     hit.algorithm = 0
-    hit.start, hit.finish, hit.next_finish, at = struct.unpack('<ddd', packed, at)
+    hit.previous, hit.start, hit.finish, hit.next_finish, at = struct.unpack('<dddd', packed, at)
   elseif hit.algorithm == CONCURRENCY then
     hit.ttl, at = struct.unpack('<d', packed, at)
     hit.holder = string.sub(packed, at)
