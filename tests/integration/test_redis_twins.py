@@ -18,7 +18,7 @@ from headgate.core.calendar import Calendar, Unit
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.units import DAY, MINUTE
+from headgate.core.units import DAY, LONGEST_WAIT, MAX_PERIOD, MINUTE, MOST_COUNTED
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -32,11 +32,10 @@ LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 SEEDS = range(30 if LONG else 6)
 STEPS = 50_000 if LONG else 2_500
 REAL_TIME = 3_600
-PERIODS = (1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 2_592_000_000_000)
+PERIODS = (1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 2_592_000_000_000, MAX_PERIOD)
 AMOUNTS = (1, 2, 3, 7, 10, 100, 1_000, 10**9, 10**12)
 LOG_AMOUNTS = (1, 2, 3, 7, 20, 100)
 BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET)
-LONGEST_TIME_TO_FILL = 3 * 10**15
 LEAST_COMPARED = 500_000 if LONG else 1_000
 COMPARED: Counter[Algorithm] = Counter()
 """How many decisions of each algorithm were compared."""
@@ -61,10 +60,14 @@ class Subject:
             return Meter(Slots(min(amount, 20), self.period), self.algorithm)
         burst = max_delay = None
         if self.algorithm in BUCKETS:
-            burst = chance.choice((None, 1, 2, 5, 50))
-            max_delay = chance.choice((None, 0, self.period // 3, self.period * 2))
-            if burst is not None and burst * self.period // amount > LONGEST_TIME_TO_FILL:
-                burst = None
+            burst = chance.choice((None, 1, 2, 5, 50, 10**12))
+            max_delay = chance.choice(
+                (None, 0, self.period // 3, self.period * 2, MOST_COUNTED * self.period // amount)
+            )
+            if burst is not None:
+                burst = max(1, min(burst, LONGEST_WAIT * amount // self.period))
+            if max_delay is not None:
+                max_delay = min(max_delay, MAX_PERIOD, MOST_COUNTED * self.period // amount)
         return Meter(Rate(amount, self.period, burst, self.calendar), self.algorithm, max_delay)
 
     def hit(self, chance: random.Random, now: Micros) -> Hit:
@@ -73,7 +76,8 @@ class Subject:
             skew = chance.choice((0, 0, -1, 1, -MINUTE, MINUTE, -DAY, DAY))
             meter = meter.at(now + skew, lambda _name: UTC)
         most = meter.capacity
-        cost = min(10**12, chance.choice((0, 1, 1, 1, 2, 3, max(1, most // 2), max(1, most - 1), most, most + 1)))
+        costs = (0, 1, 1, 1, 2, 3, max(1, most // 2), max(1, most - 1), most, most + 1, 10**12)
+        cost = min(10**12, chance.choice(costs))
         if meter.algorithm is Algorithm.CONCURRENCY:
             return Hit(self.key, meter, cost, f"holder{chance.randrange(6)}", chance.choice((meter.period, 5)))
         return Hit(self.key, meter, cost, forced=chance.random() < 0.1)

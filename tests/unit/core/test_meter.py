@@ -18,7 +18,17 @@ from headgate.core.meter import (
     check_cost,
     meter_for,
 )
-from headgate.core.units import DAY, HOUR, MAX_AMOUNT, MINUTE, SECOND, WEEK
+from headgate.core.units import (
+    DAY,
+    HOUR,
+    LONGEST_WAIT,
+    MAX_AMOUNT,
+    MAX_PERIOD,
+    MINUTE,
+    MOST_COUNTED,
+    SECOND,
+    WEEK,
+)
 from headgate.errors import InvalidLimit, InvalidRequest
 from headgate.testing.clock import NEW_YEAR, FakeClock
 
@@ -84,6 +94,24 @@ def test_a_log_has_a_largest_amount() -> None:
     assert meter(f"{LARGEST_LOG}/hour", Algorithm.SLIDING_WINDOW_LOG).amount == 65_536
     with pytest.raises(InvalidLimit, match=r"is too large for sliding_window_log.*use sliding_window_counter"):
         meter(f"{LARGEST_LOG + 1}/hour", Algorithm.SLIDING_WINDOW_LOG)
+
+
+@pytest.mark.parametrize("algorithm", BUCKETS)
+def test_a_bucket_fills_within_fifty_years(algorithm: Algorithm) -> None:
+    """A burst that would take longer than any counter can say is refused, with the way out."""
+    assert meter("1/day burst 18300", algorithm).fullest == LONGEST_WAIT
+    assert meter(f"{MAX_AMOUNT}/3660 days", algorithm).fullest == MAX_AMOUNT * MAX_PERIOD
+    for limit in ("1/day burst 18301", "1/hour burst 1000000000000"):
+        with pytest.raises(InvalidLimit, match=r"takes more than 50 years to fill again; lower the burst or raise"):
+            meter(limit, algorithm)
+
+
+def test_a_delay_has_a_most_that_can_wait() -> None:
+    """A delay that would let more wait than can be counted is refused."""
+    longest = MOST_COUNTED // MAX_AMOUNT
+    assert meter(f"{MAX_AMOUNT}/us", Algorithm.TOKEN_BUCKET, longest).max_delay == longest
+    with pytest.raises(InvalidLimit, match=r"with a max_delay of 1001us could have more than 10+ waiting"):
+        meter(f"{MAX_AMOUNT}/us", Algorithm.TOKEN_BUCKET, longest + 1)
 
 
 @pytest.mark.parametrize("algorithm", Algorithm)

@@ -2,9 +2,9 @@
 -- token_bucket.py and leaky_bucket.py.
 --
 -- State: MessagePack, instant of the last admission, the level then, what was overdrawn then, and
--- (token bucket) what receipts have put back; without the last four where they are all 0. Amounts are counted in shares there; here they are
--- pairs (units, rest), a unit being `period` shares, so that all stay exact:
--- shares = units * period + rest, 0 <= rest < period.
+-- (token bucket) what receipts have put back; without the last four where they are all 0. Amounts
+-- are counted in shares there; here they are pairs (units, rest), a unit being `period` shares, so
+-- that all stay exact: shares = units * period + rest, 0 <= rest < period.
 
 local bucket = {}
 
@@ -20,9 +20,16 @@ function bucket.write(state)
   return cmsgpack.pack(unpack(state, 1, 7))
 end
 
--- Pairs: which is less, one minus other, one plus other.
+-- Pairs: whether one is less, the lesser of both, one minus other, one plus other.
 local function less(one, one_rest, other, other_rest)
   return one < other or (one == other and one_rest < other_rest)
+end
+
+local function least(one, one_rest, other, other_rest)
+  if less(other, other_rest, one, one_rest) then
+    return other, other_rest
+  end
+  return one, one_rest
 end
 
 local function minus(one, one_rest, other, other_rest, period)
@@ -58,6 +65,24 @@ local function fullest(hit)
   return hit.capacity, 0
 end
 
+-- How much can be overdrawn beyond that.
+local function most_overdrawn(hit)
+  if LONGEST_WAIT * hit.amount / hit.period < 2 * MOST_COUNTED then -- above, the product is out of range
+    return least(MOST_COUNTED, 0, mul_div(LONGEST_WAIT, hit.amount, hit.period))
+  end
+  return MOST_COUNTED, 0
+end
+
+-- What such a level amounts to under a limit: never more than it allows.
+local function bounded(units, rest, over, over_rest, hit)
+  units, rest = least(units, rest, fullest(hit))
+  if over > 0 or over_rest > 0 then
+    over, over_rest = least(over, over_rest, most_overdrawn(hit))
+    return plus(units, rest, over, over_rest, hit.period)
+  end
+  return units, rest
+end
+
 -- How much drains in a span, at most a little more than `most` units: the exact product for
 -- a longer span would be out of range, and nothing is left then anyway.
 local function drained_in(span, most, hit)
@@ -72,12 +97,7 @@ local function level(state, hit, now)
   if not state then
     return 0, 0
   end
-  local units, rest = state[2], state[3]
-  local most, most_rest = fullest(hit)
-  if less(most, most_rest, units, rest) then
-    units, rest = most, most_rest
-  end
-  units, rest = plus(units, rest, state[4], state[5], hit.period)
+  local units, rest = bounded(state[2], state[3], state[4], state[5], hit)
   local drained, drained_rest = drained_in(now - state[1], units, hit)
   units, rest = minus(units, rest, drained, drained_rest, hit.period)
   if units < 0 then
@@ -88,12 +108,9 @@ end
 
 -- The state of a bucket with so much in it, of which what it cannot hold is overdrawn.
 local function filled(now, units, rest, hit, credited, credited_rest)
-  local held, held_rest = units, rest
-  local most, most_rest = fullest(hit)
-  if less(most, most_rest, units, rest) then
-    held, held_rest = most, most_rest
-  end
+  local held, held_rest = least(units, rest, fullest(hit))
   local over, over_rest = minus(units, rest, held, held_rest, hit.period)
+  over, over_rest = least(over, over_rest, most_overdrawn(hit))
   return {now, held, held_rest, over, over_rest, credited or 0, credited_rest or 0}
 end
 
@@ -103,19 +120,14 @@ local function time_to_drain(units, rest, hit)
   return whole + math.ceil((over + rest) / hit.amount)
 end
 
--- When a level that stood at an instant has drained; never counted as more than the fullest,
--- besides what was overdrawn.
-local function drained_at(at, units, rest, hit, over, over_rest)
-  local most, most_rest = fullest(hit)
-  if less(most, most_rest, units, rest) then
-    units, rest = most, most_rest
-  end
-  units, rest = plus(units, rest, over or 0, over_rest or 0, hit.period)
-  return at + time_to_drain(units, rest, hit)
+function bucket.creditable_until(stamp, hit)
+  local units, rest = least(stamp[2], stamp[3], fullest(hit))
+  return stamp[1] + time_to_drain(units, rest, hit)
 end
 
-function bucket.creditable_until(stamp, hit)
-  return drained_at(stamp[1], stamp[2], stamp[3], hit)
+function bucket.expires_at(state, hit)
+  local units, rest = bounded(state[2], state[3], state[4], state[5], hit)
+  return state[1] + time_to_drain(units, rest, hit)
 end
 
 function bucket.is_unused(state)
@@ -180,20 +192,13 @@ function token_bucket.give_back(state, hit, now, stamp, amount)
   local missing, missing_rest = plus(state[2], state[3], state[4], state[5], period)
   local drained, drained_rest = drained_in(math.max(0, now - state[1]), missing, hit)
   missing, missing_rest = minus(missing, missing_rest, drained, drained_rest, period)
-  if less(missing, missing_rest, credit, credit_rest) then
-    credit, credit_rest = missing, missing_rest
-  end
-  if less(amount, 0, credit, credit_rest) then
-    credit, credit_rest = amount, 0
-  end
+  credit, credit_rest = least(credit, credit_rest, missing, missing_rest)
+  credit, credit_rest = least(credit, credit_rest, amount, 0)
   if credit < 0 or (credit == 0 and credit_rest == 0) then
     return state
   end
   -- First off what was overdrawn, then off the rest.
-  local of_over, of_over_rest = credit, credit_rest
-  if less(state[4], state[5], credit, credit_rest) then
-    of_over, of_over_rest = state[4], state[5]
-  end
+  local of_over, of_over_rest = least(credit, credit_rest, state[4], state[5])
   local over, over_rest = minus(state[4], state[5], of_over, of_over_rest, period)
   local of_held, of_held_rest = minus(credit, credit_rest, of_over, of_over_rest, period)
   local units, rest = minus(state[2], state[3], of_held, of_held_rest, period)
@@ -220,7 +225,8 @@ function token_bucket.expires_at(state, hit)
   if state[6] > 0 or state[7] > 0 then -- some receipt may still have to know what others put back
     units, rest = fullest(hit)
   end
-  return drained_at(state[1], units, rest, hit, state[4], state[5])
+  units, rest = bounded(units, rest, state[4], state[5], hit)
+  return state[1] + time_to_drain(units, rest, hit)
 end
 
 local leaky_bucket = setmetatable({}, {__index = bucket})
@@ -281,19 +287,13 @@ function leaky_bucket.give_back(state, hit, now, stamp, amount)
     return state
   end
   local credit, credit_rest = level(present(state, now), hit, now)
-  if less(amount, 0, credit, credit_rest) then
-    credit, credit_rest = amount, 0
-  end
+  credit, credit_rest = least(credit, credit_rest, amount, 0)
   units, rest = minus(units, rest, credit, credit_rest, hit.period)
   return filled(state[1], units, rest, hit)
 end
 
 function leaky_bucket.undo(state, hit, now, stamp, amount)
   return undone(state, hit, stamp, amount) or leaky_bucket.give_back(state, hit, now, stamp, amount)
-end
-
-function leaky_bucket.expires_at(state, hit)
-  return drained_at(state[1], state[2], state[3], hit, state[4], state[5])
 end
 
 ALGORITHMS[3] = token_bucket

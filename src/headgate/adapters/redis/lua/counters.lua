@@ -11,18 +11,26 @@ local function load(key, hit)
   end
 end
 
+-- Longer than anything matters, and within what the server takes.
+local LONGEST_TTL = 4 * LONGEST_WAIT / 1000
+
+-- In milliseconds, never shorter than it matters.
+local function time_to_live(until_then, least_ttl)
+  return math.min(LONGEST_TTL, math.max(1, math.ceil(until_then / 1000) + 1, least_ttl))
+end
+
 local function is_empty(state)
   return not state or next(state) == nil
 end
 
--- Writes a state and gives it a time to live, never shorter than it matters.
+-- Writes a state and gives it a time to live.
 local function save(key, hit, state, now, least_ttl)
   local algorithm = ALGORITHMS[hit.algorithm]
   if is_empty(state) then
     redis.call('DEL', key)
     return
   end
-  local ttl = math.max(1, math.ceil((algorithm.expires_at(state, hit) - now) / 1000) + 1, least_ttl)
+  local ttl = time_to_live(algorithm.expires_at(state, hit) - now, least_ttl)
   if algorithm.save then
     algorithm.save(key, state, hit)
     redis.call('PEXPIRE', key, ttl)

@@ -50,7 +50,7 @@ end
 function fixed_window.charge(state, hit, now, cost)
   local start = window(hit, now)
   local count = (state and state[1] >= start) and state[2] or 0
-  return {start, count + cost}
+  return {start, math.min(count + cost, MOST_COUNTED)}
 end
 
 function fixed_window.give_back(state, hit, now, stamp, amount)

@@ -22,8 +22,7 @@ local function is_good(receipt, hit, stamp)
   if undo == 1 or span <= 0 then
     return span > 0
   end
-  local ttl = math.max(1, math.ceil(span / 1000) + 1, least_ttl)
-  return redis.call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', ttl)
+  return redis.call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', time_to_live(span, least_ttl))
 end
 
 for receipt = 1, receipts do

@@ -5,6 +5,7 @@
 -- years (2^49), so a single product may not fit; mul_div works on such products exactly.
 
 local EXACT = 9007199254740992 -- 2^53
+local LONGEST_WAIT, MOST_COUNTED = 50 * 366 * 86400000000, 1000000000000000 -- see core/units.py
 local NEVER = -1
 local floor = math.floor
 

@@ -46,7 +46,7 @@ end
 function sliding_window_counter.charge(state, hit, now, cost)
   local start = now - now % hit.period
   local current, previous = counts(state, hit, start)
-  return {start, current + cost, previous}
+  return {start, math.min(current + cost, MOST_COUNTED), previous}
 end
 
 function sliding_window_counter.decide(state, hit, now, cost)
