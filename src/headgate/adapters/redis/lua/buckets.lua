@@ -10,7 +10,13 @@ local bucket = {}
 
 function bucket.read(value)
   local at, units, rest, over, over_rest, credited, credited_rest = cmsgpack.unpack(value)
-  return {at, units, rest, over or 0, over_rest or 0, credited or 0, credited_rest or 0}
+  check(at, units, rest)
+  if not over and not credited_rest then
+    return {at, units, rest, 0, 0, 0, 0}
+  end
+  check(over, over_rest, credited)
+  check(credited_rest, 0, 0)
+  return {at, units, rest, over, over_rest, credited, credited_rest}
 end
 
 function bucket.write(state)

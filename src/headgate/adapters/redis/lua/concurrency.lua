@@ -5,7 +5,11 @@
 local concurrency = {}
 
 function concurrency.read(value)
-  return cmsgpack.unpack(value)
+  local state = cmsgpack.unpack(value)
+  for _, hold in pairs(state) do
+    check(hold[1], hold[2], hold[3])
+  end
+  return state
 end
 
 function concurrency.write(state)

@@ -18,6 +18,7 @@ end
 
 function fixed_window.read(value, hit)
   local number, count = cmsgpack.unpack(value)
+  check(number, count, 0)
   return {hit.start and number or number * hit.period, count}
 end
 

@@ -9,6 +9,15 @@ local LONGEST_WAIT, MOST_COUNTED = 50 * 366 * 86400000000, 1000000000000000 -- s
 local NEVER = -1
 local floor = math.floor
 
+-- What a counter holds is whole numbers below 2^53. Anything else is not ours and spoils its request;
+-- counted with, an infinite number would keep mul_div busy for ever.
+local function check(one, two, three)
+  if not (one >= 0 and one < EXACT and one % 1 == 0 and two >= 0 and two < EXACT and two % 1 == 0
+      and three >= 0 and three < EXACT and three % 1 == 0) then
+    error('not a counter')
+  end
+end
+
 -- floor(a * b / c) and the remainder, for whole a, b >= 0 and c > 0 whose quotient is below 2^53.
 local function mul_div(a, b, c)
   local product = a * b

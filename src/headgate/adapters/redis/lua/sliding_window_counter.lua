@@ -6,6 +6,7 @@ local sliding_window_counter = {}
 
 function sliding_window_counter.read(value, hit)
   local number, current, previous = cmsgpack.unpack(value)
+  check(number, current, previous)
   return {number * hit.period, current, previous}
 end
 

@@ -16,6 +16,7 @@ function sliding_window_log.load(key)
     return nil
   end
   local next_place, places = struct.unpack('<dd', header)
+  check(next_place, places, places - next_place - 1)
   return {key = key, next = next_place, places = places}
 end
 
@@ -26,7 +27,9 @@ local function rank(ring, place)
     return ring.times[index + 1]
   end
   local at = HEADER + 8 * index
-  return (struct.unpack('<d', redis.call('GETRANGE', ring.key, at, at + 7)))
+  local time = struct.unpack('<d', redis.call('GETRANGE', ring.key, at, at + 7))
+  check(time, 0, 0)
+  return time
 end
 
 local function newest(ring)
@@ -45,7 +48,9 @@ local function in_order(ring)
   local raw = redis.call('GETRANGE', ring.key, HEADER, HEADER + 8 * ring.places - 1)
   for place = 0, ring.places - 1 do
     local index = (ring.next + place) % ring.places
-    times[place + 1] = struct.unpack('<d', raw, 8 * index + 1)
+    local time = struct.unpack('<d', raw, 8 * index + 1)
+    check(time, 0, 0)
+    times[place + 1] = time
   end
   return times
 end
