@@ -15,19 +15,19 @@ local receipts = undo == 1 and #KEYS or #KEYS / 2
 
 -- Whether a receipt counts: its time is not over, and it was not given back before.
 local function is_good(receipt, hit, stamp)
-  if hit.algorithm == CONCURRENCY then -- slots are released by name, which once is enough for
+  if hit.code == CONCURRENCY then -- slots are released by name, which once is enough for
     return true
   end
-  local span = ALGORITHMS[hit.algorithm].creditable_until(stamp, hit) - now
+  local span = hit.algorithm.creditable_until(stamp, hit) - now
   if undo == 1 or span <= 0 then
     return span > 0
   end
-  return redis.call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', time_to_live(span, least_ttl))
+  return call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', time_to_live(span, least_ttl))
 end
 
 -- The counter as it is and as it is without the receipt; nothing is written.
 local function without(key, hit, stamp)
-  local algorithm = ALGORITHMS[hit.algorithm]
+  local algorithm = hit.algorithm
   local state = load(key, hit)
   local back = undo == 1 and algorithm.undo or algorithm.give_back
   local after = back(state, hit, now, stamp, hit.cost)
