@@ -54,8 +54,8 @@ def foreign(algorithm: Algorithm) -> list[bytes]:
         entries = [pack("<dd16d", 0, 16, *[odd] * 16) for odd in (INFINITE, NOT_A_NUMBER, -1, 0.5)]
         return [b"x", *(pack("<dd16d", *ring, *[0] * 16) for ring in rings), *entries]
     if algorithm is Algorithm.CONCURRENCY:
-        holds = [[*[1] * place, odd, *[1] * (2 - place)] for place in range(3) for odd in NUMBERS]
-        return [b"x", encode(7), encode({"them": 7}), *(encode({"them": hold}) for hold in holds)]
+        holds = [["them", *[1] * place, odd, *[1] * (2 - place)] for place in range(3) for odd in NUMBERS]
+        return [b"x", encode(7), encode([]), encode({"them": 7}), encode(["them", 1]), *map(encode, holds)]
     return [b"", b"x"] + [
         b"".join(encode(odd if place == at else 1) for place in range(width))
         for width in WIDTHS[algorithm]

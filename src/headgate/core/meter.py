@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Zones: TypeAlias = Callable[[str], tzinfo]
 
 LARGEST_LOG: Final = 65_536
+MOST_SLOTS: Final = 10_000
 NO_DELAY_LIMIT: Final = 1_000 * 366 * DAY
 """As a `max_delay`: the queue's own length is the only bound."""
 
@@ -210,6 +211,9 @@ def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> Non
         )
         raise InvalidLimit(msg)
     if isinstance(limit, Slots):
+        if limit.amount > MOST_SLOTS:
+            msg = f"'{limit}' is too large for concurrency, which keeps every holder (at most {MOST_SLOTS})"
+            raise InvalidLimit(msg)
         return
     if limit.burst is not None and not traits.burst:
         msg = f"'{limit}' has a burst, which {algorithm} cannot have; use token_bucket, or leave the burst out"

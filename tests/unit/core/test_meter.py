@@ -11,6 +11,7 @@ from headgate.core.limit import Rate, Slots, parse_limit
 from headgate.core.meter import (
     ALGORITHMS,
     LARGEST_LOG,
+    MOST_SLOTS,
     NO_DELAY_LIMIT,
     Algorithm,
     Calendars,
@@ -94,6 +95,13 @@ def test_a_log_has_a_largest_amount() -> None:
     assert meter(f"{LARGEST_LOG}/hour", Algorithm.SLIDING_WINDOW_LOG).amount == 65_536
     with pytest.raises(InvalidLimit, match=r"is too large for sliding_window_log.*use sliding_window_counter"):
         meter(f"{LARGEST_LOG + 1}/hour", Algorithm.SLIDING_WINDOW_LOG)
+
+
+def test_slots_have_a_largest_number() -> None:
+    """All holders are looked at for every slot, so their number is bounded."""
+    assert meter(f"{MOST_SLOTS} concurrent", Algorithm.CONCURRENCY).amount == 10_000
+    with pytest.raises(InvalidLimit, match=r"is too large for concurrency, which keeps every holder \(at most 10000\)"):
+        meter(f"{MOST_SLOTS + 1} concurrent", Algorithm.CONCURRENCY)
 
 
 @pytest.mark.parametrize("algorithm", BUCKETS)
