@@ -78,7 +78,9 @@ end
 
 -- What such a level amounts to under a limit: never more than it allows.
 local function bounded(units, rest, over, over_rest, hit)
-  units, rest = least(units, rest, fullest(hit))
+  if units >= hit.capacity then -- below, it is less than the fullest for certain
+    units, rest = least(units, rest, fullest(hit))
+  end
   if over > 0 or over_rest > 0 then
     over, over_rest = least(over, over_rest, most_overdrawn(hit))
     return plus(units, rest, over, over_rest, hit.period)
@@ -119,8 +121,15 @@ end
 
 -- How long that much takes to drain, rounded up to a whole microsecond.
 local function time_to_drain(units, rest, hit)
-  local whole, over = mul_div(units, hit.period, hit.amount)
-  return whole + math.ceil((over + rest) / hit.amount)
+  local amount = hit.amount
+  local shares = units * hit.period + rest
+  if shares < EXACT then
+    local over = shares % amount
+    local whole = (shares - over) / amount
+    return over > 0 and whole + 1 or whole
+  end
+  local whole, over = mul_div(units, hit.period, amount)
+  return whole + math.ceil((over + rest) / amount)
 end
 
 -- What follows only giving back needs; scripts.py leaves it out where hits are taken.
