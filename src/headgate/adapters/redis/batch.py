@@ -66,7 +66,7 @@ def script_call(
 
 def hand_out(batch: Batch, answer: object) -> None:
     """Give every caller that still waits its decisions, or its error."""
-    if not isinstance(answer, bytes):
+    if not isinstance(answer, bytes) or len(answer) != _INSTANT.size + _ROW.size * sum(len(hits) for hits, _ in batch):
         fail(batch, answer)
         return
     (now,) = _INSTANT.unpack_from(answer)
