@@ -20,11 +20,11 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from time import sleep
 from typing import TYPE_CHECKING
 
 import hiredis
 
+from headgate.adapters.clock import sleep
 from headgate.adapters.redis import batch as batching
 from headgate.adapters.redis.lane import keep_alive
 from headgate.adapters.redis.replies import NOSCRIPT, code_of, error_of, is_outage
