@@ -73,7 +73,7 @@ class RedisStore:
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
-        place = self._place(hits)
+        place = 0 if len(hits) == 1 and self.topology.is_one_place else self._place(hits)
         if place is None:
             return await self._apart.ask_to_the_end(hits)
         return await self.ask(hits, place, only_peek=False)
@@ -86,11 +86,13 @@ class RedisStore:
         return await self.ask(hits, place, only_peek=True)
 
     def _place(self, hits: Sequence[Hit]) -> Place | None:
-        """The place of all hits of a request; None if they are in several."""
+        """The place of all hits of a request; None if they are in several, or there are none."""
         if len(hits) > 1 and len({hit.key for hit in hits}) < len(hits):
             msg = "two hits of one request name the same counter"
             raise StoreError(msg, transient=False)
-        if self.topology.is_one_place or not hits:
+        if not hits:
+            return None
+        if self.topology.is_one_place:
             return 0
         first, *others = [self.topology.place(hit.key) for hit in hits]
         return first if all(place == first for place in others) else None
@@ -104,7 +106,9 @@ class RedisStore:
             msg = f"{MOST_WAITING} checks are waiting to be sent"
             raise StoreError(msg, transient=True)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
-        replicas = 0 if only_peek else _replicas(hits)
+        replicas = 0
+        if hits[0].safety is not None or len(hits) > 1:
+            replicas = 0 if only_peek else _replicas(hits)
         asked = self._asked.get((place, only_peek, replicas))
         if asked is None:
             if not self._asked:
