@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
 
 _TICK: Final = 0.001
+_PATIENCE: Final = 60.0
 
 
 class Sample(NamedTuple):
@@ -79,8 +80,9 @@ class Load:
 
     async def steady(self) -> None:
         """Wait until the store answers everybody."""
-        while any(sample.source is not Source.STORE for sample in self.samples[-self._per_second // 2 :]):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+        async with asyncio.timeout(_PATIENCE):
+            while any(sample.source is not Source.STORE for sample in self.samples[-self._per_second // 2 :]):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
 
     def between(self, start: float, end: float) -> list[Sample]:
         """What was asked in a span of time."""
@@ -127,4 +129,6 @@ class Told(logging.Handler):
 
     def first(self, words: str, after: float) -> tuple[float, str]:
         """When something was first said after an instant, and the whole line."""
-        return min(line for line in self.lines if words in line[1] and line[0] >= after)
+        said = [line for line in self.lines if words in line[1] and line[0] >= after]
+        assert said, f"the log never said {words!r}"
+        return min(said)
