@@ -159,10 +159,10 @@ def everybody(
     ours: Callable[[str], Callable[[int], MadeT]],
     of_limits: Mapping[str, Callable[[str], Callable[[int], MadeT]]],
     of_throttled: Callable[[str], Callable[[int], MadeT]],
-    of_pyrate: Callable[[str], Callable[[int], MadeT]],
+    of_pyrate: Callable[[str], Callable[[int], MadeT]] | None,
 ) -> list[Contestant[MadeT]]:
     """All libraries with all their algorithms; limits once for each of its clients."""
-    return [
+    found = [
         *(Contestant(OURS, name, ours(name), keeps_log=name == LOG) for name in ALGORITHMS),
         *(
             Contestant("limits", name, make(theirs), client and f"{name}, {client}", keeps_log=name == LOG)
@@ -171,5 +171,8 @@ def everybody(
         ),
         *(Contestant("throttled-py", name, of_throttled(theirs)) for name, theirs in _THROTTLED.items()),
         Contestant("throttled-py", "token_bucket", of_throttled("gcra"), "gcra"),
-        *(Contestant("pyrate-limiter", name, of_pyrate(name), keeps_log=name != "token_bucket") for name in _PYRATE),
     ]
+    if of_pyrate is not None:
+        is_log = {name: name != "token_bucket" for name in _PYRATE}
+        found += [Contestant("pyrate-limiter", name, of_pyrate(name), "", is_log[name]) for name in _PYRATE]
+    return found

@@ -68,7 +68,7 @@ def _paces(axes: Axes, rows: list[dict[str, Any]], who: str = "one thread") -> N
     """How many a second."""
     _bars(axes, rows, "best", 1e-3, ",.0f")
     axes.set_xlabel(f"thousand checks a second, {who}")
-    axes.legend(loc="lower right", frameon=False)
+    _legend_below(axes)
 
 
 def _process_paces(axes: Axes, rows: list[dict[str, Any]]) -> None:
@@ -80,9 +80,14 @@ def _server(axes: Axes, rows: list[dict[str, Any]]) -> None:
     _bars(axes, rows, "cpu", 1, ".1f", alpha=0.5)
     _bars(axes, rows, "script", 1, "")
     axes.set_xlabel("µs of the server's core per check (dark: in the script or command itself)")
+    _legend_below(axes)
+
+
+def _legend_below(axes: Axes, columns: int = 4) -> None:
+    """Below everything, where no bar or line can be in its way; of two with the same name, the later one."""
     handles, names = axes.get_legend_handles_labels()
-    dark = dict(zip(names, handles, strict=True))
-    axes.legend(dark.values(), dark, loc="lower right", frameon=False)
+    by_name = dict(zip(names, handles, strict=True))
+    axes.figure.legend(by_name.values(), by_name, loc="outside lower left", ncols=columns, frameon=False, fontsize=9)
 
 
 def _bars(axes: Axes, rows: list[dict[str, Any]], field: str, scale: float, shown: str, alpha: float = 1) -> None:
@@ -125,7 +130,7 @@ def _tasks(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("tasks that check at the same time, in one process")
     axes.set_ylabel("thousand checks a second")
-    axes.legend(loc="upper left", frameon=False)
+    _legend_below(axes, 2)
 
 
 def _growth(axes: Axes, rows: list[dict[str, Any]]) -> None:

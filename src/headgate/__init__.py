@@ -19,6 +19,7 @@ from headgate.errors import (
     InvalidRequest,
     InvalidRules,
     InvalidSettings,
+    PartlyAnswered,
     Refused,
     StoreError,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "InvalidSettings",
     "Limit",
     "Limiter",
+    "PartlyAnswered",
     "Refused",
     "Request",
     "Rule",

@@ -15,7 +15,9 @@ import headgate.sync
 import headgate.testing
 from headgate import errors
 from headgate.adapters.memory import WhenFull
+from headgate.adapters.redis import REDIS_SCHEMES
 from headgate.cli.commands import app
+from headgate.core.decision import Source
 from headgate.core.meter import Algorithm
 from headgate.core.rule import (
     PER_ORDER,
@@ -151,6 +153,19 @@ def test_what_rules_count_per_is_documented(named: dict[str, set[str]]) -> None:
 def test_policies_of_the_memory_store_are_documented(named: dict[str, set[str]]) -> None:
     """Every choice of what happens when the memory is full stands in the reference."""
     assert {word.value for word in WhenFull} | {"max_counters", "when_full"} <= named["python"]
+
+
+def test_addresses_of_redis_are_documented(named: dict[str, set[str]], reference: str) -> None:
+    """Every scheme of a Redis address, and every option that can follow one, stands in the Python reference."""
+    with pytest.raises(errors.InvalidSettings, match="known are") as refused:
+        headgate.Limiter.open("redis://host?zzzzzzzz=1")
+    assert set(re.findall(r"\w+", str(refused.value).partition("known are")[2])) <= named["python"]
+    assert all(f"`{scheme}://" in reference for scheme in REDIS_SCHEMES)
+
+
+def test_sources_are_documented(named: dict[str, set[str]]) -> None:
+    """Every way in which a verdict can be reached stands in the Python reference."""
+    assert {source.value for source in Source} <= named["python"]
 
 
 def test_settings_are_documented(named: dict[str, set[str]], root: Path) -> None:

@@ -33,7 +33,7 @@ async def opened(server: Server) -> AsyncIterator[RedisStore]:
 
 
 def test_checks_of_one_turn_travel_together(valkey: Server) -> None:
-    """Checks that are asked in one turn of the event loop cost one script call per 64 of them."""
+    """Checks that are asked in one turn of the event loop cost one script call per 32 of them."""
 
     async def scenario() -> None:
         async with opened(valkey) as store:
@@ -41,7 +41,7 @@ def test_checks_of_one_turn_travel_together(valkey: Server) -> None:
             before = valkey.script_calls()
             hits = [Hit(f"k{index}", METERS[0], 1) for index in range(128)]
             await asyncio.gather(*(store.take((hit,)) for hit in hits))
-            assert valkey.script_calls() == before + 2
+            assert valkey.script_calls() == before + 4
 
     asyncio.run(scenario())
 

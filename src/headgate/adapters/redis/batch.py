@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, pack
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis.replies import error_of
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     Asked = tuple[Sequence[Hit], asyncio.Future[Sequence[Decision]]]
     Batch = list[Asked]
 
-MOST_HITS: Final = 64
+MOST_HITS: Final = 32
 """In one script call, so that none keeps the server busy for long."""
 _HEADER: Final = Struct("<ddd").pack
 _ROW: Final = Struct("<8q")
 _INSTANT: Final = Struct("<q")
-_SIZE: Final = Struct("<H").pack
 _BUCKETS: Final = frozenset({Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET})
 _new = tuple.__new__
 
@@ -53,20 +52,16 @@ def batches(asked: Batch) -> Iterable[Batch]:
 
 def script_call(
     batch: Batch, now: Micros, least_ttl: float, *, only_peek: bool
-) -> tuple[Script, int, tuple[bytes | str, ...]]:
+) -> tuple[Script, int, list[bytes | str]]:
     """The script, the number of keys, and the keys and arguments as take.lua reads them."""
     hits = [hit for request, _ in batch for hit in request]
-    script = take_script(frozenset([hit.meter.algorithm for hit in hits]))
-    return (
-        script,
-        len(hits),
-        (
-            *[hit.key for hit in hits],
-            _HEADER(now, least_ttl, only_peek),
-            b"".join([_SIZE(len(request)) for request, _ in batch]),
-            *map(packed_hit, hits),
-        ),
-    )
+    kinds: dict[bytes, int] = {}  # many hits of a call differ only in their keys
+    numbers = [kinds.setdefault(packed_hit(hit), len(kinds) + 1) for hit in hits]
+    sizes = [len(request) for request, _ in batch]
+    arguments: list[bytes | str] = [hit.key for hit in hits]
+    arguments += (_HEADER(now, least_ttl, only_peek), pack(f"<{len(sizes)}H", *sizes), pack(f"<{len(hits)}H", *numbers))
+    arguments += kinds
+    return take_script(frozenset([hit.meter.algorithm for hit in hits])), len(hits), arguments
 
 
 def hand_out(batch: Batch, answer: object) -> None:

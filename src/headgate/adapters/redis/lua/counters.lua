@@ -25,9 +25,9 @@ local function save(key, hit, state, now, least_ttl)
   local ttl = math.max(1, math.ceil((algorithm.expires_at(state, hit) - now) / 1000) + 1, least_ttl)
   if algorithm.save then
     algorithm.save(key, state, hit)
-    redis.call('PEXPIRE', key, string.format('%.0f', ttl))
+    redis.call('PEXPIRE', key, ttl)
   else
-    redis.call('SET', key, algorithm.write(state, hit), 'PX', string.format('%.0f', ttl))
+    redis.call('SET', key, algorithm.write(state, hit), 'PX', ttl)
   end
 end
 

@@ -23,7 +23,7 @@ local function is_good(receipt, hit, stamp)
     return span > 0
   end
   local ttl = math.max(1, math.ceil(span / 1000) + 1, least_ttl)
-  return redis.call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', string.format('%.0f', ttl))
+  return redis.call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', ttl)
 end
 
 for receipt = 1, receipts do
