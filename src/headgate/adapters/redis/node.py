@@ -184,7 +184,9 @@ class Node:
     async def _until_well(self) -> None:
         """Connect and probe until there is a connection and the breaker is closed."""
         wait = _FIRST_WAIT
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             try:
                 await self._look()
             except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
@@ -198,7 +200,9 @@ class Node:
                 if self._breaker.state is State.CLOSED:
                     return
                 wait = _BETWEEN_TRIALS
-            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
+            pause = wait * random.uniform(0.8, 1.2)  # noqa: S311 (so that a fleet does not come at once)
+            # From look to look: to connect in vain may have taken a second already.
+            await asyncio.sleep(max(_FIRST_WAIT, pause - (clock() - began)))
 
     async def _look(self) -> None:
         """Connect if need be, and, if the server was left alone, see whether it can write."""
