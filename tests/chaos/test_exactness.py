@@ -27,7 +27,7 @@ PROCESSES: Final = 16
 AT_ONCE: Final = 32
 KEYS: Final = 100
 MILLION: Final = 1_000_000
-_FULL: Final = os.environ.get("HEADGATE_CHAOS") == "full"
+_FULL: Final = os.environ.get("CHAOS") == "full"
 _ROOT: Final = Path(__file__).parents[2]
 
 
