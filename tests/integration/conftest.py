@@ -6,16 +6,21 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.cluster_setup import ClusterSetup
 from tests.integration.sentinel_setup import SentinelSetup
-from tests.integration.server import Server
+from tests.integration.server import Server, free_port
+
+from headgate.adapters.redis import store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from headgate.adapters.redis import RedisStore
 
 __all__ = ["ClusterSetup", "SentinelSetup", "Server"]
 
@@ -90,3 +95,26 @@ def redis_on_path(_redis: Server) -> Server:
     _redis.revive()
     _redis.ask("FLUSHALL")
     return _redis
+
+
+@pytest.fixture
+def tmp_server(servers_folder: Path) -> Iterator[Callable[[Sequence[str]], Server]]:
+    """Makes servers with options of their own, which end with the test."""
+    made: list[Server] = []
+
+    def make(options: Sequence[str]) -> Server:
+        made.append(Server(servers_folder / f"own{time.monotonic_ns()}", options=options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.kill()
+
+
+@pytest.fixture
+def ring_store(servers_folder: Path) -> Iterator[RedisStore]:
+    """A store on two servers that know nothing of each other."""
+    servers = [Server(servers_folder / f"pair{number}", free_port()) for number in range(2)]
+    yield store_at(f"redis+ring://{','.join(f'127.0.0.1:{server.port}' for server in servers)}?deadline_ms=5000")
+    for server in servers:
+        server.kill()

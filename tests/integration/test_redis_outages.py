@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
 
 LIMIT = "1000/hour"
+PATIENCE = 30
 HASTY = "deadline_ms=50&probe_ms=20"
 METER = Meter(Rate(5, 3_600_000_000), Algorithm.FIXED_WINDOW)
 
 
 async def answered(limiter: Limiter, source: Source) -> Verdict:
     """Ask until an answer comes from there."""
-    while True:
-        verdict = await limiter.hit("k", LIMIT)
-        if verdict.source is source:
-            return verdict
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(PATIENCE):
+        while (verdict := await limiter.hit("k", LIMIT)).source is not source:  # noqa: ASYNC110 (callers find out by asking)
+            await asyncio.sleep(0.005)
+    return verdict
 
 
 def out_and_back(url: str, begin: Callable[[], object], end: Callable[[], object], source: Source) -> Verdict:
@@ -97,7 +97,7 @@ def test_a_server_without_memory_left(valkey: Server) -> None:
 
 async def away(url: str, caplog: pytest.LogCaptureFixture) -> str:
     """Ask until the log says that the server is away, and return what it says; all answers are degraded."""
-    async with Limiter.open(url) as limiter:
+    async with Limiter.open(url) as limiter, asyncio.timeout(PATIENCE):
         while not caplog.messages:
             verdict = await limiter.hit("k", LIMIT)
             assert verdict.source is Source.DEGRADED_ALLOW
@@ -214,8 +214,9 @@ def test_waiting_for_replicas(sentinel_setup: SentinelSetup) -> None:
             await limiter.check(Request(user="u"))
             for replica in sentinel_setup.replicas():
                 replica.freeze()
-            while (await limiter.check(Request(user="u"))).replicated:  # noqa: ASYNC110 (one may have it still)
-                await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE):
+                while (await limiter.check(Request(user="u"))).replicated:  # noqa: ASYNC110 (one may have it still)
+                    await asyncio.sleep(0)
 
     asyncio.run(scenario())
 
