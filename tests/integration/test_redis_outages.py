@@ -59,6 +59,12 @@ def out_and_back(url: str, begin: Callable[[], object], end: Callable[[], object
     return asyncio.run(scenario())
 
 
+def calls(server: Server, command: str) -> int:
+    """How often a server has carried out a command."""
+    lines = server.text("INFO", "commandstats").splitlines()
+    return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines if line.startswith(f"cmdstat_{command}:"))
+
+
 @pytest.mark.parametrize("policy", ["allow", "deny", "local"])
 def test_a_server_that_freezes(valkey: Server, policy: str) -> None:
     """While a server is frozen `on_store_error` decides; when it thaws, it counts again."""
@@ -84,6 +90,22 @@ def test_a_server_that_says_it_cannot(valkey: Server, line: ErrorLine) -> None:
     """A server that is in no state to count is away until it can."""
     with FaultProxy(path=valkey.socket) as proxy:
         out_and_back(f"{proxy.url}?{HASTY}", lambda: proxy.says(line), proxy.heal, Source.DEGRADED_ALLOW)
+
+
+def test_a_server_that_forgot_a_script_is_sent_it_once(valkey: Server) -> None:
+    """However many calls find that a server has lost a script, it is sent again once, and each call is counted once."""
+
+    async def scenario() -> None:
+        store = store_at(f"{valkey.url}?deadline_ms=5000")
+        await store.take([Hit("k0", METER, 1)])
+        valkey.ask("SCRIPT", "FLUSH")
+        valkey.ask("CONFIG", "RESETSTAT")
+        answers = await asyncio.gather(*[store.take([Hit(f"k{number}", METER, 1)]) for number in range(500)])
+        assert [decision.remaining for (decision,) in answers] == [3] + [4] * 499
+        assert calls(valkey, "eval") == 1
+        await store.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_server_without_memory_left(valkey: Server) -> None:
@@ -221,12 +243,6 @@ def test_waiting_for_replicas(sentinel_setup: SentinelSetup) -> None:
     asyncio.run(scenario())
 
 
-def waits(server: Server) -> int:
-    """How often a server was asked to wait for its replicas."""
-    lines = server.text("INFO", "commandstats").splitlines()
-    return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines if line.startswith("cmdstat_wait:"))
-
-
 def is_waiting(server: Server) -> bool:
     """Whether somebody waits for its replicas."""
     return "blocked_clients:1" in server.text("INFO", "clients")
@@ -241,7 +257,7 @@ def test_those_who_came_during_a_wait_share_the_next_one(sentinel_setup: Sentine
             for replica in sentinel_setup.replicas():
                 replica.freeze()
             primary = sentinel_setup.primary()
-            before = waits(primary)
+            before = calls(primary, "wait")
             first = asyncio.ensure_future(limiter.check(Request(user="u")))
             await asyncio.to_thread(until, lambda: is_waiting(primary), "a wait is under way")
             others = []
@@ -252,7 +268,7 @@ def test_those_who_came_during_a_wait_share_the_next_one(sentinel_setup: Sentine
             verdicts = await asyncio.gather(*others)
             assert not any(verdict.replicated for verdict in verdicts)
             assert {verdict.source for verdict in verdicts} == {Source.STORE}
-            assert waits(primary) == before + 2
+            assert calls(primary, "wait") == before + 2
 
     asyncio.run(scenario())
 

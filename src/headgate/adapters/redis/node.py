@@ -58,6 +58,8 @@ class Node:
         self._breaker = Breaker(self._on_change)
         self._held: list[tuple[Commands, Call]] = []
         """What was asked while the first connection was being made."""
+        self._teaching: set[bytes] = set()
+        """The scripts that are on their way to the server in full."""
         self._recovering: asyncio.Task[None] | None = None
         self._was_tried = self._closed = self._is_known_to_be_away = False
         self._twin: Node | None = None
@@ -118,16 +120,29 @@ class Node:
     ) -> None:
         """Call a script by its name; if the server does not know it, nothing was done, so send it in full.
 
-        `before` are commands to send before it, each time.
+        `before` are commands to send before it, each time. While a script is on its way in full, what
+        comes after it goes by its name again: a thousand copies would be more than a server can read.
         """
+        by_name = (*before, ("EVALSHA", script.sha, keys, *arguments))
+
+        def in_full(answer: object) -> None:
+            if code_of(answer) != NOSCRIPT:
+                answered(answer)
+                return
+            self._teaching.add(script.sha)
+            self.send(*before, ("EVAL", script.text, keys, *arguments), answered=taught)
+
+        def taught(answer: object) -> None:
+            self._teaching.discard(script.sha)
+            answered(answer)
 
         def first_answer(answer: object) -> None:
-            if code_of(answer) == NOSCRIPT:
-                self.send(*before, ("EVAL", script.text, keys, *arguments), answered=answered)
+            if code_of(answer) == NOSCRIPT and script.sha in self._teaching:
+                self.send(*by_name, answered=in_full)
             else:
-                answered(answer)
+                in_full(answer)
 
-        self.send(*before, ("EVALSHA", script.sha, keys, *arguments), answered=first_answer)
+        self.send(*by_name, answered=first_answer)
 
     def _hold(self, commands: Commands, call: Call) -> None:
         """Without a connection: wait for the first attempt at one, but for no other."""
