@@ -11,7 +11,7 @@ from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore, named_folder
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
-from headgate.adapters.redis import REDIS_SCHEMES, DirectStore, ServerAddress, StoreAddress, store_at, store_on
+from headgate.adapters.redis import DirectStore, ServerAddress, StoreAddress, is_redis_url, store_at, store_on
 from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.threads import BlockingStore
 from headgate.core.meter import Calendars
@@ -61,15 +61,17 @@ def parts(
 
 def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> CounterStore:
     """The counter store at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
+    # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
+    test_clock = None if clock is wall_clock else clock
+    if is_redis_url(url):
+        return _guarded(store_at(url, test_clock), clock)
     try:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
-        msg = f"{shown(url)} is not the address of a store; write for example memory://"
+        # Text is not repeated: it may hold a password.
+        what = "that" if isinstance(url, str) else shown(url)
+        msg = f"{what} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
-    # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
-    test_clock = None if clock is wall_clock else clock
-    if address.scheme in REDIS_SCHEMES:
-        return _guarded(store_at(url, test_clock), clock)
     if address.scheme == "embedded":
         server = EmbeddedServer(named_folder(address, data_dir))
         return EmbeddedStore(server, _guarded(store_on(ServerAddress(path=str(server.socket)), test_clock), clock))
@@ -78,7 +80,7 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
         msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
         raise InvalidSettings(msg)
     if address.netloc or address.path.strip("/") or address.fragment:
-        msg = f"{shown(url)} names a place, but memory:// has none; write memory://"
+        msg = "the address names a place, but memory:// has none; write memory://"
         raise InvalidSettings(msg)
     return MemoryStore(clock, *_memory_options(address.query))
 
@@ -86,7 +88,7 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
 def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:
     """The store at an address that `open_store` takes, for programs without an event loop."""
     long_way = BlockingStore(lambda: open_store(url, clock))
-    if urlsplit(url).scheme not in REDIS_SCHEMES or clock is not wall_clock:
+    if not is_redis_url(url) or clock is not wall_clock:
         return long_way
     address = StoreAddress.parse(url)
     server = address.servers[0]
@@ -97,7 +99,7 @@ def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> Counte
 
 def safety_of_bare_keys(url: str) -> Safety | None:
     """What keys without a rule ask of the store at an address that `open_store` takes."""
-    if urlsplit(url).scheme not in REDIS_SCHEMES:
+    if not is_redis_url(url):
         return None
     return safety_of(StoreAddress.parse(url).on_store_error, 0)
 

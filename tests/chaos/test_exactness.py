@@ -27,7 +27,7 @@ PROCESSES: Final = 16
 AT_ONCE: Final = 32
 KEYS: Final = 100
 MILLION: Final = 1_000_000
-_FULL: Final = os.environ.get("HEADGATE_CHAOS") == "full"
+_FULL: Final = os.environ.get("CHAOS") == "full"
 _ROOT: Final = Path(__file__).parents[2]
 
 
@@ -50,12 +50,15 @@ async def _crowd(orders: Orders, say: Callable[[str], None]) -> Counter[str]:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(orders._replace(number=number)).encode() + b"\ngo\n")
+        given: Counter[str] = Counter()
         async for line in process.stdout:
             found = json.loads(line)
             if isinstance(found, dict):
-                return Counter(found)
-            done[number] = found
-        pytest.fail(f"process {number} ended without a word")
+                given.update(found)
+            else:
+                done[number] = found
+        assert await process.wait() == 0
+        return given
 
     async def tell() -> None:
         while True:
@@ -108,7 +111,7 @@ def test_a_crowd_over_several_servers(
     place: Place, algorithm: Algorithm, figures: Figures, say: Callable[[str], None]
 ) -> None:
     """Requests over several slots never get more than a limit; what they miss is at most what is under way."""
-    decisions = _decisions(place) // PROCESSES
+    decisions = (MILLION if _FULL else MILLION // 50) // PROCESSES
     amount = PROCESSES * decisions // KEYS // 4
     orders = Orders(place.url, algorithm, 0, decisions, AT_ONCE, KEYS, amount, is_apart=True)
     admitted = asyncio.run(_crowd(orders, say))
@@ -120,4 +123,10 @@ def test_a_crowd_over_several_servers(
     figures.check(case, "admitted over a limit", max(0, over), "", 0)
     most_under_way = PROCESSES * AT_ONCE * 3
     figures.check(case, "not admitted below the limit", left[shared.key], "", most_under_way)
-    assert all(left[key] == (shared.meter.amount if key == shared.key else amount) - admitted[key] for key in left)
+    for key in left:
+        counted = (shared.meter.amount if key == shared.key else amount) - left[key]
+        if algorithm is Algorithm.LEAKY_BUCKET and key != shared.key:
+            # A place that somebody stands behind cannot be given back: too much is counted, never too little.
+            assert counted >= admitted[key]
+        else:
+            assert counted == admitted[key]

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 from tests.chaos.load import queued, share
 from tests.chaos.outage import DEADLINE, LIMIT, judge, outage
+from tests.integration.server import Server, free_port
 
 from headgate.core.decision import Source
 from headgate.sync import Limiter as SyncLimiter
@@ -19,9 +20,9 @@ from headgate.testing import ErrorLine, Fault, FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.chaos.figures import Figures
-    from tests.integration.server import Server
 
 _SHORT: Final = 5.0
 _LONG: Final = 60.0
@@ -37,6 +38,17 @@ def test_a_server_that_freezes_for_a_minute(
     with asyncio.Runner(loop_factory=_LOOPS[loop]) as runner:
         seen = runner.run(outage(valkey.url, _LONG, valkey.freeze, valkey.thaw))
     judge(f"frozen for 60 s, {loop}", seen, figures, is_long=True)
+
+
+def test_a_frozen_server_that_takes_no_more_connections(servers_folder: Path, figures: Figures) -> None:
+    """A frozen server whose queue of connections is full, as after a minute with a fleet, is found again as soon."""
+    server = Server(servers_folder / "narrow", free_port(), options=("--tcp-backlog", "1"))
+    try:
+        for number in range(4):  # each time it thaws at another moment between two looks
+            seen = asyncio.run(outage(server.url, _SHORT + number / 4, server.freeze, server.thaw))
+            judge(f"frozen, connections queue full, {number + 1}", seen, figures)
+    finally:
+        server.kill()
 
 
 def test_a_server_that_is_killed_and_started_again(valkey: Server, figures: Figures) -> None:

@@ -6,16 +6,18 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.cluster_setup import ClusterSetup
 from tests.integration.sentinel_setup import SentinelSetup
-from tests.integration.server import Server
+from tests.integration.server import Server, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
 
 __all__ = ["ClusterSetup", "SentinelSetup", "Server"]
 
@@ -90,3 +92,39 @@ def redis_on_path(_redis: Server) -> Server:
     _redis.revive()
     _redis.ask("FLUSHALL")
     return _redis
+
+
+@pytest.fixture
+def tmp_server(servers_folder: Path) -> Iterator[Callable[[Sequence[str]], Server]]:
+    """Makes servers with options of their own, which end with the test."""
+    made: list[Server] = []
+
+    def make(options: Sequence[str]) -> Server:
+        made.append(Server(servers_folder / f"own{time.monotonic_ns()}", options=options))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def _ring_servers(servers_folder: Path) -> Iterator[list[Server]]:
+    servers = [Server(servers_folder / f"ring{number}", free_port()) for number in range(3)]
+    yield servers
+    for server in servers:
+        server.kill()
+
+
+@pytest.fixture
+def ring_servers(_ring_servers: list[Server]) -> list[Server]:
+    """Three empty servers that know nothing of each other."""
+    for server in _ring_servers:
+        server.revive()
+        server.ask("FLUSHALL")
+    return _ring_servers
+
+
+def ring_url(servers: Sequence[Server]) -> str:
+    """The address of a ring of servers."""
+    return f"redis+ring://{','.join(f'127.0.0.1:{server.port}' for server in servers)}"

@@ -99,7 +99,7 @@ def test_opening_starts_nothing() -> None:
     Limiter.open("redis://localhost:6379").close()
     Limiter.open().hit("k", "5/minute")
     assert threading.active_count() == threads
-    with pytest.raises(InvalidSettings, match="the port is a number"):
+    with pytest.raises(InvalidSettings, match="write servers as host:port"):
         Limiter.open("redis://localhost:seven")
 
 

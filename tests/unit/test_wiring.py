@@ -88,9 +88,12 @@ def test_a_malformed_address_is_refused_with_a_sentence(url: Any, sentence: str)
 
 def test_a_password_is_never_repeated() -> None:
     """An address that is not understood may hold a password, so it does not stand in the error."""
-    for scheme in ("https", "embedded"):
+    for scheme in ("https", "embedded", "memory"):
         with pytest.raises(InvalidSettings) as raised:
             open_store(f"{scheme}://user:hunter2@example.com/?token=hunter2")
+        assert "hunter2" not in str(raised.value)
+        with pytest.raises(InvalidSettings) as raised:
+            open_store(f"{scheme}://user:hunter2[@example.com")
         assert "hunter2" not in str(raised.value)
 
 

@@ -75,7 +75,9 @@ def denied(hit: Hit, now: Micros) -> Decision:
     return DegradedDeny(False, 0, RETRY_AFTER, RETRY_AFTER, 0, hit.key, now)  # noqa: FBT003 (the first field)
 
 
-def local(decision: Decision) -> Decision:
-    """A decision of this process alone."""
+def local(hit: Hit, decision: Decision) -> Decision:
+    """A decision of this process alone. What its share can never admit, the whole limit may when it is back."""
+    if decision.retry_after is None and hit.cost <= hit.meter.capacity:
+        decision = decision._replace(retry_after=RETRY_AFTER)
     stamped = decision._replace(stamp=LocalStamp(decision.stamp))  # type: ignore[arg-type] # only Guarded reads it
     return DegradedLocal(*stamped)

@@ -5,6 +5,8 @@
     rl:{u@203.0.113.9}:search:sc1h            no user was known: the address stands in, marked
     rl:{g=search}:search:fw1s                 a global rule; its own name spreads such rules over slots
     rl:h:fw1m:login:203.0.113.9               Limiter.hit, a key without a rule
+    rl:{u=u_42}:search:sc1h|~ID               beside the counter: that the receipt ID was given back
+    rl:~{rl:h:fw1m:login:203.0.113.9}:ID      the same for a key without a rule
 
 What stands in braces, the subject, is what Redis Cluster chooses the slot by, so all
 counters of one subject can be taken together. A value can neither choose its slot nor
@@ -62,7 +64,8 @@ def companion(name: str, label: str) -> str:
     """The name of another key that must live in the same slot as a counter."""
     if name.startswith("rl:{"):
         return f"{name}|~{label}"
-    return f"{{{name}}}|~{label}"
+    # The names of bare keys have no braces in them, so all of one can be the hash tag.
+    return f"rl:~{{{name}}}:{label}"
 
 
 def plain_hit(name: str) -> tuple[str, str] | None:

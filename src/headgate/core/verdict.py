@@ -131,7 +131,11 @@ class Verdict:
     @property
     def replicated(self) -> bool:
         """Whether as many replicas have every count as its rule asks for (`wait_replicas`)."""
-        return all(decision.is_replicated for decision in self.decisions)
+        return all(
+            finding.decision.is_replicated and finding.decision.source is Source.STORE
+            for finding in self.findings
+            if not finding.shadow and finding.hit.safety is not None and finding.hit.safety.replicas
+        )
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headgate.core.safety import Safety
 
 _REMEMBERED_LIMITS = 4_096
+_ONE = 1
+_new = tuple.__new__  # half the time of Hit(...)
 
 
 class BareKeys:
@@ -38,8 +40,12 @@ class BareKeys:
             meter: Meter | None = self.meters[algorithm][limit]
         except (KeyError, TypeError):  # a limit seen for the first time, or not even hashable
             meter = self._meter(limit, algorithm)
-        check_cost(cost)
-        return None if meter is None else Hit(hit_key(check_key(key), meter.code), meter, cost, safety=self._safety)
+        if cost is not _ONE:
+            check_cost(cost)
+        if meter is None:
+            return None
+        name = hit_key(check_key(key), meter.code)
+        return _new(Hit, (name, meter, cost, None, None, False, self._safety))  # every field there is
 
     def slot(self, key: str, limit: str | Limit, ttl: float | None = None) -> Hit:
         """A hit for one slot, with a holder of its own."""

@@ -129,7 +129,7 @@ class Guarded:
 
     def _beat(self) -> None:
         """Tell the other processes of this one, from now on, and learn how many there are."""
-        if self._beating is None:
+        if self._beating is None or self._beating.done():  # as it is after its event loop has ended
             self._beating = asyncio.get_running_loop().create_task(self._heartbeats())
 
     async def _heartbeats(self) -> None:

@@ -49,11 +49,15 @@ class LocalShare:
 
     def take(self, hits: Sequence[Hit]) -> list[Decision]:
         """Take hits from this process's share, all or none."""
-        return [degraded.local(decision) for decision in self._store.take_now([self._share(hit) for hit in hits])]
+        return self._marked(hits, self._store.take_now([self._share(hit) for hit in hits]))
 
     def peek(self, hits: Sequence[Hit]) -> list[Decision]:
         """Answer what `take` would answer, and change nothing."""
-        return [degraded.local(decision) for decision in self._store.peek_now([self._share(hit) for hit in hits])]
+        return self._marked(hits, self._store.peek_now([self._share(hit) for hit in hits]))
+
+    @staticmethod
+    def _marked(hits: Sequence[Hit], decisions: Sequence[Decision]) -> list[Decision]:
+        return [degraded.local(hit, decision) for hit, decision in zip(hits, decisions, strict=True)]
 
     def give_back(self, receipts: Sequence[Receipt]) -> list[Receipt]:
         """Give back what was counted here; returns the receipts that are the shared store's.

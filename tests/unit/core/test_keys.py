@@ -107,7 +107,9 @@ def test_no_bare_key_chooses_its_slot(key: str, code: str) -> None:
     """A bare key has no hash tag at all, and what belongs to it lives in its slot."""
     name = hit_key(key, code)
     assert hash_tag(name) == name
-    assert hash_tag(companion(name, "holders")) == name
+    beside = companion(name, "holders")
+    assert hash_tag(beside) == name
+    assert beside.startswith("rl:~{")
     assert len(name) <= 96 + len("rl:h::") + len(code)
 
 

@@ -6,7 +6,8 @@
     redis+cluster://host[:port],host…               rediss+cluster://
     redis+ring://host[:port],host…[/db]             rediss+ring://
 
-Options follow a question mark: ``?deadline_ms=50&protocol=3``.
+Options follow a question mark: ``?deadline_ms=50&protocol=3``. IPv6 addresses stand in
+brackets. url.py takes the text apart; here its parts get their meaning.
 """
 
 from __future__ import annotations
@@ -14,20 +15,16 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
+from headgate.adapters.redis.url import Written
 from headgate.core.safety import OnStoreError
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PORTS: Final = {"": 6379, "unix": 0, "sentinel": 26379, "cluster": 6379, "ring": 6379}
-REDIS_SCHEMES: Final = (
-    "unix",
-    *(f"{start}+{kind}" if kind else start for start in ("redis", "rediss") for kind in _PORTS if kind != "unix"),
-    "redis+unix",
-)
 _OPTIONS: Final = {
     "db",
     "deadline_ms",
@@ -60,7 +57,8 @@ class ServerAddress:
 
     def __str__(self) -> str:
         """The place, without secrets."""
-        return self.path or f"{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.path or f"{host}:{self.port}"
 
     @classmethod
     def parse(cls, url: str) -> ServerAddress:
@@ -103,30 +101,26 @@ class StoreAddress(NamedTuple):
     @classmethod
     def parse(cls, url: str) -> StoreAddress:
         """Read a URL, or raise `InvalidSettings` with a sentence that names what is wrong but no secret."""
-        parts = urlsplit(url)
-        userinfo, _, hosts = parts.netloc.rpartition("@")
-        label = f"{parts.scheme}://{hosts or parts.path}"
-        if parts.scheme not in REDIS_SCHEMES:
-            msg = f"{shown(label)} is not the address of a Redis server; write redis://host:6379"
-            raise InvalidSettings(msg)
-        kind = parts.scheme.partition("+")[2] or ("unix" if parts.scheme == "unix" else "")
-        options = _Options(label, parts)
-        name, db = _name_and_db(label, kind, parts)
-        user, _, password = userinfo.partition(":")
+        written = Written.split(url)
+        kind = written.scheme.partition("+")[2] or ("unix" if written.scheme == "unix" else "")
+        options = _Options(written)
+        name, db = written.name_and_db(kind)
+        user, _, password = written.userinfo.partition(":")
         base = ServerAddress(
             user=unquote(user) or None,
             password=unquote(password) if password else None,
-            db=options.number("db", int(db) if db.isdigit() else -1, 0, _HIGHEST_DB),
-            protocol=options.number("protocol", 2, 2, 3),
-            tls=options.tls() if parts.scheme.startswith("rediss") else None,
+            db=options.number("db", db, 0, _HIGHEST_DB),
+            protocol=options.number("protocol", "2", 2, 3),
+            tls=options.tls() if written.scheme.startswith("rediss") else None,
         )
         if kind == "cluster" and base.db:
-            msg = f"{shown(label)}: a cluster has only database 0"
-            raise InvalidSettings(msg)
+            written.refuse("a cluster has only database 0")
         if kind == "unix":
-            servers = [replace(base, path=hosts + parts.path)]
+            servers = [replace(base, path=written.socket())]
         else:
-            servers = [base.at(*_host_and_port(label, host, _PORTS[kind])) for host in hosts.split(",")]
+            servers = [base.at(host, port) for host, port in written.servers(_PORTS[kind])]
+        if not kind and len(servers) > 1:
+            written.refuse("one server is enough here; write redis+cluster:// or redis+ring:// for several")
         if kind == "sentinel":
             # Sentinels have accounts of their own, and no databases.
             user, password = options.text("sentinel_user"), options.text("sentinel_password")
@@ -136,76 +130,48 @@ class StoreAddress(NamedTuple):
             servers,
             base,
             name,
-            options.number("deadline_ms", 50, 1, _LONGEST_WAIT_MS) / 1000,
-            options.number("probe_ms", 1000, 1, _LONGEST_WAIT_MS) / 1000,
+            options.number("deadline_ms", "50", 1, _LONGEST_WAIT_MS) / 1000,
+            options.number("probe_ms", "1000", 1, _LONGEST_WAIT_MS) / 1000,
             options.on_store_error(),
         )
-
-
-def _name_and_db(label: str, kind: str, parts: SplitResult) -> tuple[str, str]:
-    if kind == "unix":
-        return "", "0"
-    path = parts.path.strip("/").split("/")
-    if kind != "sentinel":
-        return "", path[0] or "0"
-    if not path[0]:
-        msg = f"{shown(label)}: say what the sentinels call the primary: redis+sentinel://host:26379/mymaster"
-        raise InvalidSettings(msg)
-    return unquote(path[0]), path[1] if len(path) > 1 else "0"
-
-
-def _host_and_port(label: str, text: str, usual: int) -> tuple[str, int]:
-    parts = urlsplit(f"//{text}")
-    try:
-        port = parts.port or usual
-    except ValueError:
-        msg = f"{shown(label)}: the port is a number from 1 to 65535"
-        raise InvalidSettings(msg) from None
-    return parts.hostname or "localhost", port
 
 
 class _Options:
     """What follows the question mark."""
 
-    def __init__(self, label: str, parts: SplitResult) -> None:
-        self._label = shown(label)
-        self._given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    def __init__(self, written: Written) -> None:
+        self._refuse = written.refuse
+        self._given = dict(parse_qsl(written.query, keep_blank_values=True))
         if unknown := set(self._given) - _OPTIONS:
-            known = ", ".join(sorted(_OPTIONS))
-            msg = f"{self._label}: unknown option {', '.join(sorted(map(shown, unknown)))}; known are {known}"
-            raise InvalidSettings(msg)
+            self._refuse(f"unknown option {shown(min(unknown))}; known are {', '.join(sorted(_OPTIONS))}")
 
     def text(self, name: str) -> str:
         return self._given.get(name, "")
 
-    def number(self, name: str, usual: int, least: int, most: int) -> int:
-        text = self._given.get(name, str(usual))
-        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
-            return int(text)
-        what = "the database" if name == "db" else name
-        msg = f"{self._label}: {what} is a number from {least} to {most}"
-        raise InvalidSettings(msg)
+    def number(self, name: str, usual: str, least: int, most: int) -> int:
+        text = self._given.get(name, usual)
+        is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+        if not is_number or not least <= int(text) <= most:
+            self._refuse(f"{'the database' if name == 'db' else name} is a number from {least} to {most}")
+        return int(text)
 
     def on_store_error(self) -> OnStoreError:
         text = self._given.get("on_store_error", OnStoreError.ALLOW)
         try:
             return OnStoreError(text)
         except ValueError:
-            msg = f"{self._label}: on_store_error is one of {', '.join(OnStoreError)}, not {shown(text)}"
-            raise InvalidSettings(msg) from None
+            self._refuse(f"on_store_error is one of {', '.join(OnStoreError)}, not {shown(text)}")
 
     def tls(self) -> ssl.SSLContext:
         try:
             context = ssl.create_default_context(cafile=self._given.get("ssl_ca"))
             if "ssl_cert" in self._given:
                 context.load_cert_chain(self._given["ssl_cert"], self._given.get("ssl_key"))
-        except (OSError, ssl.SSLError) as error:
-            msg = f"{self._label}: the certificates cannot be used: {error}"
-            raise InvalidSettings(msg) from error
+        except (OSError, ValueError) as error:  # no such file, or no such path
+            self._refuse(f"the certificates cannot be used: {error}")
         check = self._given.get("ssl_check", "yes")
         if check not in {"yes", "no"}:
-            msg = f"{self._label}: ssl_check is yes or no, not {shown(check)}"
-            raise InvalidSettings(msg)
+            self._refuse(f"ssl_check is yes or no, not {shown(check)}")
         if check == "no":
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.decision import Receipt
 from headgate.errors import PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from headgate.adapters.redis.batch import Batch
     from headgate.adapters.redis.store import RedisStore
@@ -34,7 +34,23 @@ class Apart:
     def __init__(self, store: RedisStore) -> None:
         """`store` asks one place at a time."""
         self._store = store
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def ask_to_the_end(self, hits: Sequence[Hit]) -> list[Decision]:
+        """`ask`, and give back what has to be given back even if the caller leaves meanwhile."""
+        return await asyncio.shield(self._kept(self.ask(hits, only_peek=False)))
+
+    def _kept(self, steps: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """A task that goes on although nobody else knows of it."""
+        task = asyncio.get_running_loop().create_task(steps)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+        return task
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, or Python complains where nobody waits any more
 
     async def ask(self, hits: Sequence[Hit], *, only_peek: bool, singly: bool = False) -> list[Decision]:
         """Take hits that are in several places, all or none, or peek; `singly`, each by a call of its own."""
@@ -109,9 +125,7 @@ class Apart:
                     future.set_result(decisions)
 
         for hits, future in batch:
-            task = asyncio.get_running_loop().create_task(ask(hits, future))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._kept(ask(hits, future))
 
     async def by_place(
         self, things: Sequence[T], key: Callable[[T], Key], do: Callable[[list[T], Place], Awaitable[None]]

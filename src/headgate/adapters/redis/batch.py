@@ -66,21 +66,21 @@ def script_call(
 
 def hand_out(batch: Batch, answer: object) -> None:
     """Give every caller that still waits its decisions, or its error."""
-    if not isinstance(answer, bytes):
+    if not isinstance(answer, bytes) or len(answer) != _INSTANT.size + _ROW.size * sum(len(hits) for hits, _ in batch):
         fail(batch, answer)
         return
     (now,) = _INSTANT.unpack_from(answer)
     kind = UnderReplicated if isinstance(answer, Unconfirmed) else Decision
     rows = _ROW.iter_unpack(memoryview(answer)[_INSTANT.size :])
     for hits, future in batch:
-        mine = [next(rows) for _ in hits]
+        mine = [next(rows) for _ in hits] if len(hits) > 1 else (next(rows),)
         if future.done():  # cancelled meanwhile; its rows were still its own
             continue
-        if mine and mine[0][0] < 0:
+        if mine[0][0] < 0:
             msg = f"the counter {hits[0].key!r} or one beside it holds something else"
             future.set_exception(StoreError(msg, transient=False))
         else:
-            future.set_result([_decision(kind, hit, row, now) for hit, row in zip(hits, mine, strict=True)])
+            future.set_result([_decision(kind, hit, row, now) for hit, row in zip(hits, mine)])  # noqa: B905 (checked)
 
 
 def fail(batch: Batch, answer: object) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.adapters.redis.lane import asked, connected
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
+_REDIRECTION: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
 _SECONDS_PER_NODE: Final = 0.5
 _SECONDS_BETWEEN_LOOKS: Final = 0.25
 
@@ -68,9 +70,9 @@ class Cluster:
         code = code_of(answer)
         if code == TRYAGAIN:
             return Detour(None)
-        if code in {MOVED, ASK}:
-            host, port = str(answer).split()[2].rsplit(":", 1)
-            node = self._node_at(host or self._host_of(place), int(port))
+        redirection = _REDIRECTION.match(str(answer)) if code in {MOVED, ASK} else None
+        if redirection is not None:
+            node = self._node_at(redirection["host"] or self._host_of(place), int(redirection["port"]))
             if code == ASK:
                 return Detour(node, asking=True)
             self._owners[place] = node
@@ -109,7 +111,7 @@ class Cluster:
             try:
                 await self._read_map()
                 is_well = all(owner is not None and owner.state is State.CLOSED for owner in set(self._owners))
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
                 log.debug("the cluster's map stays as it is: %s", error)
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * random.uniform(0.8, 1.2))  # noqa: S311 (a fleet, not at once)
 
@@ -160,6 +162,7 @@ class Cluster:
         self._closed = True
         if self._looking is not None:
             self._looking.cancel()
+            await asyncio.wait([self._looking])
         for leaving in self._leaving:
             leaving.cancel()
         await asyncio.gather(*self._leaving, return_exceptions=True)

@@ -20,12 +20,13 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from time import sleep
 from typing import TYPE_CHECKING
 
 import hiredis
 
+from headgate.adapters.clock import sleep
 from headgate.adapters.redis import batch as batching
+from headgate.adapters.redis.lane import keep_alive
 from headgate.adapters.redis.replies import NOSCRIPT, code_of, error_of, is_outage
 from headgate.core import degraded
 from headgate.core.decision import Source
@@ -262,7 +263,7 @@ def _connected(address: ServerAddress, deadline: float) -> socket.socket:
     else:
         connection = socket.create_connection((address.host, address.port), deadline)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(connection)
     # The system's own timeouts: Python's would cost a call to the system before each of ours.
     connection.settimeout(None)
     patience = struct.pack("ll", int(deadline), int(deadline % 1 * 1_000_000))

@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import hiredis
 
-from headgate.adapters.redis.replies import store_error
+from headgate.adapters.redis.replies import code_of, store_error
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.address import ServerAddress
 
 CONNECT_SECONDS: Final = 1.0
+_WITH_SECRETS: Final = {"AUTH", "HELLO"}
 MOST_UNSENT: Final = 4 * 1024 * 1024
 """Bytes that may wait for a server that does not read; some ten thousand checks."""
 
@@ -47,13 +49,14 @@ class Connection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=MOST_UNSENT)
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # so that a dead peer is noticed when idle
+            keep_alive(sock)
 
     def send(self, command: Sequence[bytes | str | int], answered: Callable[[object], None]) -> None:
         """Send a command; `answered` gets its answer, or a `StoreError` if the connection is lost first."""
         assert self.transport is not None  # noqa: S101 (connected)
-        self._waiting.append(answered)
-        self.transport.write(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type] # its stub says one
+        packed = hiredis.pack_command(tuple(command))  # type: ignore[arg-type] # its stub says one
+        self._waiting.append(answered)  # not before it can be sent, or all later answers would be one off
+        self.transport.write(packed)
 
     @property
     def under_way(self) -> int:
@@ -63,13 +66,20 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._reader.feed(data)
-        try:
-            answer = self._reader.gets()
-            while answer is not False:
-                self._waiting.popleft()(answer)
+        while not self.is_lost:
+            try:
                 answer = self._reader.gets()
-        except (hiredis.ProtocolError, IndexError) as error:  # not a Redis server, or one that says too much
-            self.abort(error)
+            except hiredis.ProtocolError as error:  # not a Redis server
+                self.abort(error)
+                return
+            if answer is False:
+                return
+            if isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
+                continue
+            if not self._waiting:
+                self.abort(ConnectionError("it answers what was not asked"))
+                return
+            self._waiting.popleft()(answer)
 
     def pause_writing(self) -> None:
         """See `asyncio.Protocol`: too much waits to be sent."""
@@ -82,7 +92,8 @@ class Connection(asyncio.Protocol):
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection at once; everything under way fails."""
         if self.transport is not None:
-            self.transport.abort()
+            with suppress(RuntimeError):  # its event loop has ended
+                self.transport.abort()
         self.connection_lost(error)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -149,11 +160,33 @@ async def connected(address: ServerAddress, lost: Callable[[Connection], None]) 
         )
     try:
         for command in address.greeting():
-            await asked(connection, *command)
+            await _greeted(connection, command)
     except BaseException:
         connection.abort()
         raise
     return connection
+
+
+async def _greeted(connection: Connection, command: Sequence[str]) -> None:
+    """Send a command of the greeting. What a server says against it may repeat the password, so it is not repeated."""
+    try:
+        await asked(connection, *command)
+    except StoreError as error:
+        if error.__cause__ is None:  # the connection was lost
+            raise
+        said = code_of(error.__cause__) if command[0] in _WITH_SECRETS else error.__cause__
+        msg = f"the server refused {command[0]}: {said}"
+        raise StoreError(msg, transient=True) from None
+
+
+def keep_alive(sock: Any) -> None:  # noqa: ANN401 (asyncio's and uvloop's have no common type)
+    """Have the system find out when the other side of an idle connection is gone, within half a minute."""
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def asked(connection: Connection, *command: bytes | str | int) -> object:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.adapters.redis.confirmed import Confirmed
 from headgate.adapters.redis.deadlines import Call, Deadlines
 from headgate.adapters.redis.lane import Lane, asked
-from headgate.adapters.redis.replies import MOVED, NOSCRIPT, code_of, is_outage
+from headgate.adapters.redis.replies import NOSCRIPT, code_of, is_outage
 from headgate.core.breaker import Breaker, State
 from headgate.errors import StoreError
 
@@ -58,6 +58,8 @@ class Node:
         self._breaker = Breaker(self._on_change)
         self._held: list[tuple[Commands, Call]] = []
         """What was asked while the first connection was being made."""
+        self._teaching: set[bytes] = set()
+        """The scripts that are on their way to the server in full."""
         self._recovering: asyncio.Task[None] | None = None
         self._was_tried = self._closed = self._is_known_to_be_away = False
         self._twin: Node | None = None
@@ -88,6 +90,7 @@ class Node:
     def send(self, *commands: Sequence[bytes | str | int], answered: Callable[[object], None]) -> None:
         """Send commands; `answered` gets the answer to the last of them, or a `StoreError`."""
         if not self._breaker.admits():
+            self._recover()  # which is under way, unless it broke down
             answered(StoreError(f"{self.name} is away: {self.why}", transient=True))
             return
         call = Call(answered)
@@ -117,16 +120,29 @@ class Node:
     ) -> None:
         """Call a script by its name; if the server does not know it, nothing was done, so send it in full.
 
-        `before` are commands to send before it, each time.
+        `before` are commands to send before it, each time. While a script is on its way in full, what
+        comes after it goes by its name again: a thousand copies would be more than a server can read.
         """
+        by_name = (*before, ("EVALSHA", script.sha, keys, *arguments))
+
+        def in_full(answer: object) -> None:
+            if code_of(answer) != NOSCRIPT:
+                answered(answer)
+                return
+            self._teaching.add(script.sha)
+            self.send(*before, ("EVAL", script.text, keys, *arguments), answered=taught)
+
+        def taught(answer: object) -> None:
+            self._teaching.discard(script.sha)
+            answered(answer)
 
         def first_answer(answer: object) -> None:
-            if code_of(answer) == NOSCRIPT:
-                self.send(*before, ("EVAL", script.text, keys, *arguments), answered=answered)
+            if code_of(answer) == NOSCRIPT and script.sha in self._teaching:
+                self.send(*by_name, answered=in_full)
             else:
-                answered(answer)
+                in_full(answer)
 
-        self.send(*before, ("EVALSHA", script.sha, keys, *arguments), answered=first_answer)
+        self.send(*by_name, answered=first_answer)
 
     def _hold(self, commands: Commands, call: Call) -> None:
         """Without a connection: wait for the first attempt at one, but for no other."""
@@ -183,11 +199,13 @@ class Node:
     async def _until_well(self) -> None:
         """Connect and probe until there is a connection and the breaker is closed."""
         wait = _FIRST_WAIT
+        clock = asyncio.get_running_loop().time
         while True:
+            began = clock()
             try:
                 await self._look()
-            except StoreError as error:
-                self.why = str(error)
+            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
+                self.why = str(error) or repr(error)
                 self._was_tried = True
                 self._breaker.failed(self._now())
                 # A greeting that is refused for good is no fault of what was asked: to callers it is an outage.
@@ -197,7 +215,9 @@ class Node:
                 if self._breaker.state is State.CLOSED:
                     return
                 wait = _BETWEEN_TRIALS
-            await asyncio.sleep(wait * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
+            pause = wait * random.uniform(0.8, 1.2)  # noqa: S311 (so that a fleet does not come at once)
+            # From look to look: to connect in vain may have taken a second already.
+            await asyncio.sleep(max(_FIRST_WAIT, pause - (clock() - began)))
 
     async def _look(self) -> None:
         """Connect if need be, and, if the server was left alone, see whether it can write."""
@@ -216,7 +236,8 @@ class Node:
             msg = f"no answer within {self._patience.deadline * 1000:g} ms"
             raise StoreError(msg, transient=True) from None
         except StoreError as error:
-            if code_of(error.__cause__) != MOVED:  # of a cluster it holds other keys, and is well
+            # A node of a cluster that has other keys, or a user that may not write this one: the server is well.
+            if is_outage(error.__cause__ or error):
                 raise
         self._breaker.answered_probe(self._now())
 
@@ -242,6 +263,7 @@ class Node:
         self._closed = True
         if self._recovering is not None:
             self._recovering.cancel()
+            await asyncio.wait([self._recovering])
         self._release(StoreError("the connection was closed", transient=True))
         self._lane.drop()
         self._deadlines.close()

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 def store_at(url: str, clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0) -> RedisStore:
     """The store at a URL, as `RedisStore` describes it. Nothing is connected yet."""
-    return RedisStore(_topology(StoreAddress.parse(url)), clock, least_ttl_seconds)
+    address = StoreAddress.parse(url)
+    return RedisStore(lambda: _topology(address), clock, least_ttl_seconds)
 
 
 def store_on(server: ServerAddress, clock: Callable[[], Micros] | None = None) -> RedisStore:
     """The store on one server. Nothing is connected yet."""
-    return RedisStore(OneServer.at(server), clock)
+    return RedisStore(lambda: OneServer.at(server), clock)
 
 
 def _topology(address: StoreAddress) -> Topology:

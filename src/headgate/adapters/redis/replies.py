@@ -15,9 +15,14 @@ TRYAGAIN: Final = "TRYAGAIN"
 _REDIRECTIONS: Final = frozenset({MOVED, ASK, TRYAGAIN})
 """The server is well, but this belongs elsewhere."""
 
+_NO_OUTAGE: Final = _REDIRECTIONS | {"NOPERM"}
+_UNSERVED: Final = "Hash slot not served"
+"""Of a cluster this one slot has no node; the node that says so is well."""
+
 _TRANSIENT: Final = _REDIRECTIONS | {
     "BUSY",
     "CLUSTERDOWN",
+    "DENIED",
     "LOADING",
     "MASTERDOWN",
     "MISCONF",
@@ -32,6 +37,8 @@ _TRANSIENT: Final = _REDIRECTIONS | {
 """The server is in no state to answer; the same command may succeed later or elsewhere."""
 
 
+_NO_ROOM: Final = "ERR max number of clients reached"
+"""Said instead of the first answer; in all but its code it is a DENIED."""
 # Redis before 7 wraps what a command inside a script was answered.
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script.*?: -?([A-Z]{3,}) ")
 
@@ -41,6 +48,8 @@ def code_of(answer: object) -> str:
     if not isinstance(answer, Exception):
         return ""
     text = str(answer)
+    if text.startswith(_NO_ROOM):
+        return "DENIED"
     wrapped = _IN_SCRIPT.match(text)
     return wrapped[1] if wrapped else text.partition(" ")[0]
 
@@ -65,4 +74,4 @@ def is_outage(answer: object) -> bool:
     if isinstance(answer, StoreError):
         return answer.transient
     code = code_of(answer)
-    return code in _TRANSIENT and code not in _REDIRECTIONS
+    return code in _TRANSIENT and code not in _NO_OUTAGE and _UNSERVED not in str(answer)

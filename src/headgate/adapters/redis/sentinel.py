@@ -1,9 +1,17 @@
-"""A primary that sentinels watch: they are asked where it is, anew for each connection."""
+"""A primary that sentinels watch: they are asked where it is, anew for each connection.
+
+All of them are asked at once, because one may be silent, and one that was cut off from the
+others may name a server that is dead or a replica by now. So what they say is a vote, and
+it counts only if the server that they name calls itself a primary.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Final
+
+from hiredis import ReplyError
 
 from headgate.adapters.redis.lane import asked, connected
 from headgate.adapters.redis.topology import OneServer
@@ -16,7 +24,9 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.lane import Connection
     from headgate.adapters.redis.node import Patience
 
-_SECONDS_PER_SENTINEL: Final = 0.3
+_SECONDS_PER_QUESTION: Final = 0.3
+"""Two questions, one after the other, leave time to connect in the second that `lane.py` gives."""
+_PORTS: Final = range(1, 65_536)
 
 
 class Sentinel(OneServer):
@@ -26,40 +36,87 @@ class Sentinel(OneServer):
         self, sentinels: Sequence[ServerAddress], name: str, primary: ServerAddress, patience: Patience
     ) -> None:
         """`primary` says how to enter the server that the sentinels name."""
-        self._sentinels = list(sentinels)
+        self._sentinels = sentinels
         self._name = name
         self._primary = primary
         super().__init__(f"{name} (by Sentinel)", self._find, patience)
 
     async def _find(self) -> ServerAddress:
-        """Where the primary is, by the first sentinel that knows."""
+        """Where the primary is: as soon as half of the sentinels agree, or by most votes when all have spoken."""
+        roles: dict[ServerAddress, asyncio.Task[str]] = {}
+        asking = [asyncio.create_task(self._opinion(sentinel, roles)) for sentinel in self._sentinels]
+        votes: Counter[ServerAddress] = Counter()
         reasons = []
-        for sentinel in list(self._sentinels):
-            try:
-                async with asyncio.timeout(_SECONDS_PER_SENTINEL):
-                    address = await self._ask(sentinel)
-            except (OSError, TimeoutError, StoreError) as error:
-                reasons.append(f"{sentinel}: {str(error) or 'no answer in time'}")
-                continue
-            # Whoever answered is asked first next time.
-            self._sentinels.remove(sentinel)
-            self._sentinels.insert(0, sentinel)
-            return address
-        msg = f"no sentinel knows where {self._name} is ({'; '.join(reasons)})"
+        try:
+            for opinion in asyncio.as_completed(asking):
+                named = await opinion
+                if isinstance(named, str):
+                    reasons.append(named)
+                    continue
+                votes[named] += 1
+                if 2 * votes[named] >= len(asking):
+                    return named
+        finally:
+            await _ended([*asking, *roles.values()])
+        if not votes:
+            msg = f"no sentinel knows where {self._name} is ({'; '.join(reasons)})"
+            raise StoreError(msg, transient=True)
+        return votes.most_common(1)[0][0]
+
+    async def _opinion(
+        self, sentinel: ServerAddress, roles: dict[ServerAddress, asyncio.Task[str]]
+    ) -> ServerAddress | str:
+        """The primary that a sentinel names; if it names none, the reason."""
+        try:
+            named = self._address(await _answer(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name))
+        except StoreError as error:
+            return f"{sentinel}: {error}"
+        if named not in roles:  # each server is asked once, however many name it
+            roles[named] = asyncio.create_task(_why_no_primary(named))
+        reason = await asyncio.shield(roles[named])
+        return f"{sentinel}: {named} {reason}" if reason else named
+
+    def _address(self, answer: object) -> ServerAddress:
+        match answer:
+            case None:
+                msg = f"it watches no {self._name}"
+                raise StoreError(msg, transient=True)
+            case [bytes() as host, bytes() as port] if port.isdigit() and len(port) <= len(str(_PORTS[-1])):
+                if int(port) in _PORTS:
+                    return self._primary.at(host.decode(errors="replace"), int(port))
+        msg = f"its answer is no address: {answer!r:.100}"
         raise StoreError(msg, transient=True)
 
-    async def _ask(self, sentinel: ServerAddress) -> ServerAddress:
-        connection = await connected(sentinel, _nothing)
-        try:
-            answer = await asked(connection, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name)
-        finally:
-            connection.abort()
-        if not isinstance(answer, list):
-            msg = f"it watches no {self._name}"
-            raise StoreError(msg, transient=True)
-        host, port = answer
-        return self._primary.at(host.decode(), int(port))
+
+async def _why_no_primary(server: ServerAddress) -> str:
+    """Why a server is not the primary by its own words; nothing if it is."""
+    try:
+        role = await _answer(server, "ROLE")
+    except StoreError as error:
+        # Who may not ask believes the sentinels. If it may not even enter, connecting will say so.
+        return "" if isinstance(error.__cause__, ReplyError) else f"cannot be asked: {error}"
+    return "" if isinstance(role, list) and role[:1] == [b"master"] else "is no primary"
+
+
+async def _answer(server: ServerAddress, *command: str) -> object:
+    """The answer to one command on a connection of its own; raises nothing but `StoreError`."""
+    try:
+        async with asyncio.timeout(_SECONDS_PER_QUESTION):
+            connection = await connected(server, _nothing)
+            try:
+                return await asked(connection, *command)
+            finally:
+                connection.abort()
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: no name that a host can have
+        raise StoreError(str(error) or "no answer in time", transient=True) from error
 
 
 def _nothing(_connection: Connection) -> None:
     """Nobody waits for a connection that was made for one question."""
+
+
+async def _ended(tasks: Sequence[asyncio.Task[object]]) -> None:
+    """Let go of all questions whose answers are not needed any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -36,10 +36,16 @@ class RedisStore:
     """A `CounterStore` on Redis or Valkey servers."""
 
     def __init__(
-        self, topology: Topology, clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0
+        self, topology: Callable[[], Topology], clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0
     ) -> None:
-        """`clock` replaces the servers' in tests; `least_ttl_seconds` then keeps keys alive in real time."""
-        self.topology = topology
+        """`topology` makes the servers known, anew for each event loop that the store is used on.
+
+        `clock` replaces the servers' in tests; `least_ttl_seconds` then keeps keys alive in real time.
+        """
+        self._make_topology = topology
+        self.topology = topology()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
         self._clock = clock
         self._least_ttl = least_ttl_seconds * 1000
         self._asked: dict[tuple[Place, bool, int], Batch] = {}
@@ -48,13 +54,28 @@ class RedisStore:
 
     async def connect(self) -> None:
         """Connect now; raises `StoreError` if no server can be reached."""
+        self._enter(asyncio.get_running_loop())
         await self.topology.connect()
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin on an event loop. Connections of one that has ended are of no use on the next."""
+        if self._is_closed:
+            msg = "this limiter was closed; open another one"
+            raise StoreError(msg, transient=False)
+        if self._loop is None or not self._loop.is_running():
+            if self._loop is not None:
+                self.topology = self._make_topology()
+                self._asked, self._waiting = {}, 0
+            self._loop = loop
+        elif self._loop is not loop:
+            msg = "a limiter is used by one event loop at a time; open another one for the other loop"
+            raise StoreError(msg, transient=False)
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
-        place = self._place(hits)
+        place = 0 if len(hits) == 1 and self.topology.is_one_place else self._place(hits)
         if place is None:
-            return await self._apart.ask(hits, only_peek=False)
+            return await self._apart.ask_to_the_end(hits)
         return await self.ask(hits, place, only_peek=False)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
@@ -65,11 +86,13 @@ class RedisStore:
         return await self.ask(hits, place, only_peek=True)
 
     def _place(self, hits: Sequence[Hit]) -> Place | None:
-        """The place of all hits of a request; None if they are in several."""
+        """The place of all hits of a request; None if they are in several, or there are none."""
         if len(hits) > 1 and len({hit.key for hit in hits}) < len(hits):
             msg = "two hits of one request name the same counter"
             raise StoreError(msg, transient=False)
-        if self.topology.is_one_place or not hits:
+        if not hits:
+            return None
+        if self.topology.is_one_place:
             return 0
         first, *others = [self.topology.place(hit.key) for hit in hits]
         return first if all(place == first for place in others) else None
@@ -77,14 +100,15 @@ class RedisStore:
     def ask(self, hits: Sequence[Hit], place: Place, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
         """Ask for hits that are all in one place, together with all else that is asked in this turn."""
         loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._is_closed:
+            self._enter(loop)
         if self._waiting >= MOST_WAITING:
             msg = f"{MOST_WAITING} checks are waiting to be sent"
             raise StoreError(msg, transient=True)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
         replicas = 0
-        for hit in hits:
-            if hit.safety is not None and hit.safety.replicas > replicas and not only_peek:
-                replicas = hit.safety.replicas
+        if hits[0].safety is not None or len(hits) > 1:
+            replicas = 0 if only_peek else _replicas(hits)
         asked = self._asked.get((place, only_peek, replicas))
         if asked is None:
             if not self._asked:
@@ -101,7 +125,10 @@ class RedisStore:
         self._waiting = 0
         for (place, only_peek, replicas), requests in asked.items():
             for batch in batching.batches(requests):
-                self.send(batch, place, only_peek=only_peek, replicas=replicas)
+                try:
+                    self.send(batch, place, only_peek=only_peek, replicas=replicas)
+                except Exception as error:  # noqa: BLE001 (whatever it is, somebody waits)
+                    batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
 
     def send(self, batch: Batch, place: Place, *, only_peek: bool, replicas: int = 0) -> None:
         """Send one call, whose hits are all in one place, now."""
@@ -124,7 +151,7 @@ class RedisStore:
     def ask_alone(self, hits: Sequence[Hit], place: Place, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
         """Ask for hits in a call of their own, at once."""
         future: asyncio.Future[Sequence[Decision]] = asyncio.get_running_loop().create_future()
-        self.send([(hits, future)], place, only_peek=only_peek)
+        self.send([(hits, future)], place, only_peek=only_peek, replicas=0 if only_peek else _replicas(hits))
         return future
 
     def _now(self) -> Micros:
@@ -167,6 +194,7 @@ class RedisStore:
 
     async def _done(self, place: Place, put: Put) -> object:
         """The answer to a call; one whose keys are just moving is put again a little later."""
+        self._enter(asyncio.get_running_loop())
         for tries in range(1, _TRIES_WHILE_MOVING + 1):
             done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
             deliver(self.topology, place, put, partial(_settle, done))
@@ -180,7 +208,18 @@ class RedisStore:
 
     async def close(self) -> None:
         """See `CounterStore.close`."""
-        await self.topology.close()
+        self._is_closed = True
+        if self._loop is asyncio.get_running_loop():
+            await self.topology.close()
+
+
+def _replicas(hits: Sequence[Hit]) -> int:
+    """How many replicas must have all of a request's hits."""
+    most = 0
+    for hit in hits:
+        if hit.safety is not None and hit.safety.replicas > most:
+            most = hit.safety.replicas
+    return most
 
 
 def _settle(done: asyncio.Future[object], answer: object) -> None:
