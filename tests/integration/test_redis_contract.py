@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.conftest import ring_url
 
 from headgate.adapters.redis import store_at
 from headgate.testing import CounterStoreContract
@@ -56,3 +57,9 @@ class TestCluster(RedisStoreContract):
     @pytest.fixture(autouse=True)
     def _servers(self, cluster_setup: ClusterSetup) -> None:
         self.url = cluster_setup.url
+
+
+class TestRing(RedisStoreContract):
+    @pytest.fixture(autouse=True)
+    def _servers(self, ring_servers: list[Server]) -> None:
+        self.url = ring_url(ring_servers)

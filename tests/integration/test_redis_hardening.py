@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import hiredis
 import pytest
+from tests.integration.conftest import ring_url
 
 from headgate import Limiter, Request, StoreError
 from headgate.adapters.redis import store_at
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from tests.integration.conftest import Server
-
-    from headgate.adapters.redis import RedisStore
 
 HOUR = 3_600_000_000
 FIVE = Meter(Rate(5, HOUR), Algorithm.FIXED_WINDOW)
@@ -260,12 +259,12 @@ def test_what_an_error_means(line: str, transient: bool, outage: bool) -> None: 
     assert is_outage(reply) is outage
 
 
-def test_a_refused_request_is_given_back_even_if_its_caller_leaves(ring_store: RedisStore) -> None:
+def test_a_refused_request_is_given_back_even_if_its_caller_leaves(ring_servers: list[Server]) -> None:
     """A caller that is cancelled in the middle leaves no charge behind for a request that was refused."""
 
     async def scenario() -> None:
         chance = random.Random(3)
-        store = ring_store
+        store = store_at(ring_url(ring_servers) + PATIENT)
         thousand = Meter(Rate(1_000, HOUR), Algorithm.FIXED_WINDOW)
         keys = [f"rl:{{u=n{number}}}:r:fw1h" for number in range(50)]
         first = keys[0]

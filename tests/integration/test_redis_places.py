@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.server import Server, free_port
+from tests.integration.conftest import ring_url
 
 from headgate.adapters.redis import store_at
 from headgate.adapters.redis.slots import slot_of, tag_of
@@ -17,10 +17,10 @@ from headgate.core.meter import ALGORITHMS, Algorithm, Meter
 from headgate.errors import PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
     from tests.integration.conftest import ClusterSetup
+    from tests.integration.server import Server
 
     from headgate.adapters.redis import RedisStore
 
@@ -51,22 +51,9 @@ class Place:
             await store.close()
 
 
-@pytest.fixture(scope="session")
-def _ring_servers(servers_folder: Path) -> Iterator[list[Server]]:
-    servers = [Server(servers_folder / f"ring{number}", free_port()) for number in range(3)]
-    yield servers
-    for server in servers:
-        server.kill()
-
-
 @pytest.fixture
-def ring(_ring_servers: list[Server]) -> Place:
-    """Three servers that know nothing of each other."""
-    for server in _ring_servers:
-        server.revive()
-        server.ask("FLUSHALL")
-    hosts = ",".join(f"127.0.0.1:{server.port}" for server in _ring_servers)
-    return Place(f"redis+ring://{hosts}", _ring_servers)
+def ring(ring_servers: list[Server]) -> Place:
+    return Place(ring_url(ring_servers), ring_servers)
 
 
 @pytest.fixture

@@ -7,15 +7,18 @@ import os
 import random
 import sys
 from collections import Counter
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headgate.adapters.memory import MemoryStore
 from headgate.adapters.redis import store_at
+from headgate.core.calendar import Calendar, Unit
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import Algorithm, Meter
+from headgate.core.units import DAY, LONGEST_WAIT, MAX_PERIOD, MINUTE, MOST_COUNTED
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -29,11 +32,10 @@ LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 SEEDS = range(30 if LONG else 6)
 STEPS = 50_000 if LONG else 2_500
 REAL_TIME = 3_600
-PERIODS = (1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 2_592_000_000_000)
+PERIODS = (1, 7, 1_000, 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000, 2_592_000_000_000, MAX_PERIOD)
 AMOUNTS = (1, 2, 3, 7, 10, 100, 1_000, 10**9, 10**12)
 LOG_AMOUNTS = (1, 2, 3, 7, 20, 100)
 BUCKETS = (Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET)
-LONGEST_TIME_TO_FILL = 3 * 10**15
 LEAST_COMPARED = 500_000 if LONG else 1_000
 COMPARED: Counter[Algorithm] = Counter()
 """How many decisions of each algorithm were compared."""
@@ -46,6 +48,10 @@ class Subject:
         self.key = name
         self.algorithm = chance.choice(list(Algorithm))
         self.period: Micros = chance.choice(PERIODS)
+        self.calendar: Calendar | None = None
+        if self.algorithm is Algorithm.FIXED_WINDOW and chance.random() < 0.5:
+            self.calendar = Calendar(chance.choice((Unit.DAY, Unit.WEEK, Unit.MONTH)))
+            self.period = self.calendar.longest
         self.meter = self.new_meter(chance)
 
     def new_meter(self, chance: random.Random) -> Meter:
@@ -54,16 +60,24 @@ class Subject:
             return Meter(Slots(min(amount, 20), self.period), self.algorithm)
         burst = max_delay = None
         if self.algorithm in BUCKETS:
-            burst = chance.choice((None, 1, 2, 5, 50))
-            max_delay = chance.choice((None, 0, self.period // 3, self.period * 2))
-            if burst is not None and burst * self.period // amount > LONGEST_TIME_TO_FILL:
-                burst = None
-        return Meter(Rate(amount, self.period, burst), self.algorithm, max_delay)
+            burst = chance.choice((None, 1, 2, 5, 50, 10**12))
+            max_delay = chance.choice(
+                (None, 0, self.period // 3, self.period * 2, MOST_COUNTED * self.period // amount)
+            )
+            if burst is not None:
+                burst = max(1, min(burst, LONGEST_WAIT * amount // self.period))
+            if max_delay is not None:
+                max_delay = min(max_delay, MAX_PERIOD, MOST_COUNTED * self.period // amount)
+        return Meter(Rate(amount, self.period, burst, self.calendar), self.algorithm, max_delay)
 
-    def hit(self, chance: random.Random) -> Hit:
+    def hit(self, chance: random.Random, now: Micros) -> Hit:
         meter = self.meter
+        if self.calendar is not None:  # the caller's clock is right, late or early
+            skew = chance.choice((0, 0, -1, 1, -MINUTE, MINUTE, -DAY, DAY))
+            meter = meter.at(now + skew, lambda _name: UTC)
         most = meter.capacity
-        cost = min(10**12, chance.choice((0, 1, 1, 1, 2, 3, max(1, most // 2), max(1, most - 1), most, most + 1)))
+        costs = (0, 1, 1, 1, 2, 3, max(1, most // 2), max(1, most - 1), most, most + 1, 10**12)
+        cost = min(10**12, chance.choice(costs))
         if meter.algorithm is Algorithm.CONCURRENCY:
             return Hit(self.key, meter, cost, f"holder{chance.randrange(6)}", chance.choice((meter.period, 5)))
         return Hit(self.key, meter, cost, forced=chance.random() < 0.1)
@@ -89,10 +103,11 @@ class History:
         self.move_clock(subject.period)
         if chance.random() < 0.03:
             subject.meter = subject.new_meter(chance)
+        now = self.clock()
         what = chance.random()
         if what < 0.85:
             subjects = chance.sample(self.subjects, chance.choice((1, 1, 1, 2, 3)))
-            hits = [subject.hit(chance) for subject in subjects]
+            hits = [subject.hit(chance, now) for subject in subjects]
             if what < 0.75:
                 ours, theirs = self.memory.take_now(hits), await self.redis.take(hits)
                 self.keep_receipts(hits, ours, step)
@@ -108,7 +123,19 @@ class History:
     def move_clock(self, period: Micros) -> None:
         chance, now = self.chance, self.clock()
         if chance.random() < 0.25 and now < 4 * 10**15:
-            spans = (0, 1, 2, 1_000, period // 7, period // 2, period - 1, period, period + 1, period - now % period)
+            spans = (
+                0,
+                1,
+                2,
+                1_000,
+                period // 7,
+                period // 2,
+                period - 1,
+                period,
+                period + 1,
+                period - now % period,
+                DAY - now % DAY,
+            )
             self.clock.set(now + chance.choice(spans))
         elif self.steps_back and chance.random() < 0.02:
             self.clock.set(max(10**15, now - chance.choice((1, 1_000, period // 3, period, 3 * period))))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import LARGEST_LOG, Algorithm, Meter
-from headgate.core.units import DAY, HOUR, MAX_AMOUNT, MAX_PERIOD, MINUTE, SECOND
+from headgate.core.units import DAY, HOUR, LONGEST_WAIT, MAX_AMOUNT, MAX_PERIOD, MINUTE, MOST_COUNTED, SECOND
 from headgate.testing.clock import NEW_YEAR
 
 if TYPE_CHECKING:
@@ -185,7 +185,12 @@ def meters(draw: st.DrawFn, algorithm: Algorithm, period: int | None = None, *, 
     if algorithm not in (Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET):
         return Meter(Rate(amount, period), algorithm)
     burst = draw(st.none() | _AMOUNTS)
-    return Meter(Rate(amount, period, burst), algorithm, draw(_DELAYS) if throttle else None)
+    if burst is not None:
+        burst = max(1, min(burst, LONGEST_WAIT * amount // period))
+    delay = draw(_DELAYS) if throttle else None
+    if delay is not None:
+        delay = min(delay, MOST_COUNTED * period // amount)
+    return Meter(Rate(amount, period, burst), algorithm, delay)
 
 
 @st.composite

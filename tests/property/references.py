@@ -14,6 +14,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headgate.core.meter import Algorithm
+from headgate.core.units import LONGEST_WAIT, MOST_COUNTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +153,7 @@ class Bucket:
         self.credited = Fraction(0)
 
     def used(self, meter: Meter, now: int) -> Fraction:
-        owed = min(self.debt, self.deepest(meter)) + self.overdrawn
+        owed = min(self.debt, self.deepest(meter)) + min(self.overdrawn, self.most_overdrawn(meter))
         return max(Fraction(0), owed - self.worked_off(meter, self.since, now))
 
     @staticmethod
@@ -162,13 +163,18 @@ class Bucket:
         return meter.capacity + later * rate(meter)
 
     @staticmethod
+    def most_overdrawn(meter: Meter) -> Fraction:
+        """As far as forced debt beyond that is counted."""
+        return min(Fraction(MOST_COUNTED), LONGEST_WAIT * rate(meter))
+
+    @staticmethod
     def worked_off(meter: Meter, since: int, now: int) -> Fraction:
         return max(0, now - since) * rate(meter)
 
     def record(self, admission: Admission) -> None:
         owed = self.used(admission.meter, admission.at) + admission.cost
         self.debt = min(owed, self.deepest(admission.meter))
-        self.overdrawn = owed - self.debt
+        self.overdrawn = min(owed - self.debt, self.most_overdrawn(admission.meter))
         self.since = admission.at
         admission.owed = owed + self.credited
         self.history.append(admission)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("algorithm", RATES)
 @given(data=st.data())
 def test_a_forced_cost_counts_in_full(algorithm: Algorithm, data: st.DataObject) -> None:
-    """A forced hit always passes, and later ones are answered by the definition with all of it in the history."""
+    """A forced hit always passes, and later ones are answered by the definition with it in the history."""
     reference, store = ReferenceCounter(algorithm), StoreCounter()
     history = histories(algorithm, do=(Do.TAKE, Do.TAKE, Do.TAKE, Do.FORCE), jumps=CLOSE)
     walk = Walk(data.draw(history))

@@ -13,7 +13,7 @@ from tests.property.references import rate
 
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.units import DAY, HOUR, MINUTE, SECOND
+from headgate.core.units import DAY, HOUR, LONGEST_WAIT, MINUTE, SECOND
 from headgate.testing.clock import NEW_YEAR
 
 RATES = [
@@ -28,12 +28,13 @@ ONE_IN_A_MILLION = Fraction(1, 10**6)
 @given(polls=st.lists(st.integers(0, 10**6), min_size=20, max_size=60), noise=st.integers(0, SECOND))
 def test_the_long_run_rate_is_the_nominal_one(amount: int, period: int, polls: list[int], noise: int) -> None:
     """Whoever takes all there is, at whatever instants, gets the rate to one in a million and never more."""
-    meter = Meter(Rate(amount, period, burst=10**6), Algorithm.TOKEN_BUCKET)
-    almost_full = (10**6 - 1) * period // amount
+    burst = min(10**6, LONGEST_WAIT * amount // period)
+    meter = Meter(Rate(amount, period, burst), Algorithm.TOKEN_BUCKET)
+    almost_full = (burst - 1) * period // amount
     core, now, taken = CoreCounter(), NEW_YEAR + noise, 0
-    assert core.take(At(Do.TAKE, now, meter, 10**6)).allowed
+    assert core.take(At(Do.TAKE, now, meter, burst)).allowed
     # The bucket is never left alone until it overflows, so that nothing is lost.
-    for poll in (*polls, 10**6, 10**6):
+    for poll in (*polls, *[10**6] * (10**6 // burst + 2)):
         STEPS[Algorithm.TOKEN_BUCKET] += 1
         now += poll * almost_full // 10**6
         cost = core.look(At(Do.TAKE, now, meter, 0)).remaining

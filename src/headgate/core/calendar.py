@@ -49,8 +49,9 @@ _LONGEST: Final = {
 
 
 class Bounds(NamedTuple):
-    """This window's start and end, and the end of the next one."""
+    """Where the window before this one began, this window's start and end, and the end of the next one."""
 
+    previous: Micros
     start: Micros
     end: Micros
     next_end: Micros
@@ -97,18 +98,18 @@ class Calendar:
         return _LONGEST[self.unit]
 
     def bounds(self, now: Micros, zone: tzinfo) -> Bounds:
-        """The window that `now` lies in, and the end of the one after it."""
+        """The window that `now` lies in, with the one before and the one after it."""
         local = (_EPOCH + timedelta(microseconds=now)).astimezone(zone)
-        day = self._first_day(local.date() - timedelta(days=1))
-        # One window before and one after what the local date says. Where clocks are set back across a
+        day = self._first_day(self._first_day(local.date() - timedelta(days=1)) - timedelta(days=1))
+        # One window more on both sides than the local date says. Where clocks are set back across a
         # midnight, that date comes twice; where a country skips a whole day, two windows start at once.
         starts: set[Micros] = set()
-        for _ in range(5):
+        for _ in range(6):
             starts.add(_midnight(day, zone))
             day = self._next_first_day(day)
         in_order = sorted(starts)
         at = bisect_right(in_order, now)
-        return Bounds(in_order[at - 1], in_order[at], in_order[at + 1])
+        return Bounds(*in_order[at - 2 : at + 2])
 
     def _first_day(self, day: date) -> date:
         """The last anchor day on or before `day`."""

@@ -19,7 +19,7 @@ from headgate.core.algorithms import (
     token_bucket,
 )
 from headgate.core.limit import Limit, Rate, Slots, Unlimited
-from headgate.core.units import DAY, MAX_AMOUNT, Micros, format_duration
+from headgate.core.units import DAY, LONGEST_WAIT, MAX_AMOUNT, MOST_COUNTED, Micros, format_duration
 from headgate.errors import InvalidLimit, InvalidRequest, shown
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Zones: TypeAlias = Callable[[str], tzinfo]
 
 LARGEST_LOG: Final = 65_536
+MOST_SLOTS: Final = 10_000
 NO_DELAY_LIMIT: Final = 1_000 * 366 * DAY
 """As a `max_delay`: the queue's own length is the only bound."""
 
@@ -99,6 +100,7 @@ class Meter:
         "is_calendar",
         "limit",
         "max_delay",
+        "most_overdrawn",
         "period",
     )
 
@@ -111,7 +113,11 @@ class Meter:
     expires_at: Callable[[Any, Meter], Micros]
     creditable_until: Callable[[Stamp, Meter], Micros] | None
     bounds: Bounds | None
-    """The calendar window now and the next, where the limit has one; see `at`."""
+    """The calendar window now, the last and the next, where the limit has one; see `at`."""
+    fullest: int
+    """Buckets: the most shares there can be in one, unless by force."""
+    most_overdrawn: int
+    """Buckets: how many shares beyond those are counted."""
     is_calendar: bool
     """Whether the window depends on a calendar, so that `at` has to set its bounds."""
 
@@ -136,7 +142,7 @@ class Meter:
         if isinstance(limit, Slots):
             self.period = limit.ttl
             self.capacity = limit.amount
-            self.max_delay = self.fullest = 0
+            self.max_delay = self.fullest = self.most_overdrawn = 0
             self.code = traits.code
             return
         self.period = limit.period
@@ -145,7 +151,9 @@ class Meter:
             max_delay = NO_DELAY_LIMIT if algorithm is Algorithm.LEAKY_BUCKET else 0
         self.max_delay = max_delay
         self.fullest = self.capacity * self.period
+        self.most_overdrawn = min(LONGEST_WAIT * self.amount, MOST_COUNTED * self.period)
         if algorithm is Algorithm.TOKEN_BUCKET:
+            _check_delay(limit, max_delay)
             self.fullest += max_delay * self.amount
         # The amount is left out: a raised or lowered limit goes on with the same counter.
         period = str(limit.calendar).replace(" ", "-") if limit.calendar else format_duration(limit.period)
@@ -203,6 +211,9 @@ def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> Non
         )
         raise InvalidLimit(msg)
     if isinstance(limit, Slots):
+        if limit.amount > MOST_SLOTS:
+            msg = f"'{limit}' is too large for concurrency, which keeps every holder (at most {MOST_SLOTS})"
+            raise InvalidLimit(msg)
         return
     if limit.burst is not None and not traits.burst:
         msg = f"'{limit}' has a burst, which {algorithm} cannot have; use token_bucket, or leave the burst out"
@@ -215,6 +226,16 @@ def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> Non
             f"'{limit}' is too large for sliding_window_log, which keeps every admission (at most {LARGEST_LOG}); "
             "use sliding_window_counter"
         )
+        raise InvalidLimit(msg)
+    if limit.burst is not None and limit.burst * limit.period > LONGEST_WAIT * limit.amount:
+        msg = f"'{limit}' takes more than 50 years to fill again; lower the burst or raise the rate"
+        raise InvalidLimit(msg)
+
+
+def _check_delay(limit: Rate, max_delay: Micros) -> None:
+    if max_delay * limit.amount > MOST_COUNTED * limit.period:
+        delay = format_duration(max_delay)
+        msg = f"'{limit}' with a max_delay of {delay} could have more than {MOST_COUNTED} waiting; lower the delay"
         raise InvalidLimit(msg)
 
 

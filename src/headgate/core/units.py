@@ -17,9 +17,13 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 WEEK: Final = 7 * DAY
 
-# Both bounds keep every intermediate value of the Lua twins exact in doubles.
+# These bounds keep every intermediate value of the Lua twins exact in doubles.
 MAX_AMOUNT: Final = 10**12
 MAX_PERIOD: Final = 3_660 * DAY
+LONGEST_WAIT: Final = 50 * 366 * DAY
+"""No bucket takes longer to fill or drain. What is forced past a limit is counted only so far."""
+MOST_COUNTED: Final = 10**15
+"""As far as any count goes, however much is forced past a limit."""
 
 _UNITS: Final = {
     name: size

@@ -91,7 +91,9 @@ def _shared(meter: Meter, processes: int) -> Meter:
     part = max(1, limit.amount // processes)
     if isinstance(limit, Slots):
         return Meter(replace(limit, amount=part), meter.algorithm)
-    burst = None if limit.burst is None else max(1, limit.burst // processes)
+    burst = None
+    if limit.burst is not None:  # its share fills no slower than the whole
+        burst = max(1, min(limit.burst // processes, limit.burst * part // limit.amount))
     share = Meter(replace(limit, amount=part, burst=burst), meter.algorithm, meter.max_delay)
     share.bounds = meter.bounds
     return share

@@ -11,6 +11,7 @@ from headgate.core.limit import Rate, Slots, parse_limit
 from headgate.core.meter import (
     ALGORITHMS,
     LARGEST_LOG,
+    MOST_SLOTS,
     NO_DELAY_LIMIT,
     Algorithm,
     Calendars,
@@ -18,7 +19,17 @@ from headgate.core.meter import (
     check_cost,
     meter_for,
 )
-from headgate.core.units import DAY, HOUR, MAX_AMOUNT, MINUTE, SECOND, WEEK
+from headgate.core.units import (
+    DAY,
+    HOUR,
+    LONGEST_WAIT,
+    MAX_AMOUNT,
+    MAX_PERIOD,
+    MINUTE,
+    MOST_COUNTED,
+    SECOND,
+    WEEK,
+)
 from headgate.errors import InvalidLimit, InvalidRequest
 from headgate.testing.clock import NEW_YEAR, FakeClock
 
@@ -86,6 +97,31 @@ def test_a_log_has_a_largest_amount() -> None:
         meter(f"{LARGEST_LOG + 1}/hour", Algorithm.SLIDING_WINDOW_LOG)
 
 
+def test_slots_have_a_largest_number() -> None:
+    """All holders are looked at for every slot, so their number is bounded."""
+    assert meter(f"{MOST_SLOTS} concurrent", Algorithm.CONCURRENCY).amount == 10_000
+    with pytest.raises(InvalidLimit, match=r"is too large for concurrency, which keeps every holder \(at most 10000\)"):
+        meter(f"{MOST_SLOTS + 1} concurrent", Algorithm.CONCURRENCY)
+
+
+@pytest.mark.parametrize("algorithm", BUCKETS)
+def test_a_bucket_fills_within_fifty_years(algorithm: Algorithm) -> None:
+    """A burst that would take longer than any counter can say is refused, with the way out."""
+    assert meter("1/day burst 18300", algorithm).fullest == LONGEST_WAIT
+    assert meter(f"{MAX_AMOUNT}/3660 days", algorithm).fullest == MAX_AMOUNT * MAX_PERIOD
+    for limit in ("1/day burst 18301", "1/hour burst 1000000000000"):
+        with pytest.raises(InvalidLimit, match=r"takes more than 50 years to fill again; lower the burst or raise"):
+            meter(limit, algorithm)
+
+
+def test_a_delay_has_a_most_that_can_wait() -> None:
+    """A delay that would let more wait than can be counted is refused."""
+    longest = MOST_COUNTED // MAX_AMOUNT
+    assert meter(f"{MAX_AMOUNT}/us", Algorithm.TOKEN_BUCKET, longest).max_delay == longest
+    with pytest.raises(InvalidLimit, match=r"with a max_delay of 1001us could have more than 10+ waiting"):
+        meter(f"{MAX_AMOUNT}/us", Algorithm.TOKEN_BUCKET, longest + 1)
+
+
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_unlimited_has_nothing_to_measure(algorithm: Algorithm) -> None:
     """`unlimited` goes with every algorithm and needs no meter."""
@@ -146,7 +182,7 @@ def test_calendar_bounds_are_worked_out_once_per_window() -> None:
     calendars = Calendars(zones, clock)
     daily = meter("5/calendar day", Algorithm.FIXED_WINDOW)
     first = calendars.current(daily)
-    assert first.bounds == (NEW_YEAR, NEW_YEAR + DAY, NEW_YEAR + 2 * DAY)
+    assert first.bounds == (NEW_YEAR - DAY, NEW_YEAR, NEW_YEAR + DAY, NEW_YEAR + 2 * DAY)
     assert first.window == DAY
     assert (first.limit, first.code, first.algorithm) == (daily.limit, daily.code, daily.algorithm)
     assert daily.bounds is None
@@ -155,7 +191,7 @@ def test_calendar_bounds_are_worked_out_once_per_window() -> None:
     assert zones.asked == 1
     clock.set(NEW_YEAR + DAY)
     second = calendars.current(daily)
-    assert second.bounds == (NEW_YEAR + DAY, NEW_YEAR + 2 * DAY, NEW_YEAR + 3 * DAY)
+    assert second.bounds == (NEW_YEAR, NEW_YEAR + DAY, NEW_YEAR + 2 * DAY, NEW_YEAR + 3 * DAY)
     clock.set(NEW_YEAR)
     assert calendars.current(daily).bounds == first.bounds
     assert zones.asked == 3

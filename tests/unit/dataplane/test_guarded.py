@@ -185,6 +185,17 @@ async def test_a_burst_is_shared_too(scene: Scene) -> None:
 
 
 @played
+async def test_the_share_of_a_burst_fills_no_slower_than_the_whole(scene: Scene) -> None:
+    """Where a rate does not divide evenly, the burst is made so small that it is back as soon."""
+    await scene.take(hit("other", OnStoreError.LOCAL))
+    await scene.heard()
+    scene.fails()
+    for cost, allowed in ((18_300, True), (1, False)):
+        bucket = hit("a", OnStoreError.LOCAL, "7/day burst 128100", cost, Algorithm.TOKEN_BUCKET)
+        assert (await scene.take(bucket))[0].allowed is allowed
+
+
+@played
 async def test_local_counters_are_warm(scene: Scene) -> None:
     """What the store admitted of a process counts against the process's share when the store goes away."""
     for _ in range(3):

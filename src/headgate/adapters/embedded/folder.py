@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from headgate.errors import InvalidSettings
 
@@ -29,15 +30,45 @@ def named_folder(address: SplitResult, data_dir: Path) -> Path:
     return Path(path) if path.strip("/") else data_dir / _IN_DATA_DIR
 
 
-def take_lock(file: Path) -> int | None:
-    """Lock a file and return its descriptor, or None if somebody else has it. Closing the last copy lets go.
+class Lock:
+    """A locked file. The system lets go of it for a process that dies."""
 
-    The system lets go for a process that dies. Two descriptors exclude each other also within one process.
-    """
+    def __init__(self, descriptor: int) -> None:
+        """`descriptor` is locked. A program that inherits it holds the lock too."""
+        self._descriptor: int | None = descriptor
+        _locks.add(self)
+
+    @property
+    def descriptor(self) -> int | None:
+        """What holds the lock; None if it was let go."""
+        return self._descriptor
+
+    def release(self) -> None:
+        """Let go, unless that was done."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+_locks: Final[WeakSet[Lock]] = WeakSet()
+
+
+def _let_go_of_copies() -> None:
+    """In a process that was forked: the lock is its parent's, and must not outlive it."""
+    for lock in list(_locks):
+        lock.release()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_let_go_of_copies)
+
+
+def take_lock(file: Path) -> Lock | None:
+    """Lock a file, or return None if somebody else has it, be it within this process."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None
-    return descriptor
+    return Lock(descriptor)

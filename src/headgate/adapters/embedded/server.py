@@ -1,9 +1,11 @@
 """A Valkey server in a child process: started, shared, taken over from the dead, and stopped in order.
 
 Two locks in the folder say who is who. `owner.lock` is held by the process that started the
-server and will stop it; all others only connect. `server.lock` is held by the server itself,
-through a descriptor that it inherits without knowing. So a server whose owner is dead shows
-as a server without an owner, and never do two servers write in one folder.
+server and will stop it, as long as both live; all others only connect, and look now and then
+whether somebody holds it. If not, the next of them who is asked takes over. `server.lock` is
+held by the server itself, through a descriptor that it inherits without knowing. So a server
+whose owner is dead shows as a server without an owner, and never do two servers write in one
+folder.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from headgate.errors import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from headgate.adapters.embedded.folder import Lock
+
 _LONGEST_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
 _SECONDS_TO_START: Final = 60.0
 _SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 _SECONDS_TO_ANSWER: Final = 5.0
+_SECONDS_BETWEEN_LOOKS: Final = 0.25
 _ELSEWHERE: Final = "set HEADGATE_DATA_DIR, or write embedded:///path/to/folder"
 
 
@@ -42,15 +47,31 @@ class EmbeddedServer:
         self._folder = folder.absolute()  # the working directory may change
         self._log = self._folder / "valkey.log"
         self.socket = self._folder / SOCKET
-        self._owner_lock: int | None = None
+        self._owner_lock: Lock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper: threading.Thread | None = None
         self._answered = False
+        self._next_look = 0.0
 
     @property
     def serving(self) -> bool:
-        """Whether it was started, and has not ended by itself as far as this process can know."""
-        return self._answered and (self._process is None or self._process.returncode is None)
+        """Whether it answered once, and somebody keeps it running: this process, or another when last looked."""
+        return self._answered and (self._is_owner or self._has_owner())
+
+    @property
+    def _is_owner(self) -> bool:
+        return self._owner_lock is not None and self._owner_lock.descriptor is not None
+
+    def _has_owner(self) -> bool:
+        now = monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _SECONDS_BETWEEN_LOOKS
+            with suppress(OSError):  # it cannot be found out just now
+                lock = take_lock(self._folder / "owner.lock")
+                if lock is not None:
+                    lock.release()
+                    self._answered = False
+        return self._answered
 
     def start(self) -> None:
         """Return when the server answers, starting it if nobody has; raise `StoreError` with what to do."""
@@ -77,9 +98,9 @@ class EmbeddedServer:
         launched = False
         while True:
             # The owner may be just starting or just stopping, so each turn looks anew who that is.
-            if self._owner_lock is None:
+            if not self._is_owner:
                 self._owner_lock = take_lock(self._folder / "owner.lock")
-            if self._owner_lock is not None and not self._running():
+            if self._is_owner and not self._running():
                 if launched:
                     msg = f"the Valkey server ended at once: {self._last_words()}; its log is {self._log}"
                     raise StoreError(msg, transient=False)
@@ -102,10 +123,10 @@ class EmbeddedServer:
         try:
             self._process = launched.result()
         finally:
-            os.close(server_lock)  # the server has its copy
+            server_lock.release()  # the server has its copy
 
-    def _keep(self, server_lock: int, launched: Future[subprocess.Popen[bytes]]) -> None:
-        """Start the server and stay until it ends.
+    def _keep(self, server_lock: Lock, launched: Future[subprocess.Popen[bytes]]) -> None:
+        """Start the server, stay until it ends, and then let whoever is asked first start another.
 
         Linux ends it with the thread that started it (see `program.py`), and a thread of a pool, or of
         whoever came first, may end long before the process does. So it has a thread of its own.
@@ -118,7 +139,7 @@ class EmbeddedServer:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    pass_fds=[server_lock],
+                    pass_fds=[server_lock.descriptor],  # type: ignore[list-item] # it is held
                     start_new_session=True,  # or ctrl-c would end it before the requests under way
                 )
         except (OSError, StoreError) as error:
@@ -126,6 +147,7 @@ class EmbeddedServer:
             return
         launched.set_result(process)
         process.wait()
+        self._let_go()
 
     def _running(self) -> bool:
         """Whether a child of this process runs; false also in a process that was forked from it."""
@@ -154,9 +176,11 @@ class EmbeddedServer:
                 self._process.kill()
                 self._keeper.join()
         self._process = None
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._owner_lock is not None:
-            os.close(self._owner_lock)
-            self._owner_lock = None
+            self._owner_lock.release()
 
 
 def _wait(deadline: float, trouble: str) -> None:

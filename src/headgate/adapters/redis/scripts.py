@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from headgate.core.decision import Receipt
 
 _FILES: Final = {
-    Algorithm.FIXED_WINDOW: "fixed_window",
-    Algorithm.SLIDING_WINDOW_COUNTER: "sliding_window_counter",
-    Algorithm.SLIDING_WINDOW_LOG: "sliding_window_log",
-    Algorithm.TOKEN_BUCKET: "buckets",
-    Algorithm.LEAKY_BUCKET: "buckets",
-    Algorithm.CONCURRENCY: "concurrency",
+    Algorithm.FIXED_WINDOW: ("fixed_window",),
+    Algorithm.SLIDING_WINDOW_COUNTER: ("exact", "sliding_window_counter"),
+    Algorithm.SLIDING_WINDOW_LOG: ("sliding_window_log",),
+    Algorithm.TOKEN_BUCKET: ("exact", "bucket", "token_bucket"),
+    Algorithm.LEAKY_BUCKET: ("exact", "bucket", "leaky_bucket"),
+    Algorithm.CONCURRENCY: ("concurrency",),
 }
+_ONLY_GIVE_BACK: Final = "-- What follows only giving back needs"
 _CODES: Final = {
     Algorithm.FIXED_WINDOW: 0,
     Algorithm.SLIDING_WINDOW_COUNTER: 1,
@@ -34,7 +35,7 @@ _CALENDAR: Final = 6
 _FORCED: Final = 16
 _HIT: Final = Struct("<dddddd").pack
 _TTL: Final = Struct("<d").pack
-_BOUNDS: Final = Struct("<ddd").pack
+_BOUNDS: Final = Struct("<dddd").pack
 _STAMP: Final = Struct("<ddd").pack
 
 
@@ -45,9 +46,7 @@ class Script(NamedTuple):
     sha: bytes
 
 
-def _assembled(*names: str) -> Script:
-    folder = files("headgate.adapters.redis").joinpath("lua")
-    parts = [folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names]
+def _assembled(parts: list[str]) -> Script:
     text = "\n".join(parts).encode()
     return Script(text, sha1(text, usedforsecurity=False).hexdigest().encode())
 
@@ -55,20 +54,27 @@ def _assembled(*names: str) -> Script:
 @cache
 def take_script(algorithms: frozenset[Algorithm]) -> Script:
     """Take or peek, for hits of these algorithms."""
-    return _assembled("prelude", *_files(algorithms), "counters", "take")
+    parts = [_read("prelude"), *_read_all(algorithms), _read("counters"), _read("take")]
+    return _assembled([part.partition(_ONLY_GIVE_BACK)[0] for part in parts])
 
 
 @cache
 def give_back_script(algorithms: frozenset[Algorithm]) -> Script:
     """Give back, for receipts of these algorithms."""
-    return _assembled("prelude", *_files(algorithms), "counters", "give_back")
+    return _assembled([_read("prelude"), *_read_all(algorithms), _read("counters"), _read("give_back")])
 
 
-def _files(algorithms: frozenset[Algorithm]) -> list[str]:
-    return sorted({_FILES[algorithm] for algorithm in algorithms})
+def _read_all(algorithms: frozenset[Algorithm]) -> list[str]:
+    """The files of these algorithms, each once and after those it needs."""
+    names = [name for algorithm in _FILES if algorithm in algorithms for name in _FILES[algorithm]]
+    return [_read(name) for name in dict.fromkeys(names)]
 
 
-PRESENCE: Final = _assembled("presence")
+def _read(name: str) -> str:
+    return files("headgate.adapters.redis").joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+PRESENCE: Final = _assembled([_read("presence")])
 
 
 def packed_hit(hit: Hit) -> bytes:

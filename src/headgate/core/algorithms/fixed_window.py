@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from headgate.core.units import MOST_COUNTED
+
 if TYPE_CHECKING:
     from headgate.core.decision import Outcome, Stamp
     from headgate.core.meter import Meter
@@ -26,7 +28,9 @@ def window(meter: Meter, now: Micros) -> tuple[Micros, Micros]:
     if bounds is None:
         start = now - now % meter.period
         return start, start + meter.period
-    # The bounds come from the caller's clock, `now` from the store's; at a boundary they may differ.
+    # The bounds come from the caller's clock, `now` from the store's; around a boundary they may differ.
+    if now < bounds.start:
+        return bounds.previous, bounds.start
     return (bounds.start, bounds.end) if now < bounds.end else (bounds.end, bounds.next_end)
 
 
@@ -59,7 +63,7 @@ def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
     """Count without asking."""
     start, _ = window(meter, now)
     count = 0 if state is None or state[0] < start else state[1]
-    return (start, count + cost)
+    return (start, min(count + cost, MOST_COUNTED))
 
 
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:

@@ -87,7 +87,7 @@ def expires_at(state: State, meter: Meter) -> Micros:
     """When nothing is missing and no receipt is left that has to know what others put back."""
     at, shares, overdrawn, credited = state
     most = meter.fullest if credited else min(shares, meter.fullest)
-    return at + time_to_drain(most + overdrawn, meter)
+    return at + time_to_drain(most + min(overdrawn, meter.most_overdrawn), meter)
 
 
 def creditable_until(stamp: Stamp, meter: Meter) -> Micros:

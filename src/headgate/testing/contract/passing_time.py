@@ -121,6 +121,22 @@ class PassingTime(StoreCase):
         assert await february.remaining() == 10
 
     @scenario
+    async def test_a_callers_early_clock_opens_no_calendar_window(self, trial: Trial) -> None:
+        """Bounds sent by a clock that is ahead are read by the store's, which says the old window is not over."""
+        trial.clock.set(NEW_YEAR + 31 * DAY - 1)
+        january = trial.counter(_monthly(10).at(trial.clock(), _utc))
+        early = type(january)(january.store, january.key, _monthly(10).at(trial.clock() + MINUTE, _utc))
+        await january.admitted(6)
+        first = await early.admitted(4)
+        assert (first.remaining, first.reset_after) == (0, 1)
+        assert (await early.refused(1)).retry_after == (await january.refused(1)).retry_after == 1
+        await early.give_back(first, 4)
+        assert await january.remaining() == await early.remaining() == 4
+        trial.clock.advance(micros=1)
+        await early.admitted(10)
+        await january.refused(1)
+
+    @scenario
     async def test_a_calendar_receipt_credits_its_own_window(self, trial: Trial) -> None:
         """What January admitted is credited in January and not in February."""
         january = trial.counter(_monthly(10).at(NEW_YEAR, _utc))

@@ -1,33 +1,41 @@
 -- Loading and saving counters, and the clock.
 
 local function load(key, hit)
-  local algorithm = ALGORITHMS[hit.algorithm]
+  local algorithm = hit.algorithm
   if algorithm.load then
     return algorithm.load(key)
   end
-  local value = redis.call('GET', key)
+  local value = call('GET', key)
   if value then
     return algorithm.read(value, hit)
   end
 end
 
-local function is_empty(state)
-  return not state or next(state) == nil
+-- Longer than anything matters, and within what the server takes.
+local LONGEST_TTL = 4 * LONGEST_WAIT / 1000
+
+-- In milliseconds, never shorter than it matters.
+local function time_to_live(span, least_ttl)
+  local ttl = (span + -span % 1000) / 1000 + 1
+  if ttl > least_ttl and ttl >= 1 then
+    return ttl < LONGEST_TTL and ttl or LONGEST_TTL
+  end
+  return math.max(1, least_ttl)
 end
 
--- Writes a state and gives it a time to live, never shorter than it matters.
+-- Writes a state, or nothing, and gives it a time to live.
 local function save(key, hit, state, now, least_ttl)
-  local algorithm = ALGORITHMS[hit.algorithm]
-  if is_empty(state) then
-    redis.call('DEL', key)
+  if not state then
+    call('DEL', key)
     return
   end
-  local ttl = math.max(1, math.ceil((algorithm.expires_at(state, hit) - now) / 1000) + 1, least_ttl)
+  local algorithm = hit.algorithm
+  local ttl = time_to_live(algorithm.expires_at(state, hit) - now, least_ttl)
   if algorithm.save then
     algorithm.save(key, state, hit)
-    redis.call('PEXPIRE', key, ttl)
+    call('PEXPIRE', key, ttl)
   else
-    redis.call('SET', key, algorithm.write(state, hit), 'PX', ttl)
+    call('SET', key, algorithm.write(state, hit), 'PX', ttl)
   end
 end
 
@@ -39,6 +47,6 @@ local function read_clock(given)
   if redis.replicate_commands then
     redis.replicate_commands() -- Redis 6.2 lets a script write after TIME only so
   end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end

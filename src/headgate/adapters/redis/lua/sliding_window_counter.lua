@@ -2,17 +2,6 @@
 --
 -- State: MessagePack, number of this window, count in it, count in the window before.
 
-local sliding_window_counter = {}
-
-function sliding_window_counter.read(value, hit)
-  local number, current, previous = cmsgpack.unpack(value)
-  return {number * hit.period, current, previous}
-end
-
-function sliding_window_counter.write(state, hit)
-  return cmsgpack.pack(state[1] / hit.period, state[2], state[3])
-end
-
 -- The least elapsed at which floor(count * (period - elapsed) / period) <= most.
 local function faded(count, most, period)
   if count <= most then
@@ -31,7 +20,7 @@ end
 
 -- The counts of the window that begins at `start` and of the one before it.
 local function counts(state, hit, start)
-  if not state or state[1] < start - hit.period then
+  if not state then
     return 0, 0
   elseif state[1] == start then
     return state[2], state[3]
@@ -43,34 +32,53 @@ local function counts(state, hit, start)
   return 0, 0
 end
 
-function sliding_window_counter.charge(state, hit, now, cost)
-  local start = now - now % hit.period
-  local current, previous = counts(state, hit, start)
-  return {start, current + cost, previous}
-end
+local sliding_window_counter = {
+  read = function(value, hit)
+    local number, current, previous = unpack_message(value)
+    check(number, current, previous)
+    return {number * hit.period, current, previous}
+  end,
 
-function sliding_window_counter.decide(state, hit, now, cost)
-  local period, amount = hit.period, hit.amount
-  local elapsed = now % period
-  local start = now - elapsed
-  local current, previous = counts(state, hit, start)
-  if state and state[1] > start then
-    state = {start, current, previous}
-  end
-  local base = mul_div(previous, period - elapsed, period) + current
-  local used = base + cost
-  if used <= amount then
-    local reset_after = wait_until(previous, current + cost, 0, period, elapsed)
-    local after = cost > 0 and {start, current + cost, previous} or state
-    return after, 1, amount - used, reset_after, 0, 0, start, 0, 0
-  end
-  local left = math.max(0, amount - base)
-  local retry_after = NEVER
-  if cost <= amount then
-    retry_after = wait_until(previous, current, amount - cost, period, elapsed)
-  end
-  return state, 0, left, wait_until(previous, current, 0, period, elapsed), retry_after, 0, start, 0, 0
-end
+  write = function(state, hit)
+    return pack_message(state[1] / hit.period, state[2], state[3])
+  end,
+
+  decide = function(state, hit, now, cost)
+    local period, amount = hit.period, hit.amount
+    local elapsed = now % period
+    local start = now - elapsed
+    local current, previous = counts(state, hit, start)
+    if state and state[1] > start then
+      state = {start, current, previous}
+    end
+    local base = mul_div(previous, period - elapsed, period) + current
+    local used = base + cost
+    if used <= amount then
+      local reset_after = wait_until(previous, current + cost, 0, period, elapsed)
+      local after = cost > 0 and {start, current + cost, previous} or state
+      return after, 1, amount - used, reset_after, 0, 0, start, 0, 0
+    end
+    local left = math.max(0, amount - base)
+    local retry_after = NEVER
+    if cost <= amount then
+      retry_after = wait_until(previous, current, amount - cost, period, elapsed)
+    end
+    return state, 0, left, wait_until(previous, current, 0, period, elapsed), retry_after, 0, start, 0, 0
+  end,
+
+  charge = function(state, hit, now, cost)
+    local start = now - now % hit.period
+    local current, previous = counts(state, hit, start)
+    return {start, math.min(current + cost, MOST_COUNTED), previous}
+  end,
+
+  expires_at = function(state, hit)
+    return state[1] + 2 * hit.period
+  end,
+}
+ALGORITHMS[SLIDING_WINDOW_COUNTER] = sliding_window_counter
+
+-- What follows only giving back needs; scripts.py leaves it out where hits are taken.
 
 function sliding_window_counter.creditable_until(stamp, hit)
   return stamp[1] + 2 * hit.period
@@ -87,12 +95,6 @@ function sliding_window_counter.give_back(state, hit, now, stamp, amount)
   return state
 end
 
-function sliding_window_counter.expires_at(state, hit)
-  return state[1] + 2 * hit.period
-end
-
 function sliding_window_counter.is_unused(state)
   return state[2] == 0 and state[3] == 0
 end
-
-ALGORITHMS[1] = sliding_window_counter

@@ -11,11 +11,12 @@ local SMALLEST = 16
 
 -- A ring that is on the server: only its header is read at once.
 function sliding_window_log.load(key)
-  local header = redis.call('GETRANGE', key, 0, HEADER - 1)
+  local header = call('GETRANGE', key, 0, HEADER - 1)
   if header == '' then
     return nil
   end
   local next_place, places = struct.unpack('<dd', header)
+  check(next_place, places, places - next_place - 1)
   return {key = key, next = next_place, places = places}
 end
 
@@ -26,7 +27,9 @@ local function rank(ring, place)
     return ring.times[index + 1]
   end
   local at = HEADER + 8 * index
-  return (struct.unpack('<d', redis.call('GETRANGE', ring.key, at, at + 7)))
+  local time = struct.unpack('<d', call('GETRANGE', ring.key, at, at + 7))
+  check(time, 0, 0)
+  return time
 end
 
 local function newest(ring)
@@ -42,10 +45,12 @@ local function in_order(ring)
     end
     return times
   end
-  local raw = redis.call('GETRANGE', ring.key, HEADER, HEADER + 8 * ring.places - 1)
+  local raw = call('GETRANGE', ring.key, HEADER, HEADER + 8 * ring.places - 1)
   for place = 0, ring.places - 1 do
     local index = (ring.next + place) % ring.places
-    times[place + 1] = struct.unpack('<d', raw, 8 * index + 1)
+    local time = struct.unpack('<d', raw, 8 * index + 1)
+    check(time, 0, 0)
+    times[place + 1] = time
   end
   return times
 end
@@ -68,7 +73,7 @@ end
 local function count_since(ring, cutoff)
   local low, high = 0, ring.places
   while low < high do
-    local middle = floor((low + high) / 2)
+    local middle = math.floor((low + high) / 2)
     if rank(ring, middle) > cutoff then
       high = middle
     else
@@ -145,7 +150,7 @@ local function write_whole(key, ring)
   for place = 1, ring.places do
     parts[place + 1] = struct.pack('<d', ring.times[place])
   end
-  redis.call('SET', key, table.concat(parts))
+  call('SET', key, table.concat(parts))
 end
 
 -- Writes what decide, charge or give_back returned.
@@ -171,13 +176,25 @@ function sliding_window_log.save(key, state, hit)
   end
   local until_end = math.min(cost, ring.places - ring.next)
   if until_end > 0 then
-    redis.call('SETRANGE', key, HEADER + 8 * ring.next, string.rep(struct.pack('<d', state.now), until_end))
+    call('SETRANGE', key, HEADER + 8 * ring.next, string.rep(struct.pack('<d', state.now), until_end))
   end
   if cost > until_end then
-    redis.call('SETRANGE', key, HEADER, string.rep(struct.pack('<d', state.now), cost - until_end))
+    call('SETRANGE', key, HEADER, string.rep(struct.pack('<d', state.now), cost - until_end))
   end
-  redis.call('SETRANGE', key, 0, struct.pack('<d', (ring.next + cost) % ring.places))
+  call('SETRANGE', key, 0, struct.pack('<d', (ring.next + cost) % ring.places))
 end
+
+function sliding_window_log.expires_at(state, hit)
+  if state.admit and state.admit > 0 then
+    return state.now + hit.period
+  end
+  local ring = state.admit and state.ring or state
+  return (ring and newest(ring) or 0) + hit.period
+end
+
+ALGORITHMS[SLIDING_WINDOW_LOG] = sliding_window_log
+
+-- What follows only giving back needs; scripts.py leaves it out where hits are taken.
 
 function sliding_window_log.creditable_until(stamp, hit)
   return stamp[1] + hit.period
@@ -204,13 +221,3 @@ end
 function sliding_window_log.is_unused(state)
   return newest(state) == 0
 end
-
-function sliding_window_log.expires_at(state, hit)
-  if state.admit and state.admit > 0 then
-    return state.now + hit.period
-  end
-  local ring = state.admit and state.ring or state
-  return (ring and newest(ring) or 0) + hit.period
-end
-
-ALGORITHMS[2] = sliding_window_log

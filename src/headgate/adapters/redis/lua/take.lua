@@ -13,8 +13,8 @@
 
 local given, least_ttl, only_peek = struct.unpack('<ddd', ARGV[1])
 local now = read_clock(given)
-local sizes, numbers = ARGV[2], ARGV[3]
-local byte = string.byte
+local keys, sizes, numbers = KEYS, ARGV[2], ARGV[3]
+local pack, byte = struct.pack, string.byte
 
 -- The number at a place of a row of '<I2'.
 local function short(row, place)
@@ -23,34 +23,27 @@ local function short(row, place)
 end
 
 local kinds = {}
+for number = 1, #ARGV - 3 do
+  kinds[number] = read_hit(ARGV[3 + number])
+end
+local only_kind = #kinds == 1 and kinds[1]
+
 local function hit_at(position)
-  local number = short(numbers, position)
-  local hit = kinds[number]
-  if not hit then
-    hit = read_hit(ARGV[3 + number])
-    kinds[number] = hit
-  end
-  return hit
+  return only_kind or kinds[short(numbers, position)]
 end
 
--- Answers are collected as numbers, and packed in one piece at the end.
-local answers, count = {now}, 1
-local function answer(allowed, remaining, reset_after, retry_after, delay, s1, s2, s3)
-  local at = count
-  answers[at + 1], answers[at + 2], answers[at + 3], answers[at + 4] = allowed, remaining, reset_after, retry_after
-  answers[at + 5], answers[at + 6], answers[at + 7], answers[at + 8] = delay, s1, s2, s3
-  count = at + 8
-end
+local ROW = '<i8i8i8i8i8i8i8i8'
+local answers = {}
 
 -- Decides and answers one hit; a forced one is counted even past its limit.
-local function decide(state, hit, cost)
-  local algorithm = ALGORITHMS[hit.algorithm]
+local function decide(position, state, hit, cost)
+  local algorithm = hit.algorithm
   local after, allowed, remaining, reset_after, retry_after, delay, s1, s2, s3 =
     algorithm.decide(state, hit, now, cost)
   if allowed == 0 and hit.forced and algorithm.charge then
     after, allowed, remaining, retry_after, delay = algorithm.charge(state, hit, now, cost), 1, 0, 0, 0
   end
-  answer(allowed, remaining, reset_after, retry_after, delay, s1, s2, s3)
+  answers[position] = pack(ROW, allowed, remaining, reset_after, retry_after, delay, s1, s2, s3)
   return after, allowed == 1
 end
 
@@ -65,40 +58,33 @@ local function keep(key, hit, state, after)
 end
 
 local function take_one(position)
-  local key, hit = KEYS[position], hit_at(position)
+  local key, hit = keys[position], hit_at(position)
   local state = load(key, hit)
-  keep(key, hit, state, (decide(state, hit, hit.cost)))
+  keep(key, hit, state, (decide(position, state, hit, hit.cost)))
 end
 
 local function take_several(first, size)
-  local hits, beginning, allowed = {}, count, true
+  local hits, all_allowed = {}, true
   for position = first, first + size - 1 do
-    local one = {key = KEYS[position], hit = hit_at(position)}
+    local one = {position = position, key = keys[position], hit = hit_at(position)}
     one.state = load(one.key, one.hit)
-    one.after, one.allowed = decide(one.state, one.hit, one.hit.cost)
+    one.after, one.allowed = decide(position, one.state, one.hit, one.hit.cost)
     hits[#hits + 1] = one
-    allowed = allowed and one.allowed
-  end
-  if not allowed then
-    for index, one in ipairs(hits) do
-      if one.allowed then -- nothing is counted, so it is answered as it stands
-        count = beginning + 8 * (index - 1)
-        decide(one.state, one.hit, 0)
-        one.after = one.state
-      end
-    end
-    count = beginning + 8 * size
+    all_allowed = all_allowed and one.allowed
   end
   for _, one in ipairs(hits) do
-    keep(one.key, one.hit, one.state, one.after)
+    if one.allowed and not all_allowed then -- nothing is counted, so it is answered as it stands
+      decide(one.position, one.state, one.hit, 0)
+    else
+      keep(one.key, one.hit, one.state, one.after)
+    end
   end
 end
 
-local request, position, beginning = 1, 1, 1
+local request, position = 1, 1
 local function go_on()
   while 2 * request <= #sizes do
     local size = short(sizes, request)
-    beginning = count
     if size == 1 then
       take_one(position)
     else
@@ -115,18 +101,11 @@ while not fine do
     local text = type(problem) == 'table' and problem.err or tostring(problem)
     return redis.error_reply(string.match(text, '%u%u%u+ .*') or text) -- from its code on, whatever Lua put before it
   end
-  count = beginning
   local size = short(sizes, request)
-  for _ = 1, size do
-    answer(-1, 0, 0, 0, 0, 0, 0, 0)
+  for spoiled = position, position + size - 1 do
+    answers[spoiled] = pack(ROW, -1, 0, 0, 0, 0, 0, 0, 0)
   end
   request, position = request + 1, position + size
   fine, problem = pcall(go_on)
 end
-
-local pieces = {}
-for first = 1, count, 1000 do -- Lua hands over only so many values at once
-  local last = math.min(count, first + 999)
-  pieces[#pieces + 1] = struct.pack('<' .. string.rep('i8', last - first + 1), unpack(answers, first, last))
-end
-return table.concat(pieces)
+return pack('<i8', now) .. table.concat(answers)

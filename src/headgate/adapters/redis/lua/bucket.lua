@@ -1,0 +1,151 @@
+-- What the two buckets share. Twin of headgate/core/algorithms/bucket.py.
+--
+-- State: MessagePack, instant of the last admission, the level then, what was overdrawn then, and
+-- (token bucket) what receipts have put back; without the last four where they are all 0. Amounts
+-- are counted in shares there; here they are pairs (units, rest), a unit being `period` shares, so
+-- that all stay exact: shares = units * period + rest, 0 <= rest < period.
+
+local function read_bucket(value)
+  local at, units, rest, over, over_rest, credited, credited_rest = unpack_message(value)
+  check(at, units, rest)
+  if not over and not credited_rest then
+    return {at, units, rest, 0, 0, 0, 0}
+  end
+  check(over, over_rest, credited)
+  check(credited_rest, 0, 0)
+  return {at, units, rest, over, over_rest, credited, credited_rest}
+end
+
+local function write_bucket(state)
+  if state[4] == 0 and state[5] == 0 and state[6] == 0 and state[7] == 0 then
+    return pack_message(state[1], state[2], state[3])
+  end
+  return pack_message(unpack(state, 1, 7))
+end
+
+-- Pairs: whether one is less, the lesser of both, one minus other, one plus other.
+local function less(one, one_rest, other, other_rest)
+  return one < other or (one == other and one_rest < other_rest)
+end
+
+local function least(one, one_rest, other, other_rest)
+  if less(other, other_rest, one, one_rest) then
+    return other, other_rest
+  end
+  return one, one_rest
+end
+
+local function minus(one, one_rest, other, other_rest, period)
+  local units, rest = one - other, one_rest - other_rest
+  if rest < 0 then
+    return units - 1, rest + period
+  end
+  return units, rest
+end
+
+local function plus(one, one_rest, other, other_rest, period)
+  local units, rest = one + other, one_rest + other_rest
+  if rest >= period then
+    return units + 1, rest - period
+  end
+  return units, rest
+end
+
+-- The state itself, or, if the clock stepped back behind it, the same level as of now.
+local function present(state, now)
+  if state and state[1] > now then
+    return {now, unpack(state, 2, 7)}
+  end
+  return state
+end
+
+-- The fullest the bucket can be: its capacity and, throttling, what may be taken in advance.
+local function fullest(hit)
+  if hit.code == TOKEN_BUCKET and hit.max_delay > 0 then
+    local units, rest = mul_div(hit.max_delay, hit.amount, hit.period)
+    return hit.capacity + units, rest
+  end
+  return hit.capacity, 0
+end
+
+-- How much can be overdrawn beyond that.
+local function most_overdrawn(hit)
+  if LONGEST_WAIT * hit.amount / hit.period < 2 * MOST_COUNTED then -- above, the product is out of range
+    return least(MOST_COUNTED, 0, mul_div(LONGEST_WAIT, hit.amount, hit.period))
+  end
+  return MOST_COUNTED, 0
+end
+
+-- What such a level amounts to under a limit: never more than it allows.
+local function bounded(units, rest, over, over_rest, hit)
+  units, rest = least(units, rest, fullest(hit))
+  if over > 0 or over_rest > 0 then
+    over, over_rest = least(over, over_rest, most_overdrawn(hit))
+    return plus(units, rest, over, over_rest, hit.period)
+  end
+  return units, rest
+end
+
+-- How much drains in a span, at most a little more than `most` units: the exact product for
+-- a longer span would be out of range, and nothing is left then anyway.
+local function drained_in(span, most, hit)
+  if span * hit.amount / hit.period >= most + 2 then
+    return most + 2, 0
+  end
+  return mul_div(span, hit.amount, hit.period)
+end
+
+-- How much is in the bucket now.
+local function level(state, hit, now)
+  if not state then
+    return 0, 0
+  end
+  local units, rest = bounded(state[2], state[3], state[4], state[5], hit)
+  local drained, drained_rest = drained_in(now - state[1], units, hit)
+  units, rest = minus(units, rest, drained, drained_rest, hit.period)
+  if units < 0 then
+    return 0, 0
+  end
+  return units, rest
+end
+
+-- The state of a bucket with so much in it, of which what it cannot hold is overdrawn.
+local function filled(now, units, rest, hit, credited, credited_rest)
+  local held, held_rest = least(units, rest, fullest(hit))
+  local over, over_rest = minus(units, rest, held, held_rest, hit.period)
+  over, over_rest = least(over, over_rest, most_overdrawn(hit))
+  return {now, held, held_rest, over, over_rest, credited or 0, credited_rest or 0}
+end
+
+-- How long that much takes to drain, rounded up to a whole microsecond.
+local function time_to_drain(units, rest, hit)
+  local whole, over = mul_div(units, hit.period, hit.amount)
+  return whole + math.ceil((over + rest) / hit.amount)
+end
+
+-- What follows only giving back needs; scripts.py leaves it out where hits are taken.
+
+-- When everything that was in the bucket after a receipt has drained.
+local function bucket_creditable_until(stamp, hit)
+  local units, rest = least(stamp[2], stamp[3], fullest(hit))
+  return stamp[1] + time_to_drain(units, rest, hit)
+end
+
+local function bucket_is_unused(state)
+  for place = 2, 7 do
+    if state[place] ~= 0 then
+      return false
+    end
+  end
+  return true
+end
+
+-- If nobody came since, the bucket is simply as it was; no receipt of anybody has to know.
+local function undone(state, hit, stamp, amount)
+  if state and state[1] == stamp[1] and state[4] == 0 and state[5] == 0 then
+    local units, rest = plus(state[2], state[3], state[6], state[7], hit.period)
+    if units == stamp[2] and rest == stamp[3] then
+      return {state[1], state[2] - amount, state[3], 0, 0, state[6], state[7]}
+    end
+  end
+end
