@@ -96,7 +96,7 @@ def test_a_crowd_gets_exactly_the_limit(
     given = [admitted[narrow(orders, number).key] for number in range(KEYS)]
     case = f"{PROCESSES} processes, {place.kind}, {algorithm}"
     figures.note(case, "decisions", PROCESSES * decisions, "")
-    figures.note(case, "decisions a second", PROCESSES * decisions / took, "")
+    figures.note(case, "decisions a second, start included", PROCESSES * decisions / took, "")
     figures.check(case, "admitted over a limit", max(given) - expected, "", 0)
     figures.check(case, "not admitted below a limit", expected - min(given), "", 0)
     left = asyncio.run(_remaining(place.url, orders))
