@@ -60,3 +60,13 @@ def test_both_limiters_have_the_same_methods() -> None:
 def test_every_public_name_is_there(name: str) -> None:
     """What the package says it offers can be imported from it."""
     assert getattr(headgate, name) is not None
+
+
+def test_many_checks_with_await_are_decided_in_their_order() -> None:
+    """Of several requests that are checked together the first ones pass."""
+
+    async def scenario() -> list[bool]:
+        async with Limiter.open("memory://", [{"name": "r", "limits": "3/hour"}]) as limiter:
+            return [verdict.allowed for verdict in await limiter.check_many([Request()] * 5)]
+
+    assert asyncio.run(scenario()) == [True, True, True, False, False]

@@ -236,6 +236,17 @@ async def test_one_rule_that_denies_refuses_the_request(scene: Scene) -> None:
 
 
 @played
+async def test_more_than_a_share_is_not_more_than_the_limit(scene: Scene) -> None:
+    """A cost that only the whole limit could admit is refused for now, one above the whole limit for ever."""
+    await scene.take(hit("other", OnStoreError.LOCAL))
+    await scene.heard()
+    scene.fails()
+    (later,), (never,) = [await scene.take(hit("a", OnStoreError.LOCAL, cost=cost)) for cost in (5, 9)]
+    assert (later.allowed, later.retry_after) == (False, 1_000_000)
+    assert (never.allowed, never.retry_after) == (False, None)
+
+
+@played
 async def test_peeking_takes_nothing_of_the_share(scene: Scene) -> None:
     """A peek answers by the same rule, and changes nothing."""
     scene.fails()
