@@ -32,7 +32,7 @@ import headgate
 from headgate import wiring
 from headgate.adapters.redis.batch import hand_out, script_call
 from headgate.adapters.redis.opening import store_at
-from headgate.adapters.redis.scripts import packed_hit, take_script
+from headgate.adapters.redis.scripts import take_script
 from headgate.adapters.redis.store import RedisStore
 from headgate.core.decision import Hit
 from headgate.core.keys import hit_key
@@ -61,7 +61,7 @@ class PipelinedClient:
 
     def __init__(self, server: Server, algorithm: str, keys: Sequence[str]) -> None:
         self._server = server
-        self._socket = socket.create_connection(server.address)
+        self._socket = socket.create_connection(server.address, timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         commands = [_one_check(algorithm, key) for key in keys]
         self._chunks = [commands[first : first + _CHUNK] for first in range(0, len(commands), _CHUNK)]
@@ -111,8 +111,8 @@ def _script(algorithm: str) -> Script:
 def _one_check(algorithm: str, key: str) -> bytes:
     meter = Meter(parse_limit(f"{PLENTY}/day"), Algorithm(algorithm))
     hit = Hit(hit_key(key, meter.code), meter, 1)
-    header = pack("<ddd", 0, 0, 0)
-    return hiredis.pack_command(("EVALSHA", _script(algorithm).sha, 1, hit.key, header, b"\x01", packed_hit(hit)))
+    script, many, arguments = script_call([((hit,), None)], 0, 0, only_peek=False)  # nobody waits for this one
+    return hiredis.pack_command(("EVALSHA", script.sha, many, *arguments))
 
 
 def core_share(server: Server, keys: Sequence[str], rounds: int, watch: Watch, outcome: Outcome) -> None:
@@ -145,7 +145,7 @@ class ThroughRedisPy(RedisStore):
     """Our store with its batches, without the lane: script calls go through redis-py."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(store_at(url).topology)
+        super().__init__(lambda: store_at(url).topology)
         self._client = redis.asyncio.Redis.from_url(url)
         self._calls: set[asyncio.Task[None]] = set()
 
