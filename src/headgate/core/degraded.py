@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.decision import Decision, Source
+from headgate.core.safety import OnStoreError
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ class UnderReplicated(Decision):
     def is_replicated(self) -> bool:
         """See `Decision.is_replicated`."""
         return False
+
+
+def without_counting(hit: Hit, now: Micros) -> Decision:
+    """What a rule that says allow or deny, or nothing, answers."""
+    is_denied = hit.safety is not None and hit.safety.on_error is OnStoreError.DENY
+    return denied(hit, now) if is_denied else allowed(hit, now)
 
 
 def allowed(hit: Hit, now: Micros) -> Decision:

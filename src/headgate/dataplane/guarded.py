@@ -81,8 +81,7 @@ class Guarded:
         answers = dict(zip([hit.key for hit in local], shares, strict=True))
         for hit in missing:
             if hit.key not in answers:
-                is_denied = _on_error(hit) is OnStoreError.DENY
-                answers[hit.key] = degraded.denied(hit, now) if is_denied else degraded.allowed(hit, now)
+                answers[hit.key] = degraded.without_counting(hit, now)
         self.degraded.update(decision.source for decision in answers.values())
         if refused and not only_peek:
             await self._undo(hits, known)

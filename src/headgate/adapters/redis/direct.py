@@ -30,6 +30,7 @@ from headgate.adapters.redis.lane import keep_alive
 from headgate.adapters.redis.replies import NOSCRIPT, code_of, error_of, is_outage
 from headgate.core import degraded
 from headgate.core.decision import Source
+from headgate.core.safety import OnStoreError
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ class DirectStore:
             if not error.transient:
                 raise
             # It may have been carried out, so it is not asked again; rules that want more went the long way.
-            now = self._clock()
-            return [degraded.allowed(hit, now) for hit in hits]
+            return [degraded.without_counting(hit, self._clock()) for hit in hits]
         finally:
             if line.is_broken and self._line is line:
                 self._line = None
@@ -119,7 +119,10 @@ class DirectStore:
 
 def _is_usual(hits: Sequence[Hit]) -> bool:
     """Whether nothing is asked but to count; several hits of one request go the long way, which looks at them first."""
-    return len(hits) == 1 and hits[0].safety is None
+    if len(hits) != 1:
+        return False
+    safety = hits[0].safety
+    return safety is None or (safety.on_error is not OnStoreError.LOCAL and not safety.replicas)
 
 
 class _Waiter:

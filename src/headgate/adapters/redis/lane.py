@@ -39,14 +39,12 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._waiting: deque[Callable[[object], None]] = deque()
         self.transport: asyncio.Transport | None = None
-        self.is_writable = True
-        """Whether the server still reads what it is sent."""
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self.transport = cast("asyncio.Transport", transport)  # uvloop's has no common ancestor
-        self.transport.set_write_buffer_limits(high=MOST_UNSENT)
+        self.transport.set_write_buffer_limits(high=0)  # or uvloop would wait for the end of its turn to send
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
             keep_alive(sock)
@@ -57,6 +55,12 @@ class Connection(asyncio.Protocol):
         packed = hiredis.pack_command(tuple(command))  # type: ignore[arg-type] # its stub says one
         self._waiting.append(answered)  # not before it can be sent, or all later answers would be one off
         self.transport.write(packed)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the server still reads what it is sent."""
+        assert self.transport is not None  # noqa: S101 (connected)
+        return self.transport.get_write_buffer_size() <= MOST_UNSENT
 
     @property
     def under_way(self) -> int:
@@ -80,14 +84,6 @@ class Connection(asyncio.Protocol):
                 self.abort(ConnectionError("it answers what was not asked"))
                 return
             self._waiting.popleft()(answer)
-
-    def pause_writing(self) -> None:
-        """See `asyncio.Protocol`: too much waits to be sent."""
-        self.is_writable = False
-
-    def resume_writing(self) -> None:
-        """See `asyncio.Protocol`."""
-        self.is_writable = True
 
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection at once; everything under way fails."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 MOST_WAITING: Final = 100_000
+ENOUGH: Final = 16
+"""Requests that are sent at once, without waiting for more of this turn."""
 _GIVE_BACK_HEADER: Final = Struct("<ddd").pack
 _TRIES_WHILE_MOVING: Final = 20
 _SECONDS_WHILE_MOVING: Final = 0.05
@@ -116,6 +118,10 @@ class RedisStore:
             self._asked[place, only_peek, replicas] = [(hits, future)]
         else:
             asked.append((hits, future))
+            if len(asked) >= ENOUGH:  # the server can begin while we go on asking
+                self._asked[place, only_peek, replicas] = []
+                self._waiting -= len(asked)
+                self._send_in_calls(asked, place, only_peek=only_peek, replicas=replicas)
         self._waiting += 1
         return future
 
@@ -124,11 +130,15 @@ class RedisStore:
         asked, self._asked = self._asked, {}
         self._waiting = 0
         for (place, only_peek, replicas), requests in asked.items():
-            for batch in batching.batches(requests):
-                try:
-                    self.send(batch, place, only_peek=only_peek, replicas=replicas)
-                except Exception as error:  # noqa: BLE001 (whatever it is, somebody waits)
-                    batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
+            if requests:
+                self._send_in_calls(requests, place, only_peek=only_peek, replicas=replicas)
+
+    def _send_in_calls(self, requests: Batch, place: Place, *, only_peek: bool, replicas: int) -> None:
+        for batch in batching.batches(requests):
+            try:
+                self.send(batch, place, only_peek=only_peek, replicas=replicas)
+            except Exception as error:  # noqa: BLE001 (whatever it is, somebody waits)
+                batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
 
     def send(self, batch: Batch, place: Place, *, only_peek: bool, replicas: int = 0) -> None:
         """Send one call, whose hits are all in one place, now."""
