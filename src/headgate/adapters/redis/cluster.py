@@ -22,7 +22,7 @@ from headgate.core.breaker import State
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.adapters.redis.lane import Connection
@@ -81,10 +81,6 @@ class Cluster:
         if is_outage(answer):
             self._look()
         return None
-
-    def nodes(self) -> Iterable[Node]:
-        """See `Topology.nodes`."""
-        return self._nodes.values()
 
     def _node_at(self, host: str, port: int) -> Node:
         address = self._seeds[0].at(host, port)

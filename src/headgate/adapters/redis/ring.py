@@ -18,7 +18,7 @@ from headgate.adapters.redis.topology import always
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.adapters.redis.node import Patience
@@ -53,10 +53,6 @@ class Ring:
     def detour(self, place: Place, answer: object) -> Detour | None:  # noqa: ARG002 (the servers know nothing)
         """See `Topology.detour`."""
         return None
-
-    def nodes(self) -> Iterable[Node]:
-        """See `Topology.nodes`."""
-        return self._nodes
 
     async def connect(self) -> None:
         """Connect to all servers; raises `StoreError` if none can be reached."""

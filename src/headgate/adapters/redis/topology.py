@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from headgate.adapters.redis.node import Node, Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.core.decision import Key
@@ -39,9 +39,6 @@ class Topology(Protocol):
 
     def detour(self, place: Place, answer: object) -> Detour | None:
         """Where to go after an error reply; None if it is an error and nothing else."""
-
-    def nodes(self) -> Iterable[Node]:
-        """All servers that are known now."""
 
     async def connect(self) -> None:
         """Connect to what is needed to begin; raises `StoreError` if that fails."""
@@ -75,10 +72,6 @@ class OneServer:
     def detour(self, place: Place, answer: object) -> Detour | None:  # noqa: ARG002 (there is no other server)
         """See `Topology.detour`."""
         return None
-
-    def nodes(self) -> Iterable[Node]:
-        """See `Topology.nodes`."""
-        return (self._node,)
 
     async def connect(self) -> None:
         """See `Topology.connect`."""
