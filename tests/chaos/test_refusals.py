@@ -10,7 +10,6 @@ from tests.chaos.load import Told
 from tests.integration.server import Server
 
 from headgate import Limiter, StoreError
-from headgate.adapters.redis.store import MOST_WAITING
 from headgate.core.decision import Source
 
 if TYPE_CHECKING:
@@ -103,20 +102,20 @@ def test_keys_of_somebody_else(valkey: Server) -> None:
     asyncio.run(scenario())
 
 
-def test_more_at_once_than_a_process_may_ask(valkey: Server, figures: Figures) -> None:
-    """Checks beyond what may wait are answered as in an outage, the others by the store, and it stays in use."""
-    more = 1_000
+def test_a_hundred_thousand_checks_in_one_turn(valkey: Server, figures: Figures) -> None:
+    """However many ask at once, those that can be sent are decided by the store, and it stays in use."""
+    asked = 101_000
 
     async def scenario() -> None:
         async with Limiter.open(f"{valkey.url}?deadline_ms=60000") as limiter:
             await limiter.hit("first", LIMIT)
             with Told() as told:
-                verdicts = await asyncio.gather(*[limiter.hit("k", LIMIT) for _ in range(MOST_WAITING + more)])
+                verdicts = await asyncio.gather(*[limiter.hit("k", LIMIT) for _ in range(asked)])
                 assert (await limiter.hit("k", LIMIT)).source is Source.STORE
             by_store = [verdict for verdict in verdicts if verdict.source is Source.STORE]
             figures.note("checks of one turn", "asked", len(verdicts), "")
             figures.note("checks of one turn", "answered by the store", len(by_store), "")
-            assert 10_000 < len(by_store) <= MOST_WAITING
+            assert len(by_store) > 10_000
             assert sum(verdict.allowed for verdict in by_store) == 1_000
             assert told.lines == []
 
