@@ -207,9 +207,12 @@ def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monke
 
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)
+        background = opened.store._background
+        assert background is not None
         opened.in_loop(break_down)
         with pytest.raises(StoreError):
             waiting.result(PATIENCE)
+    background.join()  # the thread tidies up after those who wait have heard of it
     opened.made[0].closed = True  # there was no loop left to close it on
     assert run(opened.store.take([])) == []
     assert len(opened.made) == 2
