@@ -106,6 +106,16 @@ def test_trouble_is_an_answer_and_closes_the_direct_way(proxy: FaultProxy, fault
             pass
 
 
+def test_an_answer_that_comes_twice_is_nobody_elses(proxy: FaultProxy) -> None:
+    """A server that says more than it was asked loses the connection, so that no answer reaches the next caller."""
+    with Limiter.open(f"{proxy.url}?deadline_ms=2000&probe_ms=20") as limiter:
+        limiter.hit("k", "5/hour")
+        proxy.play(Fault.DUPLICATE)
+        for amount in range(10, 30):
+            verdict = limiter.hit(f"k{amount}", f"{amount}/hour")
+            assert verdict.source == "degraded_allow" or verdict.remaining == amount - 1
+
+
 @pytest.mark.parametrize("line", [ErrorLine.LOADING, ErrorLine.READONLY, ErrorLine.OOM])
 def test_a_server_in_no_state_to_answer_is_left(proxy: FaultProxy, line: ErrorLine) -> None:
     """What a server says of its own state is an outage, as on the long way."""

@@ -219,8 +219,8 @@ class _Line:
         if not batch:
             return
         self._together = len(batch)
-        script, keys, arguments = batching.script_call(batch, 0, 0, only_peek=False)
         try:
+            script, keys, arguments = batching.script_call(batch, 0, 0, only_peek=False)
             answer = self._exchange(("EVALSHA", script.sha, keys, *arguments))
             if code_of(answer) == NOSCRIPT:  # nothing was done
                 answer = self._exchange(("EVAL", script.text, keys, *arguments))
@@ -245,10 +245,14 @@ class _Line:
                     return StoreError("the connection was lost: closed by the server", transient=True)
                 self._reader.feed(data)
                 answer = self._reader.gets()
+                while isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
+                    answer = self._reader.gets()
         except BlockingIOError:
             return StoreError(f"no answer within {self._deadline * 1000:g} ms", transient=True)
         except (OSError, hiredis.ProtocolError) as error:
             return StoreError(f"the connection was lost: {error}", transient=True)
+        if self._reader.has_data():  # more than was asked for would be taken for the next answer
+            self.drop()
         return answer
 
     def drop(self) -> None:
