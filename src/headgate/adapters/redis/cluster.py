@@ -13,7 +13,7 @@ import random
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.adapters.redis.lane import asked, connected
+from headgate.adapters.redis.lane import answer_from
 from headgate.adapters.redis.node import Node
 from headgate.adapters.redis.replies import ASK, MOVED, TRYAGAIN, code_of, is_outage
 from headgate.adapters.redis.slots import SLOTS, slot_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.lane import Connection
     from headgate.adapters.redis.node import Patience
     from headgate.adapters.redis.topology import Place
     from headgate.core.decision import Key
@@ -92,7 +91,7 @@ class Cluster:
     def _host_of(self, place: Place) -> str:
         """A node that does not know its own address names none; then it is the one that was asked."""
         owner = self._owners[place]
-        return owner.name.rsplit(":", 1)[0] if owner is not None else self._seeds[0].host
+        return _split(owner.name)[0] if owner is not None else self._seeds[0].host
 
     # The map
 
@@ -119,10 +118,9 @@ class Cluster:
         reasons = []
         for address in addresses:
             try:
-                async with asyncio.timeout(_SECONDS_PER_NODE):
-                    answer = await _cluster_slots(address)
-            except (OSError, TimeoutError, StoreError) as error:
-                reasons.append(f"{address}: {str(error) or 'no answer in time'}")
+                answer = await _cluster_slots(address)
+            except StoreError as error:
+                reasons.append(f"{address}: {error}")
                 continue
             self._adopt(answer, address.host)
             return
@@ -167,11 +165,7 @@ class Cluster:
 
 async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:
     """Ranges of slots: the first, the last, then nodes as lists that begin with host and port."""
-    connection = await connected(address, _nothing)
-    try:
-        answer = await asked(connection, "CLUSTER", "SLOTS")
-    finally:
-        connection.abort()
+    answer = await answer_from(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
     if not isinstance(answer, list) or not answer:
         msg = "it knows of no slots"
         raise StoreError(msg, transient=True)
@@ -180,8 +174,4 @@ async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:
 
 def _split(name: str) -> tuple[str, int]:
     host, port = name.rsplit(":", 1)
-    return host, int(port)
-
-
-def _nothing(_connection: Connection) -> None:
-    """Nobody waits for a connection that was made for one question."""
+    return host.strip("[]"), int(port)  # as an IPv6 address stands in a name

@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
 
 
 def _nothing(_connection: Connection) -> None:
-    """The loss of a connection is told once."""
+    """The loss of a connection is told once, and of one that was made for one question to nobody."""
 
 
 class Lane:
@@ -200,3 +200,16 @@ async def asked(connection: Connection, *command: bytes | str | int) -> object:
             raise reply
         raise store_error(reply) from reply
     return reply
+
+
+async def answer_from(address: ServerAddress, seconds: float, *command: str) -> object:
+    """The answer to one command on a connection of its own, in so many seconds; raises nothing but `StoreError`."""
+    try:
+        async with asyncio.timeout(seconds):
+            connection = await connected(address, _nothing)
+            try:
+                return await asked(connection, *command)
+            finally:
+                connection.abort()
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: no name that a host can have
+        raise StoreError(str(error) or "no answer in time", transient=True) from error

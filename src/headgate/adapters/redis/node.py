@@ -53,8 +53,8 @@ class Node:
         self.name = name
         self._find = find
         self._patience = patience
-        self._lane = Lane(find, self._on_lost)
-        self._deadlines = Deadlines(patience.deadline, self._on_missed)
+        self._lane = Lane(find, self._recover)
+        self._deadlines = Deadlines(patience.deadline, self._fail)
         self._breaker = Breaker(self._on_change)
         self._held: list[tuple[Commands, Call]] = []
         """What was asked while the first connection was being made."""
@@ -163,9 +163,6 @@ class Node:
             self._breaker.succeeded(self._now())
             call.settle(answer)
 
-    def _on_missed(self, call: Call, error: StoreError) -> None:
-        self._fail(call, error)
-
     def _fail(self, call: Call, answer: object) -> None:
         if self._breaker.state is not State.OPEN:  # else it is a consequence, not the reason
             self.why = str(answer)
@@ -177,9 +174,6 @@ class Node:
         return int(asyncio.get_running_loop().time() * 1_000_000)
 
     # Losing the server and finding it again
-
-    def _on_lost(self) -> None:
-        self._recover()
 
     def _on_change(self, state: State) -> None:
         if state is State.OPEN:

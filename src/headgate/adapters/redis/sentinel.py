@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hiredis import ReplyError
 
-from headgate.adapters.redis.lane import asked, connected
+from headgate.adapters.redis.lane import answer_from
 from headgate.adapters.redis.topology import OneServer
 from headgate.errors import StoreError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.lane import Connection
     from headgate.adapters.redis.node import Patience
 
 _SECONDS_PER_QUESTION: Final = 0.3
@@ -68,7 +67,9 @@ class Sentinel(OneServer):
     ) -> ServerAddress | str:
         """The primary that a sentinel names; if it names none, the reason."""
         try:
-            named = self._address(await _answer(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name))
+            named = self._address(
+                await answer_from(sentinel, _SECONDS_PER_QUESTION, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name)
+            )
         except StoreError as error:
             return f"{sentinel}: {error}"
         if named not in roles:  # each server is asked once, however many name it
@@ -91,28 +92,11 @@ class Sentinel(OneServer):
 async def _why_no_primary(server: ServerAddress) -> str:
     """Why a server is not the primary by its own words; nothing if it is."""
     try:
-        role = await _answer(server, "ROLE")
+        role = await answer_from(server, _SECONDS_PER_QUESTION, "ROLE")
     except StoreError as error:
         # Who may not ask believes the sentinels. If it may not even enter, connecting will say so.
         return "" if isinstance(error.__cause__, ReplyError) else f"cannot be asked: {error}"
     return "" if isinstance(role, list) and role[:1] == [b"master"] else "is no primary"
-
-
-async def _answer(server: ServerAddress, *command: str) -> object:
-    """The answer to one command on a connection of its own; raises nothing but `StoreError`."""
-    try:
-        async with asyncio.timeout(_SECONDS_PER_QUESTION):
-            connection = await connected(server, _nothing)
-            try:
-                return await asked(connection, *command)
-            finally:
-                connection.abort()
-    except (OSError, TimeoutError, ValueError) as error:  # ValueError: no name that a host can have
-        raise StoreError(str(error) or "no answer in time", transient=True) from error
-
-
-def _nothing(_connection: Connection) -> None:
-    """Nobody waits for a connection that was made for one question."""
 
 
 async def _ended(tasks: Sequence[asyncio.Task[object]]) -> None:

@@ -1,4 +1,4 @@
-"""The Redis store: checks of one turn of the event loop travel as one script call to each place."""
+"""The Redis store: checks of one turn of the event loop travel together, in a few script calls to each place."""
 
 from __future__ import annotations
 
