@@ -129,4 +129,4 @@ class Crowd:
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        print(json.dumps(runner.run(Crowd(Orders(*json.loads(sys.stdin.readline()))).run())))  # noqa: T201
+        print(json.dumps(runner.run(Crowd(Orders(*json.loads(sys.stdin.readline()))).run())))  # noqa: T201 (its answer)

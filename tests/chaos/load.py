@@ -86,7 +86,7 @@ class Load:
     async def steady(self) -> None:
         """Wait until the store answers everybody."""
         async with asyncio.timeout(_PATIENCE):
-            while any(sample.source is not Source.STORE for sample in self.samples[-self._per_second // 2 :]):  # noqa: ASYNC110
+            while any(sample.source is not Source.STORE for sample in self.samples[-self._per_second // 2 :]):  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.1)
 
     def between(self, start: float, end: float) -> list[Sample]:

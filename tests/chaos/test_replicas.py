@@ -47,7 +47,7 @@ def test_waiting_for_replicas(sentinel_setup: SentinelSetup, figures: Figures, *
             if frozen:
                 for replica in sentinel_setup.replicas():
                     replica.freeze()
-            async with Load(ask, _RATE) as load:  # type: ignore[arg-type]
+            async with Load(ask, _RATE) as load:  # type: ignore[arg-type] # two kinds of questions
                 await asyncio.sleep(3)
         assert load.errors == []
         return [s for s in load.samples if s.number % 2], [s for s in load.samples if not s.number % 2]

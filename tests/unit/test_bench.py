@@ -52,7 +52,7 @@ def row(name: str = "a_row", *, ours: float = 6, bar: float | None = None, bette
         (2.9, Better.LOWER, False),
     ],
 )
-def test_a_bar_is_met_in_the_direction_that_is_better(bar: float | None, better: Better, met: bool | None) -> None:  # noqa: FBT001
+def test_a_bar_is_met_in_the_direction_that_is_better(bar: float | None, better: Better, met: bool | None) -> None:  # noqa: FBT001 (a parameter)
     """A ratio that must be high is met from the bar upwards, one that must be low from the bar downwards."""
     assert row(bar=bar, better=better).met is met
 
@@ -137,7 +137,7 @@ def test_the_table_fits_the_terminal(width: int) -> None:
 def test_all_contestants_run_equally_often_and_in_turn() -> None:
     """Each round begins with another contestant, and the first round is not counted."""
     ran: list[str] = []
-    runs: dict[str, Callable[[], object]] = {name: lambda name=name: ran.append(name) for name in "abc"}  # type: ignore[misc]
+    runs: dict[str, Callable[[], object]] = {name: lambda name=name: ran.append(name) for name in "abc"}  # type: ignore[misc] # a default binds the name
     watch = Silence()
     timings = measure.race("a race", runs, 10, 2, watch)
     assert "".join(ran) == "abcbcacab"

@@ -295,7 +295,7 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
     """The verdict on a plan, from the decisions on its enforced and watched hits, in their order."""
     made = Verdict()
     made._asked = plan  # noqa: SLF001 (in place of __init__)
-    made._answer = (decisions, watched)  # noqa: SLF001
+    made._answer = (decisions, watched)  # noqa: SLF001 (as above)
     made.allowed = plan.gate is None or plan.gate.action is Action.ALLOW
     for decision in decisions:
         if not decision.allowed:
@@ -307,7 +307,7 @@ def bare_verdict(hit: Hit, decisions: Sequence[Decision]) -> Verdict:
     """The verdict on the one hit of a bare key."""
     made = Verdict()
     made._asked = hit  # noqa: SLF001 (in place of __init__)
-    made._answer = (decisions, ())  # noqa: SLF001
+    made._answer = (decisions, ())  # noqa: SLF001 (as above)
     made.allowed = decisions[0].allowed
     return made
 

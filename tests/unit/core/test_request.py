@@ -52,5 +52,5 @@ def test_attributes_map_names_to_texts(attributes: Any) -> None:  # noqa: ANN401
 def test_a_huge_value_makes_a_short_message() -> None:
     """A megabyte in the wrong place is refused in one short line."""
     with pytest.raises(InvalidRequest) as caught:
-        Request(user=b"x" * 1_000_000).check()  # type: ignore[arg-type]
+        Request(user=b"x" * 1_000_000).check()  # type: ignore[arg-type] # wrong on purpose
     assert len(str(caught.value)) < 120

@@ -125,7 +125,7 @@ def test_a_throttling_rule_made_in_python_has_the_usual_delay() -> None:
         (Rule("a", limits=(Rate(0, MINUTE),)), "rules[0].limits: '0/minute' would refuse everything"),
         (Rule("a", limits=(Rate(5, 0),)), "rules[0].limits: '0w' is out of range"),
         (Rule("a", limits=(Rate(5, -MINUTE),)), "rules[0].limits: '-1m' is not a duration"),
-        (Rule("a", limits=("5/minute burst 2",)), "rules[0].limits: '5/minute burst 2' has a burst"),  # type: ignore[arg-type]
+        (Rule("a", limits=("5/minute burst 2",)), "rules[0].limits: '5/minute burst 2' has a burst"),  # type: ignore[arg-type] # wrong on purpose
         (Rule("a", limits=LIMITS, per=("usr",)), "rules[0].per[0]: 'usr' is not something to count per"),
         (Rule("a", limits=LIMITS, match=Match(("api",))), "rules[0].match.endpoints[0]: 'api' does not start with '/'"),
         (Rule("a", limits=LIMITS, sample=2), "rules[0].sample: expected a number from 0 to 1, not 2"),

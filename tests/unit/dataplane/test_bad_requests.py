@@ -32,7 +32,7 @@ def gate() -> Limiter:
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_part_of_a_request_is_text(gate: Limiter, field: str, value: object) -> None:
     """A part of a request that is no text, even an empty one, is refused with a sentence that names it."""
-    request: Request = Request(**{field: value})  # type: ignore[arg-type]
+    request: Request = Request(**{field: value})  # type: ignore[arg-type] # wrong on purpose
     for ask in (gate.check, gate.peek, gate.reset):
         with pytest.raises(InvalidRequest, match=f"^{field} is text, not "):
             ask(request)
@@ -64,7 +64,7 @@ def test_peek_and_reset_say_what_they_need(gate: Limiter) -> None:
         with pytest.raises(InvalidRequest, match=r"^a limit goes with a key"):
             ask(Request(), "5/minute")
         with pytest.raises(InvalidRequest, match=r"^expected a headgate\.Request, not \{'user': 'u'\}"):
-            ask({"user": "u"})  # type: ignore[arg-type]
+            ask({"user": "u"})  # type: ignore[arg-type] # wrong on purpose
 
 
 @pytest.mark.parametrize("cost", [-1, 10**12 + 1, 1.0, True, "1", float("inf"), [1]], ids=repr)
@@ -119,5 +119,5 @@ def test_enormous_texts_make_short_keys(gate: Limiter) -> None:
 def test_long_values_are_not_repeated_in_messages(gate: Limiter) -> None:
     """The sentence about a value of the wrong type stays short, however long the value is."""
     with pytest.raises(InvalidRequest) as raised:
-        gate.check(Request(user=["x"] * 100_000))  # type: ignore[arg-type]
+        gate.check(Request(user=["x"] * 100_000))  # type: ignore[arg-type] # wrong on purpose
     assert len(str(raised.value)) < 200

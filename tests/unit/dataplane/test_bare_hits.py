@@ -117,9 +117,9 @@ def test_a_malformed_limit_is_refused_with_a_sentence(gate: Limiter, limit: obje
     gate.hit("k", "5/minute")
     for _ in range(2):
         with pytest.raises(InvalidLimit, match=r".+"):
-            gate.hit("k", limit)  # type: ignore[arg-type]
+            gate.hit("k", limit)  # type: ignore[arg-type] # wrong on purpose
         with pytest.raises(InvalidLimit, match=r".+"):
-            gate.slot("k", limit)  # type: ignore[arg-type]
+            gate.slot("k", limit)  # type: ignore[arg-type] # wrong on purpose
 
 
 @pytest.mark.parametrize("algorithm", [None, 5, "quantum", ["fixed_window"], ""], ids=repr)
@@ -127,7 +127,7 @@ def test_an_unknown_algorithm_is_refused(gate: Limiter, algorithm: object) -> No
     """An algorithm that there is not is refused with the list of those there are."""
     for _ in range(2):
         with pytest.raises(InvalidLimit, match="is not an algorithm; there are fixed_window, "):
-            gate.hit("k", "5/minute", algorithm=algorithm)  # type: ignore[arg-type]
+            gate.hit("k", "5/minute", algorithm=algorithm)  # type: ignore[arg-type] # wrong on purpose
 
 
 @pytest.mark.parametrize("key", [None, 5, b"k", ["k"], {}, "", ("k",)], ids=repr)
@@ -136,9 +136,9 @@ def test_a_key_is_text(gate: Limiter, key: object) -> None:
     gate.hit("k", "5/minute")
     for ask in (gate.hit, gate.peek, gate.reset):
         with pytest.raises(InvalidRequest, match=r"a key|a limit goes with a key"):
-            ask(key, "5/minute")  # type: ignore[arg-type]
+            ask(key, "5/minute")  # type: ignore[arg-type] # wrong on purpose
     with pytest.raises(InvalidRequest, match="a key"):
-        gate.slot(key, "5 concurrent")  # type: ignore[arg-type]
+        gate.slot(key, "5 concurrent")  # type: ignore[arg-type] # wrong on purpose
 
 
 @pytest.mark.parametrize(
@@ -148,16 +148,16 @@ def test_a_cost_is_a_whole_number(gate: Limiter, cost: object) -> None:
     """A cost that is negative, huge or not whole is refused with a sentence and counts nothing."""
     gate.hit("k", "5/minute")
     with pytest.raises(InvalidRequest, match="a cost is "):
-        gate.hit("k", "5/minute", cost)  # type: ignore[arg-type]
+        gate.hit("k", "5/minute", cost)  # type: ignore[arg-type] # wrong on purpose
     if cost is not None:  # a reservation without a cost is one
         with pytest.raises(InvalidRequest, match="a cost is "):
-            gate.reserve("k", "5/minute", cost)  # type: ignore[arg-type]
+            gate.reserve("k", "5/minute", cost)  # type: ignore[arg-type] # wrong on purpose
     assert gate.peek("k", "5/minute", 0).remaining == 4
 
 
 def test_a_cost_of_zero_changes_nothing(gate: Limiter) -> None:
     """A hit that costs nothing says how things stand and makes no counter."""
     assert gate.hit("k", "5/minute", 0).remaining == 5
-    assert len(gate._limiter.store.table) == 0  # type: ignore[attr-defined]
+    assert len(gate._limiter.store.table) == 0  # type: ignore[attr-defined] # looks inside
     gate.hit("k", "5/minute", 2)
     assert gate.hit("k", "5/minute", 0).remaining == 3

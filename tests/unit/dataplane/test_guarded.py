@@ -342,7 +342,7 @@ async def test_what_was_answered_is_given_back_if_the_rest_refuses(scene: Scene)
         decisions = scene.shared.take_now(hits[:1])
         raise PartlyAnswered(StoreError("away", transient=True), [*decisions, None])
 
-    scene.shared.take = half  # type: ignore[method-assign]
+    scene.shared.take = half  # type: ignore[method-assign] # in place of its own
     decisions = await scene.take(known, lost)
     assert [each.allowed for each in decisions] == [True, False]
     assert (await scene.guarded.peek([known._replace(cost=0)]))[0].remaining == 8

@@ -180,7 +180,7 @@ def test_what_is_refunded_is_a_whole_number(amount: object) -> None:
     gate = limiter()
     verdict = gate.hit("k", "5/minute")
     with pytest.raises(InvalidRequest, match="a cost is"):
-        gate.refund(verdict, amount)  # type: ignore[arg-type]
+        gate.refund(verdict, amount)  # type: ignore[arg-type] # wrong on purpose
     assert gate.peek("k", "5/minute", 0).remaining == 4
 
 
@@ -188,4 +188,4 @@ def test_what_is_refunded_is_a_whole_number(amount: object) -> None:
 def test_only_verdicts_are_refunded(thing: object) -> None:
     """Anything but a verdict is refused with a sentence."""
     with pytest.raises(InvalidRequest, match="expected a verdict to refund, not"):
-        limiter().refund(thing)  # type: ignore[arg-type]
+        limiter().refund(thing)  # type: ignore[arg-type] # wrong on purpose

@@ -180,7 +180,7 @@ def test_a_ttl_is_a_number_of_seconds(gate: Limiter, ttl: object) -> None:
     """A time that is not above zero, or endless, is refused with a sentence, also for `unlimited`."""
     for limit in ("100/hour", "unlimited"):
         with pytest.raises(InvalidRequest, match="a ttl is a number of seconds above 0"):
-            gate.reserve("k", limit, 1, ttl=ttl)  # type: ignore[arg-type]
+            gate.reserve("k", limit, 1, ttl=ttl)  # type: ignore[arg-type] # wrong on purpose
 
 
 @pytest.mark.parametrize("actual", [-1, 1.5, True, "1", 10**13], ids=repr)
@@ -189,7 +189,7 @@ def test_what_is_settled_is_a_whole_number(gate: Limiter, actual: object) -> Non
     reservation = gate.reserve("k", "100/hour", 40, algorithm="fixed_window").take()
     for settle in (reservation.settle, reservation.close):
         with pytest.raises(InvalidRequest, match="a cost is"):
-            settle(actual)  # type: ignore[arg-type]
+            settle(actual)  # type: ignore[arg-type] # wrong on purpose
     assert left(gate) == 60
 
 
@@ -241,9 +241,9 @@ def test_a_request_is_reserved_at_its_price(clock: FakeClock) -> None:
 
 def test_what_is_wrong_is_said_at_once(gate: Limiter) -> None:
     """A reservation that can never be asked for is refused where it is made, not where it is taken."""
-    for subject, limit in (("k", None), (Request(), "5/hour"), (5, None), ("", "5/hour"), (Request(user=5), None)):  # type: ignore[arg-type]
+    for subject, limit in (("k", None), (Request(), "5/hour"), (5, None), ("", "5/hour"), (Request(user=5), None)):  # type: ignore[arg-type] # wrong on purpose
         with pytest.raises(InvalidRequest):
-            gate.reserve(subject, limit, 1)  # type: ignore[arg-type]
+            gate.reserve(subject, limit, 1)  # type: ignore[arg-type] # wrong on purpose
 
 
 def test_reservations_can_be_awaited(clock: FakeClock) -> None:

@@ -123,7 +123,7 @@ def test_only_slots_are_held(gate: Limiter, limit: str) -> None:
 def test_a_ttl_is_a_number_of_seconds(gate: Limiter, ttl: object) -> None:
     """A time that is not above zero, or endless, is refused with a sentence."""
     with pytest.raises(InvalidRequest, match="a ttl is a number of seconds above 0"):
-        gate.slot("k", "1 concurrent", ttl=ttl)  # type: ignore[arg-type]
+        gate.slot("k", "1 concurrent", ttl=ttl)  # type: ignore[arg-type] # wrong on purpose
 
 
 def test_a_time_below_a_microsecond_is_one(gate: Limiter, clock: FakeClock) -> None:

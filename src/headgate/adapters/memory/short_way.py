@@ -55,9 +55,9 @@ def short_way(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], 
                     record[1] = meter
                 verdict = Verdict()
                 verdict._asked = key  # noqa: SLF001 (in place of __init__)
-                verdict._answer = outcome  # noqa: SLF001
-                verdict._meter = meter  # noqa: SLF001
-                verdict._cost = cost  # noqa: SLF001
+                verdict._answer = outcome  # noqa: SLF001 (as above)
+                verdict._meter = meter  # noqa: SLF001 (as above)
+                verdict._cost = cost  # noqa: SLF001 (as above)
                 verdict.allowed = outcome[1]
                 return verdict
         finally:

@@ -111,7 +111,7 @@ async def serve(service: DecisionService, address: Address, ending: Ending, star
     await _first(serving, stops.asked, None)
     service.ready = False
     await _first(serving, stops.hurried, ending.notice)
-    server.stop()  # type: ignore[no-untyped-call]
+    server.stop()  # type: ignore[no-untyped-call] # granian's is untyped
     await asyncio.wait({serving}, timeout=ending.drain)
     if not serving.done():
         log.warning("requests still under way after %g seconds were cut off", ending.drain)
