@@ -70,6 +70,31 @@ class Problem(NamedTuple):
         return f"{self.field}: {self.message}" if self.path else self.message
 
 
+class InvalidFields(HeadgateError, ValueError):
+    """Something that was to be stored is malformed; `problems` lists everything that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Keep the problems."""
+        self.problems = tuple(problems)
+        super().__init__("; ".join(map(str, self.problems)))
+
+
+class NotFound(HeadgateError):
+    """There is nothing of that name."""
+
+
+class Conflict(HeadgateError):
+    """It cannot be done as things stand: the name is taken, or something else still needs it."""
+
+
+class Stale(HeadgateError):
+    """Somebody else has changed it since it was read."""
+
+
+class Forbidden(HeadgateError):
+    """Whoever asks may not do that."""
+
+
 class InvalidRules(HeadgateError, ValueError):
     """A rule set was refused as a whole; `problems` lists everything that is wrong with it."""
 
@@ -97,6 +122,15 @@ class StoreError(HeadgateError):
     `transient` says whether the same call may succeed later: true for a lost
     server, false for a call that the store can never carry out.
     """
+
+    def __init__(self, message: str, *, transient: bool) -> None:
+        """Say what failed, and whether trying later makes sense."""
+        self.transient = transient
+        super().__init__(message)
+
+
+class DatabaseError(HeadgateError):
+    """The database could not answer; `transient` says whether it may later."""
 
     def __init__(self, message: str, *, transient: bool) -> None:
         """Say what failed, and whether trying later makes sense."""

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from headgate.core.meter import DEFAULT_ALGORITHM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.limit import Limit
@@ -71,6 +72,81 @@ class SharedStore(CounterStore, Protocol):
 
     async def present(self, name: str, seconds: float) -> int:
         """Say that the process `name` is alive, for so many seconds; returns how many are."""
+
+
+class Statements(Protocol):
+    """A database's statements, by the names they have in the SQL files.
+
+    Raises `Conflict` (a name is taken, something is still needed), `InvalidRequest` (the
+    database does not take a value), `DatabaseError` (it does not answer), and nothing else.
+    """
+
+    async def rows(self, statement: str, *arguments: object) -> list[Mapping[str, Any]]:
+        """All rows of ``users.list``, for example. Objects in JSON come and go as Python values."""
+
+    async def row(self, statement: str, *arguments: object) -> Mapping[str, Any] | None:
+        """The first row, or None."""
+
+
+class Writing(Statements, Protocol):
+    """Statements inside one transaction."""
+
+    async def run(self, statement: str, *arguments: object) -> None:
+        """Carry a statement out for its effect."""
+
+    async def run_many(self, statement: str, many: list[tuple[object, ...]]) -> None:
+        """Carry it out once for each tuple of arguments, in one trip."""
+
+
+class Database(Statements, Protocol):
+    """Where the control plane remembers."""
+
+    def change(self) -> AbstractAsyncContextManager[Writing]:
+        """One transaction that changes something; all of them, in all processes, go one after another."""
+
+
+class Cache(Protocol):
+    """Small values that any process may read again for a while. Never raises: what cannot be reached is not there."""
+
+    async def get(self, name: str) -> bytes | None:
+        """What is kept under a name."""
+
+    async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
+        """Keep a value for a while; `over` also replaces one that is there."""
+
+    async def drop(self, names: Sequence[str]) -> bool:
+        """Forget these; False if that cannot be said for sure."""
+
+
+class Document(NamedTuple):
+    """Something that all processes work by, as it travels: rules or blocks."""
+
+    kind: str
+    number: int
+    """That of the change that made it; a higher one is newer."""
+    body: bytes
+    """Compressed JSON."""
+    digest: bytes
+    """SHA-256 of kind, number and body, so that nothing else can pass for it."""
+
+
+class Feed(Protocol):
+    """How processes learn of changes. Raises `StoreError` when it cannot be reached, and nothing else."""
+
+    async def document(self, kind: str) -> Document | None:
+        """The newest of its kind, as it was found; whoever uses it checks it."""
+
+    async def put(self, document: Document) -> None:
+        """Keep a document, unless there is a newer one."""
+
+    async def position(self) -> int:
+        """Up to which change everything was announced; 0 if nothing ever was, or all was lost."""
+
+    async def announce(self, position: int, names: Sequence[str]) -> None:
+        """Tell all processes what has changed (``rules``, ``blocks``, ``user:u1``, ``key:HASH``, ``*``) up to there."""
+
+    def announcements(self) -> AsyncIterator[tuple[int, Sequence[str]]]:
+        """What is announced from now on, until the connection is lost (`StoreError`). Some may never arrive."""
 
 
 class HitFunction(Protocol):

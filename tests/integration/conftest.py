@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.cluster_setup import ClusterSetup
+from tests.integration.postgres import Postgres
 from tests.integration.sentinel_setup import SentinelSetup
 from tests.integration.server import Server, free_port
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-__all__ = ["ClusterSetup", "SentinelSetup", "Server"]
+__all__ = ["ClusterSetup", "Postgres", "SentinelSetup", "Server"]
 
 
 @pytest.fixture(scope="session")
@@ -70,6 +71,20 @@ def cluster_setup(_cluster_setup: ClusterSetup) -> ClusterSetup:
     """Three primaries with a replica each, whole and without a key."""
     _cluster_setup.clean()
     return _cluster_setup
+
+
+@pytest.fixture(scope="session")
+def postgres(servers_folder: Path) -> Iterator[Postgres]:
+    """A PostgreSQL server; `postgres.new_database()` is a database of your own."""
+    server = Postgres(servers_folder / "postgres")
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def database_url(postgres: Postgres) -> str:
+    """The address of a new database with the schema of this version."""
+    return postgres.new_database()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,18 @@
+-- changes.add(who, kind, name, verb, before, after): the number of the change
+INSERT INTO changes (who, kind, name, verb, before, after) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id, at;
+
+-- changes.list(kind or null, name or null, below or null, limit): the newest first
+SELECT id, at, who, kind, name, verb, before, after
+FROM changes
+WHERE ($1::text IS NULL OR kind = $1) AND ($2::text IS NULL OR name = $2) AND ($3::bigint IS NULL OR id < $3)
+ORDER BY id DESC
+LIMIT $4;
+
+-- changes.since(position, limit): what has changed after that, in order
+SELECT id, kind, name FROM changes WHERE id > $1 ORDER BY id LIMIT $2;
+
+-- changes.last(): the number of the newest change of all, and of the newest for each document
+SELECT coalesce(max(id), 0) AS position,
+       coalesce(max(id) FILTER (WHERE kind IN ('rule', 'tier')), 0) AS rules,
+       coalesce(max(id) FILTER (WHERE kind = 'block'), 0) AS blocks
+FROM changes;

