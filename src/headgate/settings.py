@@ -12,14 +12,17 @@ import os
 from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from headgate.errors import InvalidSettings, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+Network: TypeAlias = IPv4Network | IPv6Network
 
 PREFIX: Final = "HEADGATE_"
 DEFAULT_DATA_DIR: Final = Path(".headgate")
@@ -65,6 +68,18 @@ def _seconds(most: int) -> Callable[[str], float]:
         raise ValueError(msg)
 
     return read
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    try:
+        return tuple(map(ip_network, _names(text)))
+    except ValueError:
+        msg = "addresses and networks with commas between them, as in 10.0.0.0/8, 192.0.2.7"
+        raise ValueError(msg) from None
 
 
 def _log_level(text: str) -> LogLevel:
@@ -118,6 +133,40 @@ class Settings:
     url: str = field(
         default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", _address)
     )
+
+    # The control plane
+    database_url: str | None = field(
+        default=None, metadata=_about("where rules, tiers, users, keys and blocks are kept", _text, secret=True)
+    )
+    admin_host: str = field(default="127.0.0.1", metadata=_about("the address the admin API listens on", _text))
+    admin_port: int = field(
+        default=8081, metadata=_about("the port the admin API listens on; 0 is any free one", _whole(0, 65_535))
+    )
+    admin_token: str | None = field(
+        default=None, metadata=_about("a token with the role admin, for the API and for commands", _text, secret=True)
+    )
+    admin_url: str | None = field(default=None, metadata=_about("the admin API that commands ask", _address))
+
+    # Who is asking
+    trusted_proxies: tuple[Network, ...] = field(
+        default=(), metadata=_about("the proxies whose word on the caller's address counts", _networks)
+    )
+    jwt_algorithms: tuple[str, ...] = field(
+        default=(), metadata=_about("the algorithms that a token may be signed with", _names)
+    )
+    jwt_key: str | None = field(
+        default=None, metadata=_about("the secret or public key (PEM) of tokens", _text, secret=True)
+    )
+    jwt_jwks_url: str | None = field(default=None, metadata=_about("where the public keys of tokens are", _text))
+    jwt_issuer: str | None = field(default=None, metadata=_about("who must have issued a token", _text))
+    jwt_audience: str | None = field(default=None, metadata=_about("whom a token must be for", _text))
+    jwt_leeway_seconds: float = field(
+        default=0.0, metadata=_about("how far the clocks of issuers may be off", _seconds(600))
+    )
+    jwt_user_claim: str = field(default="sub", metadata=_about("the claim that names the user", _text))
+    jwt_tenant_claim: str | None = field(default=None, metadata=_about("the claim that names the tenant", _text))
+    jwt_tier_claim: str | None = field(default=None, metadata=_about("the claim that names the tier", _text))
+    api_key_header: str = field(default="X-API-Key", metadata=_about("the header that API keys come in", _text))
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:

@@ -179,7 +179,7 @@ def test_settings_are_documented(named: dict[str, set[str]], root: Path) -> None
     for each in fields(Settings):
         (row,) = [line for line in rows if line.startswith(f"| `{PREFIX}{each.name.upper()}`")]
         default = row.rstrip("| ").rpartition("|")[2].strip().strip("`")
-        if each.default is not None:
+        if each.default not in (None, ()):
             shown = f"{each.default:g}" if isinstance(each.default, float) else str(each.default)
             assert default == shown, each.name
 
