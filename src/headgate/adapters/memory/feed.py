@@ -72,6 +72,7 @@ class MemoryCache:
         self._clock = clock
         self._kept: dict[str, tuple[bytes | None, Micros]] = {}
         """A value, or None for one that was dropped a moment ago, and until when that holds."""
+        self._all_dropped_until: Micros = 0
 
     async def get(self, name: str) -> bytes | None:
         """See `Cache.get`."""
@@ -81,16 +82,18 @@ class MemoryCache:
     async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
         """See `Cache.put`."""
         now = self._clock()
-        if over or self._kept.get(name, (None, 0))[1] <= now:
+        if over or max(self._kept.get(name, (None, 0))[1], self._all_dropped_until) <= now:
             self._keep(name, value, now + int(seconds * 1_000_000))
 
     async def drop(self, names: Sequence[str]) -> bool:
         """See `Cache.drop`."""
+        until = self._clock() + _DROPPED_MICROS
         if EVERYTHING in names:
             self._kept.clear()
+            self._all_dropped_until = until
             return True
         for name in names:
-            self._keep(name, None, self._clock() + _DROPPED_MICROS)
+            self._keep(name, None, until)
         return True
 
     def _keep(self, name: str, value: bytes | None, until: Micros) -> None:
