@@ -125,8 +125,8 @@ CREATE INDEX changes_by_time ON changes (at);
 -- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
 -- from a backup is given a new one as soon as that is noticed (announcing.py).
 CREATE TABLE lineage (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
-    id   uuid    NOT NULL DEFAULT gen_random_uuid()
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    id      uuid    NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO lineage DEFAULT VALUES;
 
