@@ -121,6 +121,7 @@ CREATE TABLE changes (
     after  jsonb
 );
 CREATE INDEX changes_by_kind ON changes (kind, name, id DESC);
+CREATE INDEX changes_by_kind_and_number ON changes (kind, id);
 CREATE INDEX changes_by_time ON changes (at);
 
 -- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
