@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 _VERSION: Final = b"\x01"  # stands before the text in the binary form, the only one that COPY takes here
+_SHOWN: Final = 200
 
 
 async def prepare(connection: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -21,4 +22,9 @@ def _encoded(value: object) -> bytes:
 
 
 def _decoded(data: bytes) -> object:
-    return json.loads(data[len(_VERSION) :])
+    """Written by hand, it may have thousands of digits or levels, which Python does not read: then it is a text."""
+    text = data[len(_VERSION) :]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text[:_SHOWN].decode(errors="replace")
