@@ -121,6 +121,14 @@ CREATE TABLE changes (
 CREATE INDEX changes_by_kind ON changes (kind, name, id DESC);
 CREATE INDEX changes_by_time ON changes (at);
 
+-- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
+-- from a backup is given a new one as soon as that is noticed (announcing.py).
+CREATE TABLE lineage (
+    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    id   uuid    NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO lineage DEFAULT VALUES;
+
 -- Every form a rule ever had in force; NULL is when it was taken away.
 CREATE TABLE rule_versions (
     rule   text   NOT NULL,
