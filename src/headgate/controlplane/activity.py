@@ -41,14 +41,14 @@ class Activity:
         most: int = 50,
     ) -> Sequence[Row]:
         """Events, the newest first, older than the one at the time and with the id `before`."""
-        span = self._span(since, until)
+        span = self.span(since, until)
         return await self._database.rows("events.list", *span, user, rule, decision, *(before or (None, None)), most)
 
     async def violators(
         self, since: datetime | None = None, until: datetime | None = None, *, rule: str | None = None, most: int = 50
     ) -> Sequence[Row]:
         """Who was denied how often, and when last; the worst first."""
-        return await self._database.rows("events.violators", *self._span(since, until), rule, most)
+        return await self._database.rows("events.violators", *self.span(since, until), rule, most)
 
     async def usage(
         self,
@@ -68,7 +68,7 @@ class Activity:
             raise InvalidFields([Problem(("from",), f"at most {MOST_DAYS} days can be asked for at once")])
         return await self._database.rows("events.usage", first, last, user, *(after or (None, None, None)), most)
 
-    def _span(self, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
+    def span(self, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
         """From when to when; the last day, or the day before `until`, if nobody says."""
         until = until or self._now() + timedelta(seconds=1)
         since = since or max(datetime.min.replace(tzinfo=UTC) + _A_DAY, until) - _A_DAY
@@ -76,7 +76,9 @@ class Activity:
             raise InvalidFields([Problem(("since",), "it does not lie before `until`, or before now")])
         if until - since > LONGEST_SPAN + timedelta(seconds=1):
             days = LONGEST_SPAN.days
-            raise InvalidFields([Problem(("since",), f"at most {days} days can be asked for at once; name `until` too")])
+            raise InvalidFields(
+                [Problem(("since",), f"at most {days} days can be asked for at once; name `until` too")]
+            )
         return since, until
 
     def _now(self) -> datetime:

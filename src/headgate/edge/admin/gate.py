@@ -42,7 +42,7 @@ class Gate(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The endpoint, behind everything that comes before it."""
         answer = super().get_route_handler()
-        (method,) = self.methods
+        (method,) = self.methods or ("GET",)
         endpoint = f"{method} {self.path_format}"
         needed = ROLES[endpoint]
         queries = _queries(self.dependant)
@@ -99,7 +99,8 @@ async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
     """Whoever has sent the request, if their token is good and its role suffices."""
     caller = await access.authenticate(_token(request))
     if caller is None:
-        raise _unauthorized("that token is unknown, expired or revoked", ', error="invalid_token"')
+        sentence = "that token is unknown, expired or revoked"
+        raise _unauthorized(sentence, ', error="invalid_token"')
     if not caller.role.covers(needed):
         sentence = f"that takes the role {needed}, and this token has the role {caller.role}"
         raise Unanswerable(HTTPStatus.FORBIDDEN, sentence)
@@ -109,12 +110,14 @@ async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
 def _token(request: Request) -> str:
     given = request.headers.getlist("authorization")
     if not given:
-        raise _unauthorized("send a token: Authorization: Bearer hgt_…")
+        sentence = "send a token: Authorization: Bearer hgt_…"
+        raise _unauthorized(sentence)
     scheme, _, token = given[0].strip().partition(" ")
     token = token.strip(" ")
     good = token.isascii() and token.isprintable() and " " not in token and 0 < len(token) <= _MOST_TOKEN
     if len(given) > 1 or scheme.lower() != "bearer" or not good:
-        raise _unauthorized("the header is malformed; send one: Authorization: Bearer hgt_…", ', error="invalid_request"')
+        sentence = "the header is malformed; send one: Authorization: Bearer hgt_…"
+        raise _unauthorized(sentence, ', error="invalid_request"')
     return token
 
 

@@ -67,7 +67,7 @@ async def once(database: Database, attempt: Attempt, answer: Callable[[], Awaita
 
 
 async def _settle(database: Database, attempt: Attempt, response: Response | None) -> None:
-    if response is None or not HTTPStatus(response.status_code).is_success:
+    if response is None or response.status_code >= HTTPStatus.BAD_REQUEST:
         await database.rows("idempotency.release", *attempt[:2])
         return
     headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}

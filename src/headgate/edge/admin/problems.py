@@ -53,7 +53,7 @@ _STATUS: Final[dict[type[HeadgateError], HTTPStatus]] = {
 }
 
 
-class NotModified(Exception):  # noqa: N818 (the name of the answer)
+class NotModified(Exception):
     """What the caller has is still right, so it is not sent again."""
 
     def __init__(self, tag: str) -> None:

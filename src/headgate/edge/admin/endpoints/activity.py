@@ -1,22 +1,18 @@
 """Changes, events, and what was used."""
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import BeforeValidator
 
 from headgate.controlplane.changes import Kind, changes
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.models.activity import ChangePage, Decision, EventPage, UsagePage, ViolatorPage
-from headgate.edge.admin.models.shared import Text, day, instant
+from headgate.edge.admin.models.shared import Day, Instant, Text
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
 
 router = APIRouter(route_class=Gate, tags=["activity"])
-
-Instant = Annotated[datetime | None, BeforeValidator(instant), Query(description="As RFC 3339 writes it.")]
-Day = Annotated[date | None, BeforeValidator(day)]
 
 
 @router.get("/v1/changes", response_model=ChangePage)

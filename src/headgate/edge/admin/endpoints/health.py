@@ -5,6 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from headgate.controlplane.changes import changes
 from headgate.edge.admin.gate import Parts
 from headgate.errors import DatabaseError
 
@@ -22,7 +23,7 @@ async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
     """Whether the database answers, and what this process runs on."""
     state: dict[str, Any] = {"status": "ready", "snapshot": parts.limiter.snapshots.current.number}
     try:
-        await parts.database.row("changes.newest")
+        await changes(parts.database, most=1)
     except DatabaseError:
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
         state["status"] = "the database does not answer"

@@ -29,7 +29,7 @@ async def dump_rule_set(parts: Parts) -> Response:
     return await large(await parts.rule_set_changes.dump())
 
 
-@router.get("/v1/ruleset/schema", response_model=dict[str, Any])
+@router.get("/v1/ruleset/schema")
 async def get_rule_schema() -> dict[str, Any]:
     """The JSON Schema of rules files, for editors."""
     return rule_schema()
@@ -47,7 +47,7 @@ async def validate_rule_set(parts: Parts, body: RuleSetBody) -> dict[str, Any]:
 
 @router.post("/v1/ruleset/plan", response_model=dict[str, Any])
 async def plan_rule_set(
-    parts: Parts, body: RuleSetBody, owner: Text = None, delete: Truth = False, take_over: TakeOver = False
+    parts: Parts, body: RuleSetBody, *, owner: Text = None, delete: Truth = False, take_over: TakeOver = False
 ) -> Response:
     """What `apply` would change, or `sync` with `delete`. Nothing is stored."""
     difference = await parts.rule_set_changes.plan(body, delete=delete, owner=owner, take_over=take_over)
@@ -56,7 +56,7 @@ async def plan_rule_set(
 
 @router.post("/v1/ruleset/apply", response_model=dict[str, Any])
 async def apply_rule_set(
-    parts: Parts, who: Who, body: RuleSetBody, owner: Text = None, take_over: TakeOver = False
+    parts: Parts, who: Who, body: RuleSetBody, *, owner: Text = None, take_over: TakeOver = False
 ) -> Response:
     """Add and change what the rule set names, and delete nothing; answers what has changed."""
     return await large((await parts.rule_set_changes.apply(body, who, owner, take_over=take_over)).as_dict())
@@ -64,7 +64,7 @@ async def apply_rule_set(
 
 @router.post("/v1/ruleset/sync", response_model=dict[str, Any])
 async def sync_rule_set(
-    parts: Parts, who: Who, body: RuleSetBody, owner: Text = None, take_over: TakeOver = False
+    parts: Parts, who: Who, body: RuleSetBody, *, owner: Text = None, take_over: TakeOver = False
 ) -> Response:
     """Make everything what the rule set says, and delete what it does not name; answers what has changed."""
     return await large((await parts.rule_set_changes.sync(body, who, owner, take_over=take_over)).as_dict())

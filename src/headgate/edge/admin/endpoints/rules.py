@@ -1,6 +1,5 @@
 """Rules one by one."""
 
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated
 from urllib.parse import quote
@@ -40,7 +39,14 @@ async def list_rules(
 
 @router.post("/v1/rules", response_model=RuleView, status_code=HTTPStatus.CREATED)
 async def create_rule(
-    parts: Parts, who: Who, request: Request, response: Response, body: RuleBody, owner: Text = None, draft: Draft = False
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    body: RuleBody,
+    *,
+    owner: Text = None,
+    draft: Draft = False,
 ) -> RuleRecord:
     """A new rule, in force at once unless it is a draft."""
     record = await parts.rules.create(body, who, draft=draft, owner=owner)
@@ -72,6 +78,7 @@ async def replace_rule(
     name: Name,
     body: RuleBody,
     expected: IfMatch,
+    *,
     draft: Draft = False,
 ) -> RuleRecord:
     """Another content for a rule, in force at once unless it is a draft."""
@@ -90,8 +97,7 @@ async def delete_rule(parts: Parts, who: Who, name: Name, expected: IfMatch) -> 
 @router.get("/v1/rules/{name:part}/history", response_model=RuleHistory)
 async def get_rule_history(parts: Parts, name: Name) -> Page[RuleVersion]:
     """What the rule has been, the newest first; also of one that is gone. There is one page."""
-    history: Sequence[RuleVersion] = await parts.rules.history(name)
-    return Page(history, None)
+    return Page(await parts.rules.history(name), None)
 
 
 @router.post("/v1/rules/{name:part}/enable", response_model=RuleView)
@@ -100,7 +106,7 @@ async def enable_rule(
 ) -> RuleRecord:
     """Switch a rule on."""
     version = await expected.version(lambda: parts.rules.get(name))
-    record = await parts.rules.set_enabled(name, True, who, version)  # noqa: FBT003 (it is what the method is about)
+    record = await parts.rules.set_enabled(name, True, who, version)
     tagged(request, response, record)
     return record
 
@@ -111,7 +117,7 @@ async def disable_rule(
 ) -> RuleRecord:
     """Switch a rule off."""
     version = await expected.version(lambda: parts.rules.get(name))
-    record = await parts.rules.set_enabled(name, False, who, version)  # noqa: FBT003 (it is what the method is about)
+    record = await parts.rules.set_enabled(name, False, who, version)
     tagged(request, response, record)
     return record
 

@@ -1,7 +1,7 @@
 """Tiers, users and blocks as they are sent and answered."""
 
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -175,12 +175,3 @@ class BlockPage(Output):
 
     items: list[BlockView]
     next: str | None
-
-
-class QuotaView(Output):
-    """Every limit that applies to a user, with what is used and left now."""
-
-    model_config = {"from_attributes": True, "extra": "allow"}
-
-    user: str
-    limits: list[dict[str, Any]]

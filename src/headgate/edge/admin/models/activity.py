@@ -1,13 +1,12 @@
-"""Changes, events and usage as they are answered, and a request to explain."""
+"""Changes, events and usage as they are answered."""
 
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from headgate.controlplane.changes import Kind
-from headgate.core.units import MAX_AMOUNT
-from headgate.edge.admin.models.shared import Input, Output, example
+from headgate.edge.admin.models.shared import Output, example
 
 Decision = Literal["allowed", "denied", "throttled", "blocked", "shadow"]
 
@@ -47,7 +46,13 @@ class EventView(Output):
     """One decision that was recorded."""
 
     model_config = example(
-        at="2026-01-31T12:00:00Z", id="d1", user="u1", endpoint="/api/search", rule="search", decision="denied", status=429
+        at="2026-01-31T12:00:00Z",
+        id="d1",
+        user="u1",
+        endpoint="/api/search",
+        rule="search",
+        decision="denied",
+        status=429,
     )
 
     at: datetime
@@ -114,20 +119,3 @@ class UsagePage(Output):
 
     items: list[UsageView]
     next: str | None
-
-
-class CheckBody(Input):
-    """A request as `/v1/check` of the decision service takes it."""
-
-    model_config = example(user="u1", method="GET", path="/api/search")
-
-    user: str | None = None
-    tenant: str | None = None
-    api_key: str | None = None
-    ip: str | None = None
-    tier: str | None = None
-    method: str | None = None
-    path: str | None = None
-    route: str | None = None
-    cost: Annotated[int, Field(ge=0, le=MAX_AMOUNT)] | None = None
-    attributes: dict[str, str] | None = None

@@ -71,7 +71,7 @@ class RuleHistory(Output):
 
 
 class RollbackBody(Input):
-    """Back to what?"""
+    """Which form of the rule to go back to."""
 
     model_config = example(change=17)
 

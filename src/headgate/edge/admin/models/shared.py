@@ -1,7 +1,8 @@
 """What the models of several subjects have in common."""
 
 import re
-from typing import Annotated, Any, Final, TypeVar
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Final
 
 from fastapi import Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
@@ -9,9 +10,9 @@ from pydantic_core import PydanticCustomError
 
 from headgate.errors import shown
 
-T = TypeVar("T")
-
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MOST_LIMITS: Final = 32
 _LONGEST_LIMIT: Final = 255
 
@@ -32,7 +33,7 @@ class Output(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-def example(**members: object) -> ConfigDict:
+def example(**members: Any) -> ConfigDict:  # noqa: ANN401 (JSON of any kind)
     """The configuration of a model with an example in its description."""
     return ConfigDict(json_schema_extra={"examples": [members]})
 
@@ -55,6 +56,33 @@ def _truth(value: object) -> object:
         msg = "truth"
         raise PydanticCustomError(msg, "expected true or false, not {given}", {"given": shown(value)})
     return words[value]
+
+
+def _instant(value: object) -> object:
+    """A time from a query, as RFC 3339 writes it; there, a plus that nobody has encoded has become a space."""
+    if not isinstance(value, str):
+        return value
+    text = value.replace(" ", "+")
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if _TIME.fullmatch(text) else _not_a("time", value)
+    except (ValueError, OverflowError):
+        return _not_a("time", value)
+
+
+def _day(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return date.fromisoformat(value) if _DAY.fullmatch(value) else _not_a("day", value)
+    except ValueError:
+        return _not_a("day", value)
+
+
+def _not_a(what: str, value: object) -> object:
+    such = "2026-01-31" if what == "day" else "2026-01-31T12:00:00Z"
+    raise PydanticCustomError(
+        what, "expected a {what} such as {such}, not {given}", {"what": what, "such": such, "given": shown(value)}
+    )
 
 
 def _limits(value: object) -> object:
@@ -101,16 +129,10 @@ Text = Annotated[str | None, Query(min_length=1, max_length=255)]
 Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 """A time in a body, as RFC 3339 writes it; the services read it."""
 
+Instant = Annotated[
+    datetime | None, BeforeValidator(_instant), Query(description="As RFC 3339 writes it: `2026-01-31T12:00:00Z`.")
+]
+"""A query parameter that is a time."""
 
-def instant(value: object) -> object:
-    """A time from a query, as RFC 3339 writes it, with its zone."""
-    if not isinstance(value, str):
-        return value
-    # In a query a plus that nobody has encoded is a space.
-    text = value.replace(" ", "+") if _TIME.fullmatch(value.replace(" ", "+")) else value
-    try:
-        found = datetime.fromisoformat(text) if _TIME.fullmatch(text) else None
-        return None if found is None else found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        found = None
-    return _not_a_time(value, "a time such as 2026-01-31T12:00:00Z")
+Day = Annotated[date | None, BeforeValidator(_day)]
+"""A query parameter that is a day."""
