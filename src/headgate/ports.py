@@ -97,12 +97,28 @@ class Writing(Statements, Protocol):
     async def run_many(self, statement: str, many: list[tuple[object, ...]]) -> None:
         """Carry it out once for each tuple of arguments, in one trip."""
 
+    async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
+        """Load many rows into a table, by the fastest way there is; for millions, some ten thousand at a time."""
+
 
 class Database(Statements, Protocol):
     """Where the control plane remembers."""
 
     def change(self) -> AbstractAsyncContextManager[Writing]:
         """One transaction that changes something; all of them, in all processes, go one after another."""
+
+
+class RecordSource(Protocol):
+    """Where what is known about users and API keys is on record. Raises `DatabaseError`, and nothing else."""
+
+    async def user(self, name: str) -> Mapping[str, Any] | None:
+        """``{"tier", "overrides": {rule: [limit]}}`` of a user, or None."""
+
+    async def key(self, digest: bytes) -> Mapping[str, Any] | None:
+        """``{"id", "hash", "user", "tenant", "tier", "limits": {rule: [limit]}, "expires", "revoked"}``, or None.
+
+        `digest` and `hash` are the SHA-256 of the key; `expires` is in Unix seconds.
+        """
 
 
 class Cache(Protocol):

@@ -16,7 +16,7 @@ PURE: Final = frozenset(
     [
         *("__future__", "array", "bisect", "calendar", "collections", "collections.abc", "dataclasses", "datetime"),
         *("difflib", "enum", "functools", "hashlib", "heapq", "ipaddress", "itertools", "math", "operator", "re"),
-        *("struct", "types", "typing", "urllib.parse"),
+        *("string", "struct", "types", "typing", "urllib.parse", "zlib"),
     ]
 )
 DOERS: Final = frozenset({"open", "print", "input", "exec", "eval", "compile", "__import__", "breakpoint"})

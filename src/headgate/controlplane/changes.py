@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headgate.errors import DatabaseError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-    from headgate.ports import Statements, Writing
+    from headgate.ports import Database, Statements, Writing
+
+    Announce: TypeAlias = Callable[[], Awaitable[None]]
 
 EVERYTHING = "*"
 """The name in a change of many things at once."""
@@ -23,6 +28,20 @@ class Kind(StrEnum):
     API_KEY = "api_key"
     BLOCK = "block"
     TOKEN = "token"  # noqa: S105 (a kind, not a secret)
+
+
+async def nothing() -> None:
+    """Announce to nobody."""
+
+
+@asynccontextmanager
+async def announced(database: Database, announce: Announce) -> AsyncIterator[Writing]:
+    """One transaction that changes something; once it is kept, all processes are told."""
+    async with database.change() as writing:
+        yield writing
+    # The change is made, whoever hears of it: the repair loop tells what could not be told now.
+    with suppress(StoreError, DatabaseError):
+        await announce()
 
 
 async def record(

@@ -102,7 +102,7 @@ class Snapshot:
             cost = request.cost
         if cost is not None:
             check_cost(cost)
-        address = self._address(request.ip) if request.ip else None
+        address = self.address(request.ip) if request.ip else None
         kind = self._kinds.get((request.path, request.method, request.tier)) or self._kind(request)
         winners = kind.winners if not kind.asking else self._winners_for(kind, request, address)
         if winners.gate is not None:
@@ -111,9 +111,10 @@ class Snapshot:
         shadows: list[Bound] = []
         unlimited: list[Rule] = []
         names: dict[Part, str] = {}
+        own = request.limits
         for ready in winners.rules:
             side = shadows if ready.is_watched else enforced
-            if not ready.bind(request, address, cost, names, side):
+            if not ready.bind(request, address, cost, names, side, own):
                 unlimited.append(ready.rule)
         return _new(Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited)))
 
@@ -165,7 +166,8 @@ class Snapshot:
             self._remember(self._ready, (winner.rank, tier), ready)
         return ready
 
-    def _address(self, text: str) -> Address:
+    def address(self, text: str) -> Address:
+        """An address as rules and blocks see it; `InvalidRequest` if it is none."""
         address = self._addresses.get(text)
         if address is None:
             address = parse_address(text)

@@ -35,12 +35,15 @@ class Snapshots:
     def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
         """Start with no rules at all."""
         self._zones = zones
-        self._clock = clock
+        self.clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
 
-    def publish(self, rule_set: RuleSet) -> Snapshot:
-        """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised."""
-        snapshot = Snapshot(rule_set, self.current.number + 1, self._zones, self._clock)
+    def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
+        """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised.
+
+        `number` is what whoever made the rule set calls it; without one it is the next.
+        """
+        snapshot = Snapshot(rule_set, self.current.number + 1 if number is None else number, self._zones, self.clock)
         self.current = snapshot
         return snapshot
 

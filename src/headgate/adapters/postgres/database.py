@@ -12,10 +12,10 @@ import asyncpg
 
 from headgate.adapters.postgres.faults import translated
 from headgate.adapters.postgres.statements import statements
-from headgate.errors import InvalidSettings
+from headgate.errors import InvalidRequest, InvalidSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -25,6 +25,7 @@ _CONNECT_SECONDS: Final = 5.0
 _SECONDS: Final = 10.0
 _MOST_CONNECTIONS: Final = 8
 _STATEMENTS: Final = 200
+_JSONB_VERSION: Final = b"\x01"  # stands before the text in the binary form, the only one that COPY takes here
 
 
 class Statements:
@@ -54,6 +55,16 @@ class Statements:
         """Carry it out once for each tuple of arguments, in one trip."""
         with translated():
             await self._connection.executemany(statements()[statement], many)
+
+    async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
+        """Load many rows into a table."""
+        with translated():
+            try:
+                await self._connection.copy_records_to_table(table, columns=list(columns), records=records)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                # asyncpg turns what cannot be encoded into an error of its own everywhere but here.
+                msg = f"the database does not take that: {error}"
+                raise InvalidRequest(msg) from error
 
 
 class Database:
@@ -140,8 +151,15 @@ class Database:
 
 
 async def _prepare(connection: asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]) -> None:
-    for kind in ("json", "jsonb"):
-        await connection.set_type_codec(kind, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+    await connection.set_type_codec("jsonb", encoder=_jsonb, decoder=_from_jsonb, schema="pg_catalog", format="binary")
+
+
+def _jsonb(value: object) -> bytes:
+    return _JSONB_VERSION + json.dumps(value).encode()
+
+
+def _from_jsonb(data: bytes) -> object:
+    return json.loads(data[len(_JSONB_VERSION) :])
 
 
 def _read(url: str) -> tuple[str, int]:

@@ -1,0 +1,81 @@
+"""API keys and admin tokens: how they are written, recognised and kept.
+
+``hg_`` (a token: ``hgt_``), 32 characters drawn at random, 6 characters of checksum. The checksum
+tells a mistyped key from an unknown one without asking anybody, and lets scanners of leaked secrets
+be sure of what they have found. Only the hash is ever kept: 190 random bits need no slow one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Final
+
+RANDOM_BYTES: Final = 32
+"""How many random bytes a new key is made from."""
+_KEY: Final = "hg_"
+_TOKEN: Final = "hgt_"  # noqa: S105 (how one begins, not a secret)
+_DIGITS: Final = digits + ascii_uppercase + ascii_lowercase
+_DRAWN: Final = 32
+_CHECKSUM: Final = 6
+_FORM: Final = re.compile(rf"(?P<drawn>(?P<kind>hgt?_)[0-9A-Za-z]{{{_DRAWN}}})(?P<checksum>[0-9A-Za-z]{{{_CHECKSUM}}})")
+_RECOGNISED: Final = 10
+
+
+def new_api_key(random: bytes) -> str:
+    """A key made from `RANDOM_BYTES` bytes that nobody can guess."""
+    return _new(_KEY, random)
+
+
+def new_token(random: bytes) -> str:
+    """An admin token, made in the same way."""
+    return _new(_TOKEN, random)
+
+
+def looks_like_api_key(text: str) -> bool:
+    """Whether this can be a key: its form is right, and so is its checksum."""
+    return _looks_like(_KEY, text)
+
+
+def looks_like_token(text: str) -> bool:
+    """Whether this can be an admin token."""
+    return _looks_like(_TOKEN, text)
+
+
+def hash_of(text: str) -> bytes:
+    """What is kept of a key, and what it is found by."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
+
+
+def prefix_of(text: str) -> str:
+    """The part of a key that may be shown, so that its owner recognises it."""
+    return text[:_RECOGNISED]
+
+
+def _new(kind: str, random: bytes) -> str:
+    if len(random) < RANDOM_BYTES:
+        msg = f"a key is made from {RANDOM_BYTES} random bytes, not from {len(random)}"
+        raise ValueError(msg)
+    # 256 bits are so many more than the 190 that are kept that all characters are as good as equally likely.
+    drawn = kind + _in_base62(int.from_bytes(random), _DRAWN)
+    return drawn + _checksum(drawn)
+
+
+def _looks_like(kind: str, text: str) -> bool:
+    found = _FORM.fullmatch(text)
+    return found is not None and found["kind"] == kind and found["checksum"] == _checksum(found["drawn"])
+
+
+def _checksum(text: str) -> str:
+    return _in_base62(zlib.crc32(text.encode()), _CHECKSUM)
+
+
+def _in_base62(number: int, length: int) -> str:
+    """The last `length` digits of a number."""
+    written = []
+    for _ in range(length):
+        number, digit = divmod(number, len(_DIGITS))
+        written.append(_DIGITS[digit])
+    return "".join(reversed(written))
