@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit
     from headgate.core.matching import Bound, Plan, Snapshot
     from headgate.core.request import Request
-    from headgate.core.rule import Rule, RuleSet
+    from headgate.core.rule import Rule
 
 MOST_LOST: Final = 200
 """Of the rules that lost, so many are told of, the closest first."""
@@ -134,7 +134,7 @@ def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Ex
         elif candidate is not (winner := best[_slot(candidate.rule)]):
             lost.append((candidate, outranked(candidate, winner)))
         elif not candidate.rule.is_gate:
-            _put(layers, candidate, _applied(candidate, snapshot.rule_set, request, asked, plan))
+            _put(layers, candidate, _applied(candidate, snapshot, request, asked, plan))
     if plan.gate is not None:
         layers = {}
         lost = [(candidate, why) for candidate, why in lost if candidate.rule.is_gate]
@@ -184,17 +184,22 @@ def _put(layers: dict[str, Layer], candidate: Candidate, applied: Applied) -> No
         layer.winner = applied
 
 
-def _applied(candidate: Candidate, rule_set: RuleSet, request: Request, asked: Asked, plan: Plan) -> Applied:
+def _applied(candidate: Candidate, snapshot: Snapshot, request: Request, asked: Asked, plan: Plan) -> Applied:
     rule = candidate.rule
     bounds = tuple(bound for bound in (*plan.enforced, *plan.shadows) if bound.rule is rule)
-    return Applied(rule, candidate.rank.pattern, *_origin(rule, rule_set, request, asked), bounds)
+    return Applied(rule, candidate.rank.pattern, *_origin(rule, snapshot, request, asked), bounds)
 
 
-def _origin(rule: Rule, rule_set: RuleSet, request: Request, asked: Asked) -> tuple[Origin, str]:
-    overridden = [override for override in rule_set.overrides if override.rule == rule.name]
-    if request.user and any(override.user == request.user for override in overridden):
+def _origin(rule: Rule, snapshot: Snapshot, request: Request, asked: Asked) -> tuple[Origin, str]:
+    own = request.limits
+    overridden = [override for override in snapshot.rule_set.overrides if override.rule == rule.name]
+    if (own and own.user.steps(rule, snapshot.calendars) is not None) or (
+        request.user and any(override.user == request.user for override in overridden)
+    ):
         return Origin.USER, "the user's own limits for this rule"
-    if request.api_key and any(override.api_key == request.api_key for override in overridden):
+    if (own and own.api_key.steps(rule, snapshot.calendars) is not None) or (
+        request.api_key and any(override.api_key == request.api_key for override in overridden)
+    ):
         return Origin.API_KEY, "the API key's own limits for this rule"
     if rule.tier_limit is not None:
         return Origin.TIER, f"{rule.tier_limit!r} of the tier {asked.tier!r}"

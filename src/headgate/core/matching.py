@@ -71,7 +71,7 @@ class Snapshot:
         """Compile. `zones` finds time zones by name; `clock` is only read for calendar limits."""
         self.number = number
         self.rule_set = rule_set
-        self._calendars = Calendars(zones, clock)
+        self.calendars = Calendars(zones, clock)
         rules = [rule for rule in rule_set.rules if rule.enabled]
         overrides: dict[str, list[Override]] = {}
         for override in rule_set.overrides:
@@ -79,7 +79,7 @@ class Snapshot:
         self._compiled = [Compiled(rule, rule_set.tiers, overrides.get(rule.name, ())) for rule in rules]
         for compiled in self._compiled:
             for meter in compiled.calendar_meters():
-                self._calendars.current(meter)  # an unknown zone must fail now, not on a request
+                self.calendars.current(meter)  # an unknown zone must fail now, not on a request
         candidates = _ranked(rules)
         self._index = PathIndex(candidates)
         # What was worked out once is remembered. Of each, so many that all rules can be in use at the same time.
@@ -162,7 +162,7 @@ class Snapshot:
     def _ready_for(self, winner: Candidate, tier: str | None) -> Ready:
         ready = self._ready.get((winner.rank, tier))
         if ready is None:
-            ready = Ready(self._compiled[winner.entry], self._calendars, winner.pattern, tier)
+            ready = Ready(self._compiled[winner.entry], self.calendars, winner.pattern, tier)
             self._remember(self._ready, (winner.rank, tier), ready)
         return ready
 

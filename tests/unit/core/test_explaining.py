@@ -9,6 +9,7 @@ from tests.unit.core.test_matching_reference import REQUESTS, RULES, TIERS, name
 
 from headgate.core.explaining import MOST_LOST, Applied, Explanation, Origin, explain
 from headgate.core.matching import Snapshot
+from headgate.core.own_limits import NO_LIMITS, LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
 from headgate.testing import FakeClock
@@ -161,6 +162,11 @@ def test_a_winner_says_where_its_limit_comes_from() -> None:
     both = Request(user="u1", api_key="k1")
     assert origin(both) == (Origin.USER, "the user's own limits for this rule", ["2/hour", "3/day"])
     assert origin(Request(user="u2", api_key="k1"))[:1] == (Origin.API_KEY,)
+    own = OwnLimits(LimitsByRule({"search": "7/hour"}), LimitsByRule({"search": "8/hour"}))
+    assert origin(both._replace(limits=own))[::2] == (Origin.USER, ["7/hour"])
+    assert origin(Request(limits=own._replace(user=NO_LIMITS)))[::2] == (Origin.API_KEY, ["8/hour"])
+    unfit = OwnLimits(LimitsByRule({"search": "8 concurrent"}), NO_LIMITS)
+    assert origin(Request(user="u2", limits=unfit))[0] is Origin.TIER
     assert origin(Request(user="u2")) == (Origin.TIER, "'search' of the tier 'free'", ["1/hour"])
     assert origin(Request(tier="pro")) == (Origin.TIER, "'search' of the tier 'pro'", [])
     (layer,) = explained([{"name": "r"}], Request()).layers

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from headgate import Limiter, Request
+from headgate.core.blocklist import BlockList
 from headgate.dataplane.explaining import explain
 from headgate.errors import InvalidRequest
 from headgate.testing import FakeClock
@@ -17,11 +18,12 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def said(checks: int, request: Request) -> dict[str, Any]:
+def said(checks: int, request: Request, blocks: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """What an explanation says after so many checks."""
 
     async def run() -> dict[str, Any]:
         async with Limiter.open(rules=RULES, clock=FakeClock()) as limiter:
+            limiter.blocks = None if blocks is None else BlockList(blocks)
             for _ in range(checks):
                 await limiter.check(request)
             first = await explain(limiter, request)
@@ -62,6 +64,17 @@ def test_an_exempt_request_is_explained_by_its_gate() -> None:
     assert answer["verdict"]["source"] == "exempt"
     assert answer["gates"][0]["decides"]
     assert answer["layers"] == []
+
+
+@pytest.mark.parametrize("until", [None, 9_999_999_999])
+def test_a_block_comes_before_all_rules(until: int | None) -> None:
+    """Who is blocked is told by which block, for how long, and still sees what the rules would say."""
+    blocks = [{"id": "b1", "user": "u1", "reason": "scraping", "until": until}]
+    answer = said(0, Request(user="u1"), blocks)
+    assert answer["verdict"]["source"] == "block"
+    assert answer["block"] == {"id": "b1", "reason": "scraping", "until": until}
+    assert answer["layers"][0]["winner"]["rule"] == "search"
+    assert said(0, Request(user="u2"), blocks)["block"] is None
 
 
 def test_a_malformed_request_is_refused() -> None:

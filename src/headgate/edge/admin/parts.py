@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headgate.controlplane.snapshot_history import SnapshotHistory
     from headgate.controlplane.tiers import Tiers
     from headgate.controlplane.users import Users
+    from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.ports import Database
 
@@ -34,3 +35,4 @@ class AdminParts:
     blocks: Blocks
     activity: Activity
     limiter: Limiter
+    identity: Identity

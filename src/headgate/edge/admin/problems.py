@@ -53,7 +53,7 @@ _STATUS: Final[dict[type[HeadgateError], HTTPStatus]] = {
 }
 
 
-class NotModified(Exception):  # noqa: N818 (the name of the answer)
+class NotModified(Exception):
     """What the caller has is still right, so it is not sent again."""
 
     def __init__(self, tag: str) -> None:
@@ -88,7 +88,8 @@ async def _of_ours(_request: Request, error: Exception) -> Response:
     if isinstance(error, DatabaseError | StoreError):
         log.error("the admin API could not answer: %s", error)
         what = "database" if isinstance(error, DatabaseError) else "counter store"
-        sentence = f"the {what} is out of reach; nothing is known to have changed, and the service's log says more"
+        state = "is out of reach" if error.transient else "refuses to do that"
+        sentence = f"the {what} {state}; the service's log says more"
         return problem(status, sentence, headers=[("retry-after", "1")] if error.transient else [])
     problems = error.problems if isinstance(error, InvalidFields | InvalidRules) else ()
     return problem(status, _summary(problems) if problems else str(error), problems)

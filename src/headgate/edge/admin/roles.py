@@ -44,12 +44,6 @@ OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /openapi.json"})
 """What anybody may ask without a token."""
 
 
-def suffices(role: Role, needed: Role) -> bool:
-    """Whether a role may do what another may; each may do all that those before it may."""
-    order = list(Role)
-    return order.index(role) >= order.index(needed)
-
-
 def changes_something(endpoint: str) -> bool:
     """Whether an endpoint is there to change something: reading is all that a viewer may do."""
     return not endpoint.startswith("GET ") and ROLES[endpoint] is not Role.VIEWER
