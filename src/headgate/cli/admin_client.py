@@ -116,7 +116,7 @@ def open_client(chosen: Settings) -> Iterator[AdminClient]:
         msg = "there is nobody to ask; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
     # Imported here, because whoever asks a running service needs none of it.
-    from headgate.wiring_control import admin_application  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (as said above)
+    from headgate.wiring.control import admin_application  # noqa: PLC0415 (as said above)
 
     with asyncio.Runner() as runner:
         application = admin_application(chosen)

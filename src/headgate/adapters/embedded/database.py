@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headgate.adapters.embedded.starting import Starting
     from headgate.adapters.postgres import Database
 
@@ -12,10 +14,18 @@ if TYPE_CHECKING:
 class OpenedDatabase:
     """A database with what has to be started before it, and stopped after it."""
 
-    def __init__(self, database: Database, starting: Starting | None = None) -> None:
-        """`starting` starts the server that `database` is on; without it, somebody else looks after that."""
-        self.database = database
+    def __init__(self, make: Callable[[], Database], starting: Starting | None = None) -> None:
+        """`starting` starts the server that databases are made on; without it, somebody else looks after that."""
+        self._make = make
         self._starting = starting
+        self._made: list[Database] = []
+        self.database = self.another()
+
+    def another(self) -> Database:
+        """The same database on connections of their own, for somebody who must not wait behind others."""
+        database = self._make()
+        self._made.append(database)
+        return database
 
     async def start(self) -> None:
         """Start the server, unless that was done; it is also started when the database is first asked."""
@@ -26,6 +36,7 @@ class OpenedDatabase:
         """Let go of all connections; the server ends with the one who started it."""
         if self._starting is not None:
             await self._starting.settled()
-        await self.database.close()
+        for database in self._made:
+            await database.close()
         if self._starting is not None:
             await self._starting.stop()
