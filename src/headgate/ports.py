@@ -98,6 +98,9 @@ class Writing(Statements, Protocol):
     async def run_many(self, statement: str, many: list[tuple[object, ...]]) -> None:
         """Carry it out once for each tuple of arguments, in one trip."""
 
+    async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
+        """Load many rows into a table, by the fastest way there is; for millions, some ten thousand at a time."""
+
 
 class Database(Statements, Protocol):
     """Where the control plane remembers."""

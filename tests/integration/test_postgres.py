@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,6 +95,33 @@ def test_a_change_that_fails_leaves_nothing(postgres: Postgres) -> None:
         with pytest.raises(InvalidRequest):
             await half()
         assert await changes(database) == []
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_many_rows_are_loaded_at_once(postgres: Postgres) -> None:
+    """A bulk load takes every kind of value, and one that does not fit leaves nothing."""
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+        now = datetime.now(UTC)
+        columns = ["name", "display_name", "price", "limits", "created_at"]
+
+        async def load(price: object) -> None:
+            async with database.change() as writing:
+                await writing.copy("tiers", columns, [(f"t{n}", None, 7, {"a": ["ü"]}, now) for n in range(1_000)])
+                await writing.copy("tiers", columns, [("last", "Last", price, {}, now)])
+
+        for wrong in ("much", -1, object()):
+            with pytest.raises(InvalidRequest):
+                await load(wrong)
+        await load(8)
+        async with database.use() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM tiers") == 1_001
+            row = await connection.fetchrow("SELECT * FROM tiers WHERE name = 't999'")
+        assert row is not None
+        assert (row["limits"], row["created_at"]) == ({"a": ["ü"]}, now)
         await database.close()
 
     asyncio.run(run())
