@@ -40,6 +40,8 @@ class Announcer:
         self._cache = cache
         self._every = every
         self._turn = asyncio.Lock()
+        self._other = ""
+        """The lineage of another database whose place in the feed we took last."""
         self.trouble: str | None = None
         """Why changes cannot be announced just now."""
 
@@ -79,8 +81,12 @@ class Announcer:
                 async with self._database.change() as writing:
                     await writing.run("feed.renew", here["lineage"])
                 here = await self._look(state)
-            elif state.position.lineage not in {"", here["lineage"]}:
-                log.warning("another database was announced before; everything is announced anew")
+            elif state.position.lineage not in {"", here["lineage"], self._other}:
+                self._other = state.position.lineage
+                log.warning(
+                    "another database was announced on this Redis before; everything is announced anew "
+                    "(if both are in use, give each a Redis database of its own)"
+                )
             renewed = [kind for kind in (RULES, BLOCKS) if await self._renew(kind, state, here)]
             await self._tell(state.position, here, renewed)
 
