@@ -41,9 +41,10 @@ class Snapshots:
     def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
         """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised.
 
-        `number` is what whoever made the rule set calls it; without one it is the next.
+        Without a `number` of its own it gets the next.
         """
-        snapshot = Snapshot(rule_set, self.current.number + 1 if number is None else number, self._zones, self.clock)
+        number = self.current.number + 1 if number is None else number
+        snapshot = Snapshot(rule_set, number, self._zones, self.clock)
         self.current = snapshot
         return snapshot
 
