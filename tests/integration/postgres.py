@@ -75,6 +75,13 @@ class Postgres:
         """Start it again after `kill`."""
         self._server = self._start()
 
+    def revive(self) -> None:
+        """Have it run, whatever was done to it."""
+        if self._server.poll() is None:
+            self.thaw()
+        else:
+            self.restart()
+
     def _processes(self) -> list[int]:
         """The server, first, and its children."""
         pid = self._server.pid

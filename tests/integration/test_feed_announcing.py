@@ -264,7 +264,9 @@ def test_a_database_that_was_restored_is_noticed(
             restored.append(postgres.url(f"{name}_{copy}"))
         async with process(backup, valkey.url) as one:
             seen: list[object] = []
-            following = Following(one.feed, {RULES: lambda data, _number: seen.append(data)}, lambda _: None, every=SOON)
+            following = Following(
+                one.feed, {RULES: lambda data, _number: seen.append(data)}, lambda _: None, every=SOON
+            )
             task = asyncio.create_task(following.run())
             last = await publish(one.database, limit(4))
             await one.announcer.announce()

@@ -88,6 +88,7 @@ async def _run(limiter: Limiter, counters: Counters, chosen: Settings, address: 
         service = DecisionService(
             limiter,
             identity=None if control is None else control.identity,
+            has_rules=(lambda: True) if control is None else control.is_ready,
             body_limit=chosen.body_limit,
             body_seconds=chosen.body_seconds,
         )

@@ -127,6 +127,7 @@ class ControlPlane:
             limiter=limiter,
             identity=self.identity,
         )
+        self._is_prepared = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -154,10 +155,9 @@ class ControlPlane:
         origin, number = self.following.state[RULES][:2]
         return "no rules yet" if origin is Origin.NOTHING else f"snapshot {number}, from {origin.value}"
 
-    @property
-    def is_saved_only(self) -> bool:
-        """Whether the rules in force are those of a file from an earlier run."""
-        return self.following.state[RULES].origin is Origin.SAVED
+    def is_ready(self) -> bool:
+        """Whether the rules are known, be it that there are none."""
+        return self._is_prepared or self.following.state[RULES].origin is not Origin.NOTHING
 
     def _take_rules(self, data: object, number: int) -> None:
         self._limiter.snapshots.publish(parse_rule_set(data, zones.zone), number)
@@ -170,6 +170,7 @@ class ControlPlane:
         """Bring schema, rules file and feed up to date, as soon as the database answers; then follow the file."""
         seen = None if self._rules is None else self._rules.signature()
         await _until_it_answers(self._bring_up_to_date)
+        self._is_prepared = True
         while self._rules is not None:
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
             signature = self._rules.signature()
