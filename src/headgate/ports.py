@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from headgate.core.meter import DEFAULT_ALGORITHM
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from headgate.core.decision import Decision, Hit, Key, Receipt
@@ -115,10 +116,29 @@ class Cache(Protocol):
         """What is kept under a name."""
 
     async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
-        """Keep a value for a while; `over` also replaces one that is there."""
+        """Keep a value for a while; `over` also replaces one that is there, or was dropped a moment ago.
+
+        What was read elsewhere is put without `over`: if it was dropped since, it may be out of date.
+        """
 
     async def drop(self, names: Sequence[str]) -> bool:
-        """Forget these; False if that cannot be said for sure."""
+        """Forget these, or everything if one is ``*``; False if that cannot be said for sure."""
+
+
+RULES: Final = "rules"
+BLOCKS: Final = "blocks"
+EVERYTHING: Final = "*"
+
+
+class DocumentId(NamedTuple):
+    """Which document it is."""
+
+    lineage: str
+    """The history of changes that the number belongs to. A database that was restored begins another."""
+    number: int
+    """That of the change that made it; within a lineage a higher one is newer."""
+    digest: bytes
+    """SHA-256 of kind, number and body, so that nothing else can pass for it."""
 
 
 class Document(NamedTuple):
@@ -126,30 +146,84 @@ class Document(NamedTuple):
 
     kind: str
     number: int
-    """That of the change that made it; a higher one is newer."""
     body: bytes
     """Compressed JSON."""
     digest: bytes
-    """SHA-256 of kind, number and body, so that nothing else can pass for it."""
+    lineage: str = ""
+
+    @property
+    def id(self) -> DocumentId:
+        """Which one it is."""
+        return DocumentId(self.lineage, self.number, self.digest)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether it is what its digest was made of."""
+        return self.digest == digest_of(self.kind, self.number, self.body)
+
+
+def digest_of(kind: str, number: int, body: bytes) -> bytes:
+    """The digest of a document."""
+    return sha256(f"{kind}\n{number}\n".encode() + body).digest()
+
+
+class SavedDocuments(Protocol):
+    """The last good documents, kept by this machine for when all else is away. Its methods block."""
+
+    def read(self, kind: str) -> Document | None:
+        """The one that was kept last, if there is one; raises `InvalidFields` if what is there is not whole."""
+
+    def write(self, document: Document) -> None:
+        """Keep it in place of the one before. If that fails it is logged, and the one before stays."""
+
+
+class Position(NamedTuple):
+    """Up to which change everything was announced."""
+
+    lineage: str = ""
+    number: int = 0
+    """0 if nothing ever was announced, or all was lost."""
+    mark: str = ""
+    """When that change was made: a database that was restored has other changes under the same numbers."""
+
+
+class FeedState(NamedTuple):
+    """How far a feed is."""
+
+    position: Position
+    documents: Mapping[str, DocumentId]
+    """By kind."""
+
+
+class Announcement(NamedTuple):
+    """What has changed after the change `since`, up to a position."""
+
+    since: int
+    position: Position
+    names: Sequence[str]
+    """``rules``, ``blocks``, ``user:u1``, ``key:HASH``; ``*`` is everything."""
 
 
 class Feed(Protocol):
     """How processes learn of changes. Raises `StoreError` when it cannot be reached, and nothing else."""
 
+    async def state(self) -> FeedState:
+        """How far it is."""
+
     async def document(self, kind: str) -> Document | None:
         """The newest of its kind, as it was found; whoever uses it checks it."""
 
     async def put(self, document: Document) -> None:
-        """Keep a document, unless there is a newer one."""
+        """Keep a document, unless there is a newer one of the same lineage."""
 
-    async def position(self) -> int:
-        """Up to which change everything was announced; 0 if nothing ever was, or all was lost."""
+    async def announce(self, announcement: Announcement) -> None:
+        """Tell all processes. Within a lineage the position never goes back."""
 
-    async def announce(self, position: int, names: Sequence[str]) -> None:
-        """Tell all processes what has changed (``rules``, ``blocks``, ``user:u1``, ``key:HASH``, ``*``) up to there."""
+    def announcements(self) -> AsyncGenerator[Announcement | None]:
+        """None once it listens, then what is announced, until that ends by `StoreError`. Some may never arrive."""
 
-    def announcements(self) -> AsyncIterator[tuple[int, Sequence[str]]]:
-        """What is announced from now on, until the connection is lost (`StoreError`). Some may never arrive."""
+    async def close(self) -> None:
+        """Let go of all connections."""
 
 
 class HitFunction(Protocol):

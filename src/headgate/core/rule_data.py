@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from headgate.core.rule import SpreadMode, default_layer
+from headgate.core.rule import DEFAULT_MAX_DELAY, Action, Response, Rule, SpreadMode, default_layer
 from headgate.core.units import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headgate.core.limit import Limit
-    from headgate.core.rule import Rule, RuleSet, Spread
+    from headgate.core.rule import RuleSet, Spread, Tier
     from headgate.core.units import Micros
 
+_NESTED: Final = ("match", "response")
 # Endpoints are kept decoded. What would mean something else in a file, or cannot stand there, is encoded again.
 _ENCODED: Final = re.compile("[%?#\x00-\x1f\x7f\udc80-\udcff]")
 
@@ -71,6 +75,69 @@ def rule_data(rule: Rule) -> dict[str, Any]:
         },
         "enabled": rule.enabled,
     }
+
+
+def complete_rule(rule: Rule) -> dict[str, Any]:
+    """Every field of a rule that has a value; rules that are equal give the same."""
+    complete: dict[str, Any] = _present(rule_data(rule))
+    return complete
+
+
+def complete_tier(tier: Tier) -> dict[str, Any]:
+    """Every field of a tier that has a value."""
+    price = int(tier.price) if tier.price == int(tier.price) else tier.price
+    limits = {name: _texts(among) for name, among in tier.limits.items()}
+    named = {} if tier.display_name is None else {"display_name": tier.display_name}
+    return {"price": price, "limits": limits} | named
+
+
+def brief_rule_set(rule_set: RuleSet) -> dict[str, Any]:
+    """A rule set without anything that goes without saying, as people write it. Overrides are left out."""
+    brief: dict[str, Any] = {}
+    if rule_set.tiers:
+        brief["default_tier"] = rule_set.default_tier
+        brief["tiers"] = {name: _brief_tier(tier) for name, tier in rule_set.tiers.items()}
+    brief["rules"] = [brief_rule(rule) for rule in rule_set.rules]
+    return brief
+
+
+def brief_rule(rule: Rule) -> dict[str, Any]:
+    """A rule without the fields that say what is usual."""
+    usual = _usual(rule.action)
+    brief: dict[str, Any] = {}
+    for field, value in rule_data(rule).items():
+        expected = usual[field]
+        said = _present(value)
+        if field in _NESTED:
+            said = {part: inner for part, inner in said.items() if inner != expected[part]}
+        if said not in (None, {}, expected):
+            brief[field] = said
+    return brief | {"limits": _alone(brief["limits"])} if "limits" in brief else brief
+
+
+@cache
+def _usual(action: Action) -> Mapping[str, Any]:
+    """What a rule with that action says if it says nothing."""
+    response = Response(403 if action is Action.BLOCK else 429)
+    return rule_data(Rule("", response=response, max_delay=DEFAULT_MAX_DELAY if action is Action.THROTTLE else None))
+
+
+def _brief_tier(tier: Tier) -> dict[str, Any]:
+    brief = complete_tier(tier)
+    brief["limits"] = {name: _alone(texts) for name, texts in brief["limits"].items()}
+    return {field: value for field, value in brief.items() if value not in (0, {})}
+
+
+def _alone(texts: Any) -> Any:  # noqa: ANN401 (a list of texts, or `tier:NAME`)
+    """One limit stands without the list around it."""
+    return texts[0] if isinstance(texts, list) and len(texts) == 1 else texts
+
+
+def _present(value: Any) -> Any:  # noqa: ANN401 (anything of which JSON is made)
+    """A mapping without the members that are None, at any depth."""
+    if isinstance(value, dict):
+        return {name: _present(inner) for name, inner in value.items() if inner is not None}
+    return value
 
 
 def _texts(limits: tuple[Limit, ...]) -> list[str]:

@@ -38,9 +38,13 @@ class Snapshots:
         self._clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
 
-    def publish(self, rule_set: RuleSet) -> Snapshot:
-        """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised."""
-        snapshot = Snapshot(rule_set, self.current.number + 1, self._zones, self._clock)
+    def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
+        """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised.
+
+        Without a `number` of its own it gets the next.
+        """
+        number = self.current.number + 1 if number is None else number
+        snapshot = Snapshot(rule_set, number, self._zones, self._clock)
         self.current = snapshot
         return snapshot
 

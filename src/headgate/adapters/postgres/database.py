@@ -25,6 +25,7 @@ _CONNECT_SECONDS: Final = 5.0
 _SECONDS: Final = 10.0
 _MOST_CONNECTIONS: Final = 8
 _STATEMENTS: Final = 200
+_SHOWN: Final = 200
 _JSONB_VERSION: Final = b"\x01"  # stands before the text in the binary form, the only one that COPY takes here
 
 
@@ -159,7 +160,12 @@ def _jsonb(value: object) -> bytes:
 
 
 def _from_jsonb(data: bytes) -> object:
-    return json.loads(data[len(_JSONB_VERSION) :])
+    """Written by hand, it may have thousands of digits or levels, which Python does not read: then it is a text."""
+    text = data[len(_JSONB_VERSION) :]
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text[:_SHOWN].decode(errors="replace")
 
 
 def _read(url: str) -> tuple[str, int]:

@@ -53,6 +53,20 @@ def parse_rule_set(data: object, zones: Zones | None = None) -> RuleSet:
     return RuleSet(tuple(rules), MappingProxyType(tiers), default_tier, tuple(overrides.values()))
 
 
+def parse_part(data: object) -> RuleSet:
+    """Check a part of a rule set by itself, or raise `InvalidRules`.
+
+    What can only be seen with the whole beside it is left out: whether tiers exist, and overrides.
+    """
+    problems: list[Problem] = []
+    fields = Fields({"rules": data} if isinstance(data, list | tuple) else data, (), problems, _SET_FIELDS)
+    tiers, rules = _tiers(fields), _rules(fields)
+    default_tier = fields.text("default_tier", None, name_problem)
+    if problems:
+        raise InvalidRules(problems)
+    return RuleSet(tuple(rules), MappingProxyType(tiers), default_tier)
+
+
 def _tiers(fields: Fields) -> dict[str, Tier]:
     tiers: dict[str, Tier] = {}
     for name, body in fields.mapping("tiers").items():

@@ -31,7 +31,8 @@ CREATE TABLE rules (
     priority   integer     GENERATED ALWAYS AS ((data ->> 'priority')::integer) STORED,
     action     text        GENERATED ALWAYS AS (data ->> 'action') STORED,
     enabled    boolean     GENERATED ALWAYS AS ((data ->> 'enabled')::boolean) STORED,
-    CHECK (data IS NOT NULL OR draft IS NOT NULL)
+    CHECK (data IS NOT NULL OR draft IS NOT NULL),
+    CHECK (data ->> 'name' = name AND draft ->> 'name' = name)
 );
 CREATE UNIQUE INDEX rules_by_folded_name ON rules (lower(name));
 CREATE INDEX rules_in_order ON rules (position, name);
@@ -96,6 +97,7 @@ CREATE TABLE api_keys (
 CREATE INDEX api_keys_by_user ON api_keys (user_id, id);
 CREATE INDEX api_keys_by_tier ON api_keys (tier);
 CREATE INDEX api_keys_by_successor ON api_keys (rotated_to) WHERE rotated_to IS NOT NULL;
+CREATE INDEX api_keys_by_limited_rule ON api_keys USING gin (limits) WHERE limits <> '{}';
 CREATE INDEX api_keys_by_expiry ON api_keys (expires_at) WHERE revoked_at IS NULL;
 
 -- Keys as they are shown: whether they are good, and nothing that they could be found by.
@@ -142,7 +144,16 @@ CREATE TABLE changes (
     after  jsonb
 );
 CREATE INDEX changes_by_kind ON changes (kind, name, id DESC);
+CREATE INDEX changes_by_kind_and_number ON changes (kind, id);
 CREATE INDEX changes_by_time ON changes (at);
+
+-- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
+-- from a backup is given a new one as soon as that is noticed (announcing.py).
+CREATE TABLE lineage (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    id   uuid    NOT NULL DEFAULT gen_random_uuid()
+);
+INSERT INTO lineage DEFAULT VALUES;
 
 -- Every form a rule ever had in force; NULL is when it was taken away.
 CREATE TABLE rule_versions (

@@ -11,8 +11,8 @@ LIMIT $4;
 -- changes.since(position, limit): what has changed after that, in order
 SELECT id, kind, name FROM changes WHERE id > $1 ORDER BY id LIMIT $2;
 
--- changes.last(): the number of the newest change of all, and of the newest for each document
+-- changes.last(): the number of the newest change of all, and of the newest for each document (a draft makes none)
 SELECT coalesce(max(id), 0) AS position,
-       coalesce(max(id) FILTER (WHERE kind IN ('rule', 'tier')), 0) AS rules,
+       coalesce((SELECT max(number) FROM snapshots), 0) AS rules,
        coalesce(max(id) FILTER (WHERE kind = 'block'), 0) AS blocks
 FROM changes;

@@ -1,0 +1,71 @@
+-- rules.list(after or null, limit, owner or null, tier or null, endpoint or null, enabled or null): by name
+SELECT name, data, draft, owner, version, created_at, updated_at, updated_by
+FROM rules
+WHERE ($1::text IS NULL OR name > $1)
+  AND ($3::text IS NULL OR owner = $3)
+  AND ($4::text IS NULL OR data -> 'match' -> 'tiers' ? $4)
+  AND ($5::text IS NULL OR data -> 'match' -> 'endpoints' ? $5)
+  AND ($6::boolean IS NULL OR enabled = $6)
+ORDER BY name
+LIMIT $2;
+
+-- rules.get(name): the rule, or no row
+SELECT name, data, draft, owner, version, created_at, updated_at, updated_by FROM rules WHERE name = $1;
+
+-- rules.alike(name): the rule of that name whatever its letter case, or no row
+SELECT name FROM rules WHERE lower(name) = lower($1);
+
+-- rules.drafts(): every rule with a draft
+SELECT name, data, draft, owner, version, created_at, updated_at, updated_by
+FROM rules
+WHERE draft IS NOT NULL
+ORDER BY position, name COLLATE "C";
+
+-- rules.put(who, rows as JSON): makes or changes rules; the rules as they are then
+INSERT INTO rules AS stored (name, data, draft, owner, position, updated_by)
+SELECT given ->> 'name', given -> 'data', given -> 'draft', given ->> 'owner',
+       (SELECT coalesce(max(position), 0) FROM rules) + ordinality, $1
+FROM jsonb_array_elements($2) WITH ORDINALITY AS rows (given, ordinality)
+ON CONFLICT (name) DO UPDATE SET
+    data = excluded.data, draft = excluded.draft, owner = excluded.owner,
+    version = stored.version + 1, updated_at = now(), updated_by = excluded.updated_by
+RETURNING name, data, draft, owner, version, created_at, updated_at, updated_by;
+
+-- rules.delete(names): takes rules away, and with them what users have in place of their limits; how many users
+WITH gone AS (DELETE FROM rules WHERE name = ANY ($1))
+SELECT count(DISTINCT user_id) AS users FROM overrides WHERE rule = ANY ($1);
+
+-- rules.forget_in_keys(names): takes away what keys have in place of these rules' limits; how many keys
+WITH changed AS (
+    UPDATE api_keys SET limits = limits - $1::text[] WHERE limits <> '{}' AND limits ?| $1 RETURNING id
+)
+SELECT count(*) AS keys FROM changed;
+
+-- rules.add_changes(who, rows as JSON): the records of changes, in order; number and name of each
+INSERT INTO changes (who, kind, name, verb, before, after)
+SELECT $1, given ->> 'kind', given ->> 'name', given ->> 'verb', given -> 'before', given -> 'after'
+FROM jsonb_array_elements($2) WITH ORDINALITY AS rows (given, ordinality)
+ORDER BY ordinality
+RETURNING id, name;
+
+-- rules.add_versions(rows as JSON): what rules are from now on
+INSERT INTO rule_versions (rule, change, data)
+SELECT given ->> 'rule', (given ->> 'change')::bigint, given -> 'data'
+FROM jsonb_array_elements($1) AS rows (given);
+
+-- rules.catch_up(change): writes down as a version whatever was written into the table by hand
+INSERT INTO rule_versions (rule, change, data)
+SELECT coalesce(now.name, last.rule), $1, now.data
+FROM (SELECT name, data FROM rules WHERE data IS NOT NULL) AS now
+FULL JOIN (SELECT DISTINCT ON (rule) rule, data FROM rule_versions ORDER BY rule, change DESC) AS last
+    ON last.rule = now.name
+WHERE now.data IS DISTINCT FROM last.data;
+
+-- rules.history(name): every form it had, the newest first
+SELECT change, at, who, data
+FROM rule_versions JOIN changes ON changes.id = change
+WHERE rule = $1
+ORDER BY change DESC;
+
+-- rules.version(name, change): what it was from that change on, or no row
+SELECT data FROM rule_versions WHERE rule = $1 AND change = $2;

@@ -1,0 +1,162 @@
+"""From the tables of rules and tiers to a numbered rule set that every process will run."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+from headgate.controlplane.changes import EVERYTHING
+from headgate.controlplane.documents import make
+from headgate.core.matching import Snapshot
+from headgate.core.parsing.limits import fit_problems, limits
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.rule_data import brief_rule_set
+from headgate.errors import InvalidRules, Problem, shown
+from headgate.ports import RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headgate.core.meter import Zones
+    from headgate.core.rule import Rule, RuleSet
+    from headgate.core.units import Micros
+    from headgate.ports import Document, Statements, Writing
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MOST_RULES: Final = 100_000
+_IN_A_THREAD: Final = 500
+"""Rules from which on checking them would keep the event loop."""
+_KEPT: Final = 1_000
+"""Snapshots that one can go back to."""
+_MOST_PROBLEMS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A rule set that is in force once the transaction is committed."""
+
+    number: int
+    rules: int
+    digest: str
+    """In hexadecimal digits."""
+
+
+class Publisher:
+    """Checks the rules as the processes will, and writes the snapshot."""
+
+    def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
+        """`zones` finds time zones by name; `clock` is read for calendar limits."""
+        self._zones = zones
+        self._clock = clock
+
+    async def rule_set(self, statements: Statements) -> dict[str, Any]:
+        """The rules in force and the tiers, as `parse_rule_set` takes them."""
+        tiers = await statements.rows("rule_sets.tiers")
+        rules = await statements.rows("rule_sets.rules")
+        return {
+            "default_tier": next((tier["name"] for tier in tiers if tier["is_default"]), None),
+            "tiers": {tier["name"]: tier_data(tier) for tier in tiers},
+            "rules": [readable(rule["name"], rule["data"]) for rule in rules],
+        }
+
+    async def publish(self, writing: Writing, who: str, change: int) -> Published:
+        """Check everything that would be in force, and write it down as the snapshot of that change.
+
+        Raises `InvalidRules`, with places such as ``rules.search.limits``; whoever called rolls back then.
+        """
+        rule_set = await self.check(writing, await self.rule_set(writing))
+        document = await self._aside(len(rule_set.rules), _packed, rule_set, change)
+        await writing.run("snapshots.add", change, who, len(rule_set.rules), document.digest, document.body)
+        await writing.run("snapshots.prune", _KEPT)
+        return Published(change, len(rule_set.rules), document.digest.hex())
+
+    async def check(self, statements: Statements, data: Mapping[str, Any], also: Sequence[str] = ()) -> RuleSet:
+        """Read a whole rule set as processes will, with the limits of users and keys in mind.
+
+        These are looked at for rules that have changed since the last snapshot, and for `also`.
+        """
+        many = len(data["rules"])
+        if many > MOST_RULES:
+            message = f"there would be {many:,} rules; at most {MOST_RULES:,} can be in force"
+            raise InvalidRules([Problem(("rules",), message)])
+        rule_set = await self._aside(many, self._compiled, data)
+        changed = {row["name"] for row in await statements.rows("rule_sets.changed")} | set(also)
+        if changed and (
+            unfit := await _unfit(statements, rule_set, None if EVERYTHING in changed else sorted(changed))
+        ):
+            raise _refused(unfit)
+        return rule_set
+
+    def _compiled(self, data: Mapping[str, Any]) -> RuleSet:
+        try:
+            rule_set = parse_rule_set(data, self._zones)
+        except InvalidRules as error:
+            raise _refused([_by_name(problem, data) for problem in error.problems]) from error
+        Snapshot(rule_set, 0, self._zones, self._clock)
+        return rule_set
+
+    @staticmethod
+    async def _aside(many: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Do work for so many rules without keeping the event loop for long."""
+        if many > _IN_A_THREAD:
+            return await asyncio.to_thread(work, *arguments, **named)
+        return work(*arguments, **named)
+
+
+def readable(name: str, data: object) -> dict[str, Any]:
+    """A rule's data under the name of its row; what nobody can read is shown as such, and refused when checked."""
+    return {**data, "name": name} if isinstance(data, dict) else {"name": name, "unreadable": data}
+
+
+def tier_data(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A tier's row as it stands in a rule set."""
+    named = {} if row["display_name"] is None else {"display_name": row["display_name"]}
+    price = row["price"]
+    return {"price": int(price) if price == int(price) else price, "limits": row["limits"]} | named
+
+
+def _packed(rule_set: RuleSet, number: int) -> Document:
+    return make(RULES, number, brief_rule_set(rule_set))
+
+
+def _by_name(problem: Problem, data: Mapping[str, Any]) -> Problem:
+    """The place of a problem by the rule's name: whoever changed another rule has never seen this one's number."""
+    match problem.path:
+        case ("rules", int(index), *rest):
+            return Problem(("rules", data["rules"][index]["name"], *rest), problem.message)
+        case _:
+            return problem
+
+
+async def _unfit(statements: Statements, rule_set: RuleSet, names: Sequence[str] | None) -> list[Problem]:
+    """What users and keys have in place of a rule's limits, and the rule cannot use."""
+    rules = {rule.name: rule for rule in rule_set.rules}
+    problems: list[Problem] = []
+    for statement, whose in (("rule_sets.overrides", "user"), ("rule_sets.key_limits", "API key")):
+        for row in await statements.rows(statement, names):
+            rule = rules.get(row["rule"])
+            wrong = [] if rule is None else _wrong_with(rule, row["limits"])
+            if wrong:
+                many = f"{row['many']} {whose}{'s have' if row['many'] > 1 else ' has'}"
+                message = f"{many} own limits for it ({shown(row['example'])}, for example) that do not fit: {wrong[0]}"
+                problems.append(Problem(("rules", row["rule"]), message))
+    return problems
+
+
+def _wrong_with(rule: Rule, texts: object) -> Sequence[str]:
+    if rule.is_gate:
+        return [f"a rule with 'action: {rule.action.value}' takes no limits"]
+    problems: list[Problem] = []
+    among = limits(texts, (), problems)
+    return [problem.message for problem in problems] or fit_problems(rule, among)
+
+
+def _refused(problems: Sequence[Problem]) -> InvalidRules:
+    """What is wrong; of very many problems the first."""
+    if len(problems) > _MOST_PROBLEMS:
+        more = Problem((), f"and {len(problems) - _MOST_PROBLEMS:,} more problems")
+        problems = [*problems[:_MOST_PROBLEMS], more]
+    return InvalidRules(problems)

@@ -1,0 +1,195 @@
+"""From what somebody wants the rules and tiers to be to what has to be written for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.controlplane.publishing import tier_data
+from headgate.controlplane.rule_rows import RuleRecord
+from headgate.core.parsing.fields import unusable
+from headgate.core.parsing.rule_set import parse_part
+from headgate.core.rule_data import complete_rule, complete_tier
+from headgate.core.rule_difference import Contents, Difference, difference
+from headgate.errors import Conflict, InvalidFields, InvalidRules, Problem, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from headgate.controlplane.publishing import Publisher
+    from headgate.core.rule import RuleSet
+    from headgate.ports import Statements
+
+_MEMBERS: Final = frozenset({"rules", "tiers", "default_tier", "overrides"})
+_LONGEST: Final = 255
+_NAMED: Final = 5
+
+
+def is_rule_set(data: object) -> bool:
+    """Whether this is meant as a whole rule set, and not as one rule."""
+    return isinstance(data, list | tuple) or (isinstance(data, dict) and not _MEMBERS.isdisjoint(data))
+
+
+def owner_problem(owner: str) -> str | None:
+    """What is wrong with the name of a file that owns rules, or None."""
+    if not 0 < len(owner) <= _LONGEST:
+        return f"the owner of a rule is named by 1 to {_LONGEST} characters, not {len(owner)}"
+    return unusable(owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the rules and tiers shall be, as far as somebody speaks of them."""
+
+    part: RuleSet
+    speaks_of: frozenset[str]
+    """``rules``, ``tiers`` or both."""
+    delete: bool = False
+    """Whether what is not in it shall go."""
+    owner: str | None = None
+    take_over: bool = False
+
+    @classmethod
+    def read(cls, data: object, *, delete: bool = False, owner: str | None = None, take_over: bool = False) -> Wish:
+        """From what a file says; raises `InvalidRules` with everything that is wrong with that."""
+        if owner is not None and (wrong := owner_problem(owner)):
+            raise InvalidFields([Problem(("owner",), wrong)])
+        speaks_of = {"rules"} if isinstance(data, list | tuple) else set()
+        if isinstance(data, dict):
+            speaks_of = {name for name in ("rules", "tiers") if data.get(name) is not None}
+            if data.get("overrides"):
+                message = "overrides are kept with users and keys; set them there, and leave them out here"
+                raise InvalidRules([Problem(("overrides",), message)])
+        return cls(parse_part(data), frozenset(speaks_of), delete, owner, take_over)
+
+    def after(self, before: Contents) -> Contents:
+        """What there would be."""
+        rules: Mapping[str, Mapping[str, Any]] = before.rules
+        tiers: Mapping[str, Mapping[str, Any]] = before.tiers
+        if self.delete and "rules" in self.speaks_of:
+            rules = {name: data for name, data in before.rules.items() if self._is_of_others(before.owners.get(name))}
+        if self.delete and "tiers" in self.speaks_of:
+            tiers = {}
+        tiers = {**tiers, **{name: complete_tier(tier) for name, tier in self.part.tiers.items()}}
+        default = self.part.default_tier
+        if default is None:
+            default = before.default_tier if before.default_tier in tiers else next(iter(self.part.tiers), None)
+        owned = {} if self.owner is None else dict.fromkeys([rule.name for rule in self.part.rules], self.owner)
+        return Contents(
+            {**rules, **{rule.name: complete_rule(rule) for rule in self.part.rules}},
+            tiers,
+            default,
+            {**before.owners, **owned},
+        )
+
+    def _is_of_others(self, owner: str | None) -> bool:
+        return self.owner is not None and owner not in {None, self.owner}
+
+    def in_its_words(self, problems: Iterable[Problem]) -> list[Problem]:
+        """Problems of rules that it speaks of, at the places that they have in it."""
+        places = {rule.name: index for index, rule in enumerate(self.part.rules)}
+        return [
+            Problem(("rules", places[each.path[1]], *each.path[2:]), each.message)
+            if each.path[:1] == ("rules",) and each.path[1:2] and each.path[1] in places
+            else each
+            for each in problems
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to get from what there is to what is wanted."""
+
+    before: Contents
+    after: Contents
+    difference: Difference
+    records: Mapping[str, RuleRecord]
+    """All rules that are stored, drafts too."""
+
+    def rule_set(self) -> dict[str, Any]:
+        """What would be in force, as `parse_rule_set` takes it."""
+        rules = [dict(data) for data in self.after.rules.values()]
+        return {"default_tier": self.after.default_tier, "tiers": self.after.tiers, "rules": rules}
+
+
+async def planned(statements: Statements, wish: Wish) -> Plan:
+    """Compare a wish with the tables. Raises `Conflict` and `InvalidRules` where it cannot be fulfilled."""
+    records = {row["name"]: RuleRecord.of(row) for row in await statements.rows("rule_sets.rows")}
+    tiers = await statements.rows("rule_sets.tiers")
+    before = Contents(
+        {name: record.data for name, record in records.items() if record.data is not None},
+        {row["name"]: tier_data(row) for row in tiers},
+        next((row["name"] for row in tiers if row["is_default"]), None),
+        {name: record.owner for name, record in records.items() if record.owner is not None},
+    )
+    after = wish.after(before)
+    plan = Plan(before, after, difference(before, after), records)
+    if problems := [*_name_problems(wish, plan), *_tier_problems(after)]:
+        raise InvalidRules(problems)
+    _check_owners(wish, before)
+    await _check_tiers(statements, plan.difference.tiers_removed)
+    return plan
+
+
+async def checked(statements: Statements, publisher: Publisher, wish: Wish) -> Plan:
+    """Plan, and see whether the result could be in force."""
+    plan = await planned(statements, wish)
+    if plan.difference.is_in_force:
+        names = [*plan.difference.added, *(change.name for change in plan.difference.changed)]
+        try:
+            await publisher.check(statements, plan.rule_set(), names)
+        except InvalidRules as error:
+            raise InvalidRules(wish.in_its_words(error.problems)) from error
+    return plan
+
+
+def _name_problems(wish: Wish, plan: Plan) -> list[Problem]:
+    """Names of rules that differ from others that stay only by letter case."""
+    gone = set(plan.difference.removed)
+    there = {name.casefold(): name for name in plan.records if name not in gone}
+    return [
+        Problem(("rules", index, "name"), f"there is a rule {there[rule.name.casefold()]!r}; only letter case differs")
+        for index, rule in enumerate(wish.part.rules)
+        if there.get(rule.name.casefold(), rule.name) != rule.name
+    ]
+
+
+def _tier_problems(after: Contents) -> list[Problem]:
+    """What can be said of tiers in a file, and not in a table."""
+    problems: list[Problem] = []
+    if after.default_tier is not None and after.default_tier not in after.tiers:
+        problems.append(Problem(("default_tier",), f"there is no tier {shown(after.default_tier)}"))
+    seen: dict[str, str] = {}
+    for name, data in after.tiers.items():
+        first = seen.setdefault(name.casefold(), name)
+        if first != name:
+            problems.append(Problem(("tiers", name), f"there is a tier {first!r}; only letter case differs"))
+        if len(data.get("display_name", "")) > _LONGEST:
+            message = f"a display name has at most {_LONGEST} characters"
+            problems.append(Problem(("tiers", name, "display_name"), message))
+    return problems
+
+
+def _check_owners(wish: Wish, before: Contents) -> None:
+    """Another file's rules are changed only by somebody who says that they take them over."""
+    if wish.owner is None or wish.take_over:
+        return
+    others = {
+        rule.name: before.owners[rule.name]
+        for rule in wish.part.rules
+        if before.owners.get(rule.name, wish.owner) != wish.owner
+    }
+    if others:
+        named = ", ".join(f"{name} ({shown(owner)})" for name, owner in list(others.items())[:_NAMED])
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        msg = f"other files own these rules: {named}{more}; change them there, or take them over"
+        raise Conflict(msg)
+
+
+async def _check_tiers(statements: Statements, removed: Sequence[str]) -> None:
+    """A tier that somebody is on stays."""
+    rows = await statements.rows("rule_sets.tier_users", list(removed)) if removed else []
+    for row in rows:
+        are = f"{row['many']} {row['kind']} are" if row["many"] > 1 else f"a {row['kind'].removesuffix('s')} is"
+        msg = f"the tier {row['tier']!r} cannot go: {are} on it ({shown(row['example'])}, for example)"
+        raise Conflict(msg)

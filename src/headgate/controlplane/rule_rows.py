@@ -1,0 +1,143 @@
+"""Rows of the table of rules: read, and written with the record of each change and the rule's new version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.controlplane.changes import EVERYTHING, Kind, record
+from headgate.controlplane.publishing import readable
+from headgate.core.parsing.fields import name_problem
+from headgate.errors import NotFound, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from headgate.ports import Statements, Writing
+
+_AT_ONCE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRecord:
+    """A rule as it is stored."""
+
+    name: str
+    data: Mapping[str, Any] | None
+    """What is in force, complete; None if it was never published."""
+    draft: Mapping[str, Any] | None
+    """What is being prepared."""
+    owner: str | None
+    """The file that says what the rule is, if one does."""
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    updated_by: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> RuleRecord:
+        """The record of a row; a field that somebody has written by hand may be anything."""
+        name = row["name"]
+        contents = {part: None if row[part] is None else readable(name, row[part]) for part in ("data", "draft")}
+        return cls(**{**row, **contents})
+
+    def contents(self) -> dict[str, Any]:
+        """What can be changed, as it stands in records of changes."""
+        return _contents(self.data, self.draft, self.owner)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """What shall become of a rule. Without data and draft it is taken away."""
+
+    name: str
+    verb: str
+    before: RuleRecord | None
+    data: Mapping[str, Any] | None
+    draft: Mapping[str, Any] | None
+    owner: str | None
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether requests are decided by something else than before."""
+        return self.data != (self.before and self.before.data)
+
+    @property
+    def after(self) -> dict[str, Any] | None:
+        """As it stands in the record of the change."""
+        return _contents(self.data, self.draft, self.owner) if self.data or self.draft else None
+
+
+def _contents(data: object, draft: object, owner: str | None) -> dict[str, Any]:
+    members = {"data": data, "draft": draft, "owner": owner}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+async def find(statements: Statements, name: str) -> RuleRecord | None:
+    """A rule, if it is there."""
+    row = None if name_problem(name) else await statements.row("rules.get", name)
+    return None if row is None else RuleRecord.of(row)
+
+
+async def get(statements: Statements, name: str) -> RuleRecord:
+    """A rule; raises `NotFound`."""
+    found = await find(statements, name)
+    if found is None:
+        msg = f"there is no rule {shown(name)}"
+        raise NotFound(msg)
+    return found
+
+
+async def carry_out(writing: Writing, who: str, edits: Sequence[Edit]) -> tuple[dict[str, RuleRecord], int]:
+    """Write all of it; returns the rules that are there afterwards, and the number of the last change."""
+    records: dict[str, RuleRecord] = {}
+    number = 0
+    for some in _some(edits):
+        numbers = await _record(writing, who, some)
+        number = max(number, *numbers.values())
+        gone = [edit.name for edit in some if edit.after is None]
+        if gone:
+            await _delete(writing, who, gone)
+        stay = [{"name": edit.name} | edit.after for edit in some if edit.after is not None]
+        if stay:
+            rows = await writing.rows("rules.put", who, stay)
+            records |= {row["name"]: RuleRecord.of(row) for row in rows}
+        versions = [_version(edit, numbers[edit.name]) for edit in some if edit.is_in_force]
+        if versions:
+            await writing.run("rules.add_versions", versions)
+    return records, number
+
+
+async def _record(writing: Writing, who: str, edits: Sequence[Edit]) -> dict[str, int]:
+    """The number of each rule's change."""
+    rows = []
+    for edit in edits:
+        row: dict[str, Any] = {"kind": Kind.RULE.value, "name": edit.name, "verb": edit.verb}
+        if edit.before is not None:
+            row["before"] = edit.before.contents()
+        if edit.after is not None:
+            row["after"] = edit.after
+        rows.append(row)
+    return {row["name"]: row["id"] for row in await writing.rows("rules.add_changes", who, rows)}
+
+
+async def _delete(writing: Writing, who: str, names: list[str]) -> None:
+    """Take rules away, and what users and keys have in place of their limits, so that nobody caches it on."""
+    users = await writing.row("rules.delete", names)
+    keys = await writing.row("rules.forget_in_keys", names)
+    assert users is not None  # noqa: S101 (a count)
+    assert keys is not None  # noqa: S101 (a count)
+    if users["users"] or keys["keys"]:
+        before = {"rules": names, "users_with_overrides": users["users"], "keys_with_limits": keys["keys"]}
+        await record(writing, who, Kind.USER, EVERYTHING, "changed", before, None)
+
+
+def _version(edit: Edit, change: int) -> dict[str, Any]:
+    return {"rule": edit.name, "change": change} | ({} if edit.data is None else {"data": edit.data})
+
+
+def _some(edits: Sequence[Edit]) -> Iterator[Sequence[Edit]]:
+    """Parts that fit into one statement."""
+    for start in range(0, len(edits), _AT_ONCE):
+        yield edits[start : start + _AT_ONCE]

@@ -1,0 +1,74 @@
+"""Carrying out a plan: rules and tiers written, each with the record of its change, and one snapshot of it all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headgate.controlplane.changes import Kind
+from headgate.controlplane.rule_rows import Edit, carry_out
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.controlplane.publishing import Published, Publisher
+    from headgate.controlplane.rule_plans import Plan
+    from headgate.core.rule_difference import Contents
+    from headgate.ports import Writing
+
+
+async def write(
+    writing: Writing, who: str, plan: Plan, publisher: Publisher, verb: str | None = None
+) -> Published | None:
+    """Write what differs, and put it in force; nothing is written if nothing does.
+
+    The records say created, changed and deleted, or `verb` of everything.
+    """
+    if plan.difference.is_empty:
+        return None
+    number = await _write_tiers(writing, who, plan, verb)
+    _, change = await carry_out(writing, who, _edits(plan, verb))
+    removed = list(plan.difference.tiers_removed)
+    if removed:
+        await writing.run("rule_sets.delete_tiers", removed)
+    return await publisher.publish(writing, who, max(number, change)) if plan.difference.is_in_force else None
+
+
+def _edits(plan: Plan, verb: str | None) -> list[Edit]:
+    done = plan.difference
+    changed = dict.fromkeys(change.name for change in (*done.changed, *done.owners))
+    edits = [Edit(name, verb or "deleted", plan.records[name], None, None, None) for name in done.removed]
+    for name in (*changed, *done.added):
+        before = plan.records.get(name)
+        said = verb or ("created" if name in done.added else "changed")
+        draft = None if before is None else before.draft
+        edits.append(Edit(name, said, before, plan.after.rules[name], draft, plan.after.owners.get(name)))
+    return edits
+
+
+async def _write_tiers(writing: Writing, who: str, plan: Plan, verb: str | None) -> int:
+    """Write the tiers that stay, and the records of all; returns the number of the last."""
+    before, after = _rows(plan.before), _rows(plan.after)
+    differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    if not differ:
+        return 0
+    await writing.run("rule_sets.unset_default")
+    await writing.run("rule_sets.put_tiers", [after[name] for name in differ if name in after])
+    records = []
+    for name in differ:
+        said = verb or ("created" if name not in before else "changed" if name in after else "deleted")
+        row: dict[str, Any] = {"kind": Kind.TIER.value, "name": name, "verb": said}
+        records.append(row | _only(before=before.get(name), after=after.get(name)))
+    numbers: list[int] = [row["id"] for row in await writing.rows("rules.add_changes", who, records)]
+    return max(numbers)
+
+
+def _only(**members: object) -> dict[str, object]:
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _rows(contents: Contents) -> Mapping[str, dict[str, Any]]:
+    """Tiers as they stand in the table and in records of changes."""
+    return {
+        name: {"name": name, "display_name": None, **data, "is_default": name == contents.default_tier}
+        for name, data in contents.tiers.items()
+    }

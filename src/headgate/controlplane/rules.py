@@ -1,0 +1,243 @@
+"""Rules one by one: drafted, put in force, changed, switched off, taken back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headgate.controlplane import rule_rows
+from headgate.controlplane.changes import announced, nothing
+from headgate.controlplane.rule_plans import Wish, checked, is_rule_set, owner_problem
+from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
+from headgate.core.parsing.fields import name_problem
+from headgate.core.parsing.rule import rule
+from headgate.core.rule_data import complete_rule
+from headgate.errors import Conflict, InvalidFields, InvalidRules, NotFound, Problem, Stale, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from headgate.controlplane.changes import Announce
+    from headgate.controlplane.publishing import Publisher
+    from headgate.ports import Database, Statements, Writing
+
+__all__ = ["RuleRecord", "RuleVersion", "Rules"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVersion:
+    """What a rule was from a change on."""
+
+    change: int
+    at: datetime
+    who: str
+    data: Mapping[str, Any] | None
+    """None is when it was taken away."""
+
+
+class Rules:
+    """The rules, and every change to one of them."""
+
+    def __init__(self, database: Database, publisher: Publisher, announce: Announce = nothing) -> None:
+        """`announce` is called after each change that was committed."""
+        self._database = database
+        self._publisher = publisher
+        self._announce = announce
+
+    async def list(
+        self,
+        *,
+        after: str | None = None,
+        most: int = 50,
+        owner: str | None = None,
+        tier: str | None = None,
+        endpoint: str | None = None,
+        enabled: bool | None = None,
+    ) -> list[RuleRecord]:
+        """Rules by name, from behind the name `after`; `tier` and `endpoint` are as a rule's `match` names them."""
+        rows = await self._database.rows("rules.list", after, most, owner, tier, endpoint, enabled)
+        return [RuleRecord.of(row) for row in rows]
+
+    async def get(self, name: str) -> RuleRecord:
+        """One rule."""
+        return await rule_rows.get(self._database, name)
+
+    async def create(self, data: object, who: str, *, draft: bool = False, owner: str | None = None) -> RuleRecord:
+        """A new rule, in force at once unless it is a draft."""
+        made = complete(data)
+        name: str = made["name"]
+        if owner is not None and (wrong := owner_problem(owner)):
+            raise InvalidFields([Problem(("owner",), wrong)])
+        async with announced(self._database, self._announce) as writing:
+            there = await writing.row("rules.alike", name)
+            if there is not None:
+                other = "" if there["name"] == name else ", and names differ by more than letter case"
+                msg = f"there is a rule {there['name']!r} already{other}"
+                raise Conflict(msg)
+            edit = Edit(
+                name, "drafted" if draft else "created", None, None if draft else made, made if draft else None, owner
+            )
+            return await self._carry_out(writing, who, edit)
+
+    async def replace(
+        self, name: str, data: object, who: str, version: int | None = None, *, draft: bool = False
+    ) -> RuleRecord:
+        """Another content for a rule, in force at once unless it is a draft."""
+        made = complete(data, name)
+        async with announced(self._database, self._announce) as writing:
+            before = await _expected(writing, name, version)
+            edit = Edit(
+                name,
+                "drafted" if draft else "changed",
+                before,
+                before.data if draft else made,
+                made if draft else before.draft,
+                before.owner,
+            )
+            return await self._carry_out(writing, who, edit)
+
+    async def delete(self, name: str, who: str, version: int | None = None) -> None:
+        """Take a rule away, with the limits that users and keys have for it."""
+        async with announced(self._database, self._announce) as writing:
+            before = await _expected(writing, name, version)
+            _, change = await carry_out(writing, who, [Edit(name, "deleted", before, None, None, None)])
+            if before.data is not None:
+                await self._publisher.publish(writing, who, change)
+
+    async def set_enabled(self, name: str, enabled: bool, who: str, version: int | None = None) -> RuleRecord:  # noqa: FBT001 (it is what the method is about)
+        """Switch a rule on or off; its draft, if there is one, goes with it."""
+        async with announced(self._database, self._announce) as writing:
+            before = await _expected(writing, name, version)
+            if before.data is None:
+                msg = f"the rule {name!r} is a draft; publish it first"
+                raise Conflict(msg)
+            switched = {"enabled": enabled}
+            draft = None if before.draft is None else {**before.draft, **switched}
+            verb = "enabled" if enabled else "disabled"
+            edit = Edit(name, verb, before, {**before.data, **switched}, draft, before.owner)
+            return await self._carry_out(writing, who, edit)
+
+    async def publish(self, names: Sequence[str] | None, who: str) -> Sequence[RuleRecord]:
+        """Put drafts in force, all of them or none; every draft there is if `names` is None."""
+        async with announced(self._database, self._announce) as writing:
+            if names is None:
+                rules = [RuleRecord.of(row) for row in await writing.rows("rules.drafts")]
+            else:
+                rules = [await rule_rows.get(writing, name) for name in dict.fromkeys(names)]
+            for each in rules:
+                if each.draft is None:
+                    msg = f"the rule {each.name!r} has no draft to publish"
+                    raise Conflict(msg)
+            if not rules:
+                return []
+            edits = [Edit(each.name, "published", each, each.draft, None, each.owner) for each in rules]
+            records, change = await carry_out(writing, who, edits)
+            if any(edit.is_in_force for edit in edits):
+                await self._publisher.publish(writing, who, change)
+            return [records[each.name] for each in rules]
+
+    async def discard(self, name: str, who: str, version: int | None = None) -> RuleRecord | None:
+        """Drop a draft; the rule is gone if it was never in force."""
+        async with announced(self._database, self._announce) as writing:
+            before = await _expected(writing, name, version)
+            if before.draft is None:
+                msg = f"the rule {name!r} has no draft to discard"
+                raise Conflict(msg)
+            edit = Edit(name, "discarded", before, before.data, None, before.owner)
+            records, _ = await carry_out(writing, who, [edit])
+            return records.get(name)
+
+    async def history(self, name: str) -> Sequence[RuleVersion]:
+        """What the rule has been, the newest first; also of one that is gone."""
+        rows = [] if name_problem(name) else await self._database.rows("rules.history", name)
+        if not rows:
+            await rule_rows.get(self._database, name)
+        return [RuleVersion(**row) for row in rows]
+
+    async def rollback(self, name: str, change: int, who: str, version: int | None = None) -> RuleRecord:
+        """Make a rule what it was from that change on; also one that is gone."""
+        async with announced(self._database, self._announce) as writing:
+            row = None if name_problem(name) else await writing.row("rules.version", name, change)
+            if row is None:
+                msg = f"change {change} made nothing of a rule {shown(name)}; its history lists those that did"
+                raise NotFound(msg)
+            if row["data"] is None:
+                msg = f"change {change} took the rule {name!r} away; to go back to that, delete it"
+                raise Conflict(msg)
+            before = await rule_rows.find(writing, name)
+            _check_version(name, before, version)
+            made = complete(row["data"], name)
+            draft, owner = (None, None) if before is None else (before.draft, before.owner)
+            edit = Edit(name, "rolled_back", before, made, draft, owner)
+            return await self._carry_out(writing, who, edit)
+
+    async def validate(self, data: object) -> Sequence[Problem]:
+        """What is wrong with a rule, or with a rule set, if it were put in force now. Nothing is stored."""
+        try:
+            if is_rule_set(data):
+                await checked(self._database, self._publisher, Wish.read(data))
+            else:
+                await self._check(self._database, complete(data))
+        except InvalidRules as error:
+            return error.problems
+        return []
+
+    async def _carry_out(self, writing: Writing, who: str, edit: Edit) -> RuleRecord:
+        """Store a rule and put it in force, or check that it could be; what is wrong is said of the caller's fields."""
+        if edit.before is not None and edit.after == edit.before.contents():
+            return edit.before
+        records, change = await carry_out(writing, who, [edit])
+        try:
+            if edit.is_in_force:
+                await self._publisher.publish(writing, who, change)
+            elif edit.draft is not None:
+                await self._check(writing, edit.draft)
+        except InvalidRules as error:
+            raise InvalidRules(of_fields(error.problems, edit.name)) from error
+        return records[edit.name]
+
+    async def _check(self, statements: Statements, made: Mapping[str, Any]) -> None:
+        """Whether everything could be in force with this rule as it is given here."""
+        whole = await self._publisher.rule_set(statements)
+        name = made["name"]
+        whole["rules"] = [*(each for each in whole["rules"] if each["name"] != name), made]
+        try:
+            await self._publisher.check(statements, whole, [name])
+        except InvalidRules as error:
+            raise InvalidRules(of_fields(error.problems, name)) from error
+
+
+def complete(data: object, name: str | None = None) -> dict[str, Any]:
+    """A rule by itself, checked and in the form in which it is stored; `name` is what it is called already."""
+    problems: list[Problem] = []
+    if name is not None and isinstance(data, dict):
+        given = data.get("name", name)
+        if given != name:
+            message = f"a rule keeps its name, {name!r}; to call it {shown(given)}, create that and delete this one"
+            raise InvalidRules([Problem(("name",), message)])
+        data = {**data, "name": name}
+    made = rule(data, (), problems)
+    if problems:
+        raise InvalidRules(problems)
+    return complete_rule(made)
+
+
+def of_fields(problems: Sequence[Problem], name: str) -> list[Problem]:
+    """Problems of the rule that somebody sent by its fields; those of other rules keep the rule's name."""
+    mine = ("rules", name)
+    return [Problem(each.path[2:], each.message) if each.path[:2] == mine else each for each in problems]
+
+
+async def _expected(writing: Writing, name: str, version: int | None) -> RuleRecord:
+    """The rule that somebody has read at a version and wants to change."""
+    before = await rule_rows.get(writing, name)
+    _check_version(name, before, version)
+    return before
+
+
+def _check_version(name: str, before: RuleRecord | None, version: int | None) -> None:
+    now = 0 if before is None else before.version
+    if version is not None and version != now:
+        msg = f"the rule {name!r} has changed since it was read (it is at version {now} now); read it again"
+        raise Stale(msg)

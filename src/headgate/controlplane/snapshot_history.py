@@ -1,0 +1,97 @@
+"""Every rule set that was in force, and the way back to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
+from headgate.controlplane.documents import read
+from headgate.controlplane.rule_plans import Wish, planned
+from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
+from headgate.controlplane.rule_set_writing import write
+from headgate.core.parsing.rule_set import parse_part
+from headgate.core.rule_data import complete_rule
+from headgate.errors import NotFound
+from headgate.ports import RULES, Document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from headgate.controlplane.changes import Announce
+    from headgate.controlplane.publishing import Published, Publisher
+    from headgate.core.rule_difference import Difference
+    from headgate.ports import Database, Statements
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A rule set that was published."""
+
+    number: int
+    at: datetime
+    who: str
+    rules: int
+    digest: str
+    """In hexadecimal digits."""
+
+
+class SnapshotHistory:
+    """The published rule sets; a thousand of them are kept."""
+
+    def __init__(self, database: Database, publisher: Publisher, announce: Announce = nothing) -> None:
+        """`announce` is called after each change that was committed."""
+        self._database = database
+        self._publisher = publisher
+        self._announce = announce
+
+    async def list(self, most: int = 50, below: int | None = None) -> list[SnapshotRecord]:
+        """Snapshots, the newest first, older than the number `below`."""
+        return [_record_of(row) for row in await self._database.rows("snapshots.list", below, most)]
+
+    async def get(self, number: int) -> dict[str, Any]:
+        """The rules and tiers of a snapshot, as `parse_rule_set` takes them."""
+        return await _contents(self._database, number)
+
+    async def current(self) -> SnapshotRecord | None:
+        """The newest; None before anything was published."""
+        row = await self._database.row("snapshots.list", None, 1)
+        return None if row is None else _record_of(row)
+
+    async def rollback(self, number: int, who: str) -> Difference:
+        """Make all rules and tiers what they were then. Drafts stay, and so does who owns what."""
+        async with announced(self._database, self._announce) as writing:
+            then = parse_part(await _contents(writing, number))
+            plan = await planned(writing, Wish(then, frozenset({"rules", "tiers"}), delete=True))
+            await write(writing, who, plan, self._publisher, "rolled_back")
+        return plan.difference
+
+    async def publish(self, who: str) -> Published:
+        """Put in force what the tables say, where somebody has written into them by hand."""
+        async with announced(self._database, self._announce) as writing:
+            # What people write by hand is brought to the form in which all else is stored.
+            rule_set = await self._publisher.check(writing, await self._publisher.rule_set(writing), [EVERYTHING])
+            usual = {rule.name: complete_rule(rule) for rule in rule_set.rules}
+            edits = [
+                Edit(one.name, "published", one, usual[one.name], one.draft, one.owner)
+                for one in map(RuleRecord.of, await writing.rows("rule_sets.rows"))
+                if one.data is not None and one.data != usual[one.name]
+            ]
+            await carry_out(writing, who, edits)
+            change = await record(writing, who, Kind.RULE, EVERYTHING, "published", None, None)
+            await writing.run("rules.catch_up", change)
+            return await self._publisher.publish(writing, who, change)
+
+
+async def _contents(statements: Statements, number: int) -> dict[str, Any]:
+    row = await statements.row("snapshots.get", number)
+    if row is None:
+        msg = f"there is no snapshot {number}; the list of snapshots has those that are kept"
+        raise NotFound(msg)
+    data: dict[str, Any] = read(Document(RULES, number, row["body"], row["digest"]))
+    return data
+
+
+def _record_of(row: Mapping[str, Any]) -> SnapshotRecord:
+    return SnapshotRecord(row["number"], row["at"], row["who"], row["rules"], row["digest"].hex())

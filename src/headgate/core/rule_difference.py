@@ -1,0 +1,156 @@
+"""What differs between two rule sets, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_LONGEST: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """Rules and tiers by name, each as complete data, and what else belongs to them."""
+
+    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tiers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    default_tier: str | None = None
+    owners: Mapping[str, str] = field(default_factory=dict)
+    """The file that a rule is from, for those that are from one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """One field of a rule or tier that has another value."""
+
+    name: str
+    field: str
+    before: Any
+    after: Any
+
+    def __str__(self) -> str:
+        """``search: limits 100/hour → 200/hour``."""
+        return f"{self.name}: {self.field} {_words(self.before)} → {_words(self.after)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The change for JSON."""
+        return {"name": self.name, "field": self.field, "before": self.before, "after": self.after}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Everything that differs."""
+
+    added: tuple[str, ...] = ()
+    changed: tuple[FieldChange, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
+    """How many rules stay as they are."""
+    tiers_added: tuple[str, ...] = ()
+    tiers_changed: tuple[FieldChange, ...] = ()
+    tiers_removed: tuple[str, ...] = ()
+    default_tier: FieldChange | None = None
+    owners: tuple[FieldChange, ...] = ()
+    """Rules that get another owner."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to change."""
+        return not (self.is_in_force or self.owners)
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether requests are decided by something else than before."""
+        rules = self.added or self.changed or self.removed
+        return bool(rules or self.tiers_added or self.tiers_changed or self.tiers_removed or self.default_tier)
+
+    def lines(self) -> list[str]:
+        """The difference for people, one thing in each line."""
+        return [
+            *(f"+ tier {name}" for name in self.tiers_added),
+            *(f"~ tier {change}" for change in self.tiers_changed),
+            *(f"- tier {name}" for name in self.tiers_removed),
+            *([f"~ {self.default_tier}"] if self.default_tier else []),
+            *(f"+ rule {name}" for name in self.added),
+            *(f"~ rule {change}" for change in self.changed),
+            *(f"- rule {name}" for name in self.removed),
+            *(f"~ rule {change}" for change in self.owners),
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The difference for JSON."""
+        return {
+            "added": list(self.added),
+            "changed": [change.as_dict() for change in self.changed],
+            "removed": list(self.removed),
+            "unchanged": self.unchanged,
+            "tiers_added": list(self.tiers_added),
+            "tiers_changed": [change.as_dict() for change in self.tiers_changed],
+            "tiers_removed": list(self.tiers_removed),
+            "default_tier": self.default_tier and self.default_tier.as_dict(),
+            "owners": [change.as_dict() for change in self.owners],
+            "lines": self.lines(),
+        }
+
+
+def difference(before: Contents, after: Contents) -> Difference:
+    """What has to be done to get from one to the other."""
+    default = None
+    if before.default_tier != after.default_tier:
+        default = FieldChange("tiers", "default_tier", before.default_tier, after.default_tier)
+    changed = _changed(before.rules, after.rules)
+    stay = len(before.rules.keys() & after.rules.keys()) - len({change.name for change in changed})
+    return Difference(
+        added=tuple(name for name in after.rules if name not in before.rules),
+        changed=changed,
+        removed=tuple(name for name in before.rules if name not in after.rules),
+        unchanged=stay,
+        tiers_added=tuple(name for name in after.tiers if name not in before.tiers),
+        tiers_changed=_changed(before.tiers, after.tiers),
+        tiers_removed=tuple(name for name in before.tiers if name not in after.tiers),
+        default_tier=default,
+        owners=tuple(
+            FieldChange(name, "owner", before.owners.get(name), after.owners.get(name))
+            for name in after.rules
+            if name in before.rules and before.owners.get(name) != after.owners.get(name)
+        ),
+    )
+
+
+def _changed(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> tuple[FieldChange, ...]:
+    found: list[FieldChange] = []
+    for name, data in after.items():
+        if name in before and before[name] != data:
+            old, new = _flat(before[name]), _flat(data)
+            found += [
+                FieldChange(name, each, old.get(each), new.get(each))
+                for each in dict.fromkeys([*new, *old])
+                if old.get(each) != new.get(each)
+            ]
+    return tuple(found)
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A mapping in mappings as one: ``match.endpoints``."""
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _words(value: object) -> str:
+    """A value as people read it, in one line."""
+    if value is None:
+        return "(none)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if not text.isprintable():
+        text = repr(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
