@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headgate.adapters.redis import RedisFeed
 
 KEY = "11111111-2222-3333-4444-555555555555"
-ADD_KEY = f"INSERT INTO api_keys (id, hash, prefix, created_by) VALUES ('{KEY}', '{'x' * 32}', 'hg_x', 'me')"
+ADD_KEY = f"INSERT INTO api_keys (id, hash, prefix, created_by) VALUES ('{KEY}', '{'x' * 32}', 'hg_x', 'me')"  # noqa: S608 (our own)
 SOON = 0.02
 
 
@@ -53,12 +53,14 @@ class Process(NamedTuple):
 
 @asynccontextmanager
 async def process(database_url: str, url: str) -> AsyncIterator[Process]:
-    database, feed, store = Database(database_url), feed_at(url), store_at(f"{url}?deadline_ms=5000&probe_ms=20")
+    database, feed, store = Database(database_url), feed_at(url, 0.5), store_at(f"{url}?deadline_ms=5000&probe_ms=20")
     cache = RedisCache(store)
-    yield Process(database, feed, cache, Announcer(database, feed, cache, every=SOON))
-    await feed.close()
-    await store.close()
-    await database.close()
+    try:
+        yield Process(database, feed, cache, Announcer(database, feed, cache, every=SOON))
+    finally:
+        await feed.close()
+        await store.close()
+        await database.close()
 
 
 @asynccontextmanager

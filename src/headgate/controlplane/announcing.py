@@ -27,18 +27,23 @@ log = logging.getLogger("headgate")
 
 _MOST_CHANGES: Final = 1_000
 """That are announced one by one; of more, everything is."""
-_PATIENCE: Final = 2.0
 
 
 class Announcer:
     """Brings the feed up to the database."""
 
-    def __init__(self, database: Database, feed: Feed, cache: Cache, *, every: float = 1.0) -> None:
-        """Every so many seconds `run` looks whether something is missing in the feed."""
+    def __init__(
+        self, database: Database, feed: Feed, cache: Cache, *, every: float = 1.0, patience: float = 2.0
+    ) -> None:
+        """Every so many seconds `run` looks whether something is missing in the feed.
+
+        Whoever makes a change waits no longer than `patience` for it to be announced.
+        """
         self._database = database
         self._feed = feed
         self._cache = cache
         self._every = every
+        self._patience = patience
         self._turn = asyncio.Lock()
         self._other = ""
         """The lineage of another database whose place in the feed we took last."""
@@ -48,7 +53,7 @@ class Announcer:
     async def announce(self) -> None:
         """Tell all processes what they have not heard of. Never raises: what fails now, `run` repeats."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 await self._catch_up()
         except (StoreError, DatabaseError, TimeoutError) as error:
             self._note(str(error) or "no answer in time")

@@ -348,7 +348,7 @@ def test_a_process_starts_whatever_is_away(
     has_database: bool,
     has_saved: bool,
 ) -> None:
-    """By what the database has, else by what was saved, else by nothing; it says so, and follows a feed that is back."""
+    """By what the database has, else by what was saved, else by nothing; it says so, and follows once it can."""
 
     async def run() -> None:
         async def fallback(kind: str) -> Document | None:

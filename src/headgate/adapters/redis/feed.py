@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _POSITION: Final = "hg:{control}:position"
 _CHANNEL: Final = "hg:{control}:changes"
 _KINDS: Final = (RULES, BLOCKS)
-_SECONDS: Final = 2.0
+SECONDS: Final = 2.0
 _SECONDS_FOR_DOCUMENTS: Final = 30.0
 _HIGHEST: Final = 2**53
 """Lua's numbers are exact up to here."""
@@ -29,14 +29,18 @@ _HIGHEST: Final = 2**53
 class RedisFeed:
     """A `Feed` on the server that holds ``hg:{control}:…``."""
 
-    def __init__(self, topology: Topology) -> None:
-        """`topology` is this feed's own; it says where that server is. Nothing is connected yet."""
+    def __init__(self, topology: Topology, seconds: float = SECONDS) -> None:
+        """`topology` is this feed's own; it says where that server is. Nothing is connected yet.
+
+        Nothing but documents takes longer than `seconds`.
+        """
         self._aside = Aside(topology, _POSITION)
+        self._seconds = seconds
 
     async def state(self) -> FeedState:
         """See `Feed.state`."""
         position, *documents = await self._aside.ask(
-            _SECONDS,
+            self._seconds,
             ("HMGET", _POSITION, "lineage", "number", "mark"),
             *[("HMGET", _name(kind), "lineage", "number", "digest") for kind in _KINDS],
         )
@@ -65,7 +69,7 @@ class RedisFeed:
         """See `Feed.announce`."""
         since, position, names = announcement
         message = json.dumps([since, position, names])
-        await self._run(_SECONDS, ANNOUNCE, _POSITION, *position, _CHANNEL, message)
+        await self._run(self._seconds, ANNOUNCE, _POSITION, *position, _CHANNEL, message)
 
     async def _run(self, seconds: float, script: Script, *arguments: bytes | str | int) -> None:
         (answer,) = await self._aside.ask(seconds, ("EVAL", script.text, 1, *arguments))
