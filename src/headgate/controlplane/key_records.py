@@ -78,17 +78,14 @@ class KeyRecord:
 def as_record(row: Mapping[str, Any]) -> KeyRecord:
     """A row as a record."""
     values = dict(row)
-    rotated_to = values.pop("rotated_to")
-    return KeyRecord(
-        **{
-            **values,
-            "id": str(values["id"]),
-            "user": values.pop("user_id"),
-            "limits": limits_of(values["limits"]),
-            "rotated_to": None if rotated_to is None else str(rotated_to),
-            "state": KeyState(values["state"]),
-        }
-    )
+    user, rotated_to = values.pop("user_id"), values["rotated_to"]
+    its_own = {
+        "id": str(values["id"]),
+        "limits": limits_of(values["limits"]),
+        "rotated_to": None if rotated_to is None else str(rotated_to),
+        "state": KeyState(values["state"]),
+    }
+    return KeyRecord(**{**values, **its_own}, user=user)
 
 
 class KeyForm(NamedTuple):

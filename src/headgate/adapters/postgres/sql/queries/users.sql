@@ -12,7 +12,7 @@ SELECT id FROM users WHERE id = ANY ($1::text[]);
 
 -- users.add(id, tier or null): nothing
 INSERT INTO users (id, tier, tier_since, created_at, updated_at)
-VALUES ($1, $2, CASE WHEN $2 IS NOT NULL THEN clock_timestamp() END, clock_timestamp(), clock_timestamp());
+VALUES ($1, $2, CASE WHEN $2::text IS NOT NULL THEN clock_timestamp() END, clock_timestamp(), clock_timestamp());
 
 -- users.set(id, tier or null): nothing
 UPDATE users
