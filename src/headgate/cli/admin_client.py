@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _SECONDS: Final = 300.0  # a rule set of 100,000 rules is checked as a whole
 _LARGEST_PAGE: Final = 1_000
 _UNANSWERED: Final = "start one with 'headgate serve', or leave the address out to work on HEADGATE_DATABASE_URL"
+_PART: Final = re.compile(r"([^.\[\]]+)|\[([0-9]{1,9})\]")
 _KINDS: Final[dict[int, type[HeadgateError]]] = {
     HTTPStatus.FORBIDDEN: Forbidden,
     HTTPStatus.NOT_FOUND: NotFound,
@@ -185,11 +187,16 @@ def _refusal(status: int, document: Mapping[str, Any]) -> HeadgateError:
     sentence = str(document.get("message") or document.get("detail") or f"the admin API answered {status}")
     problems = document.get("problems") or ()
     if problems:
-        return InvalidFields([Problem((), _problem(each)) for each in problems])
+        return InvalidFields([_problem(str(each.get("field") or ""), str(each["message"])) for each in problems])
     if status == HTTPStatus.UNAUTHORIZED:
         return HeadgateError(f"{sentence} (--token or HEADGATE_ADMIN_TOKEN)")
     return _KINDS.get(status, HeadgateError)(sentence)
 
 
-def _problem(each: Mapping[str, Any]) -> str:
-    return f"{each['field']}: {each['message']}" if each.get("field") else str(each["message"])
+def _problem(field: str, message: str) -> Problem:
+    """A problem as it was before it was answered: ``rules[2].limits`` is a path again."""
+    parts = _PART.findall(field)
+    path = tuple(int(number) if number else name for name, number in parts)
+    problem = Problem(path, message)
+    # What is written in an unusual way cannot be taken apart for sure, and is passed on as it is.
+    return problem if problem.field == field else Problem((), f"{field}: {message}")
