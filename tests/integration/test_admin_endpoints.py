@@ -94,7 +94,7 @@ def test_snapshots_lead_back(database_url: str) -> None:
         one = await admin.good("GET", "/v1/snapshots?limit=1")
         assert one["items"] == [newest]
         assert (await admin.good("GET", f"/v1/snapshots?limit=1&after={one['next']}"))["items"] == [first]
-        assert (await admin.good("GET", f"/v1/snapshots/{first['number']}"))["rules"][0]["limits"] == ["100/minute"]
+        assert (await admin.good("GET", f"/v1/snapshots/{first['number']}"))["rules"][0]["limits"] == "100/minute"
         await admin.good("POST", f"/v1/snapshots/{first['number']}/rollback")
         assert (await admin.good("GET", "/v1/rules/search"))["data"]["limits"] == ["100/minute"]
         await admin.execute("""UPDATE rules SET data = jsonb_set(data, '{limits}', '["3/minute"]')""")
@@ -261,11 +261,11 @@ def test_events_in_pages(database_url: str) -> None:
             "since=2026-02-31T00:00:00Z",
             "since=2026-01-31T00:00:00",
             "until=0001-01-01T00:00:00%2B23:59",
+            "until=0001-01-01T00:00:00Z",
             "decision=maybe",
             "user=",
         ):
             problem_of(await admin.ask("GET", f"/v1/events?{wrong}"), 422)
-        assert (await admin.good("GET", "/v1/events?until=0001-01-01T00:00:00Z"))["items"] == []
 
     with_admin(database_url, test)
 
