@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 NAMES = st.from_regex(r"[a-z][a-z0-9_.-]{0,8}", fullmatch=True)
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
 PERIODS = st.sampled_from(["second", "minute", "10 minutes", "hour", "day", "90s"])
-LIMITS = st.builds(lambda amount, period: f"{amount}/{period}", st.integers(1, 10**6), PERIODS)
+LIMITS = st.builds(lambda amount, period: f"{amount}/{period}", st.integers(1, 10_000), PERIODS)
 CALENDARS = st.sampled_from(
     ["5/calendar day", "9/calendar month anchor 31 tz Europe/Berlin", "7/calendar week anchor 1"]
 )
