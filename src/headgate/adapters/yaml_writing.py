@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _WIDTH: Final = 100
 _ENDLESS: Final = 1_000_000
+_ZERO: Final = "0\n"
 _Base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
@@ -53,14 +54,18 @@ def _field(name: str, value: object, indent: str) -> str:
     """A name and its value, in one line if it fits."""
     if not isinstance(value, dict | list):
         return indent + _dump({name: value}, in_one_line=False)
-    line = f"{indent}{_dump({name: 0}, in_one_line=False)[:-2]}{_dump(value, in_one_line=True)}"
+    start = f"{indent}{_dump({name: 0}, in_one_line=False).removesuffix(_ZERO)}"
+    line = start + _dump(value, in_one_line=True)
     if len(line) <= _WIDTH:
         return line
-    return "".join(f"{indent}{line}" for line in _dump({name: value}, in_one_line=False).splitlines(keepends=True))
+    # Only what is innermost stands in one line then.
+    lines = _dump({name: value}, in_one_line=None).splitlines(keepends=True)
+    return "".join(f"{indent}{line}" for line in lines)
 
 
-def _dump(value: object, *, in_one_line: bool) -> str:
+def _dump(value: object, *, in_one_line: bool | None) -> str:
+    width = _WIDTH if in_one_line is None else _ENDLESS
     text: str = yaml.dump(
-        value, Dumper=_Dumper, sort_keys=False, default_flow_style=in_one_line, width=_ENDLESS, allow_unicode=True
+        value, Dumper=_Dumper, sort_keys=False, default_flow_style=in_one_line, width=width, allow_unicode=True
     )
     return text.removesuffix("...\n")

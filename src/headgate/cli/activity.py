@@ -1,6 +1,6 @@
 """`headgate changes`, `events`, `violators` and `usage`: what happened."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +13,8 @@ from headgate.cli.verdict_table import span
 from headgate.errors import shown
 
 _STYLES = {"denied": "red", "blocked": "red", "throttled": "yellow", "shadow": "yellow", "allowed": "green"}
+_FOLLOWING = {"tier_since", "version"}
+"""Fields that have another value because another one has."""
 _LONGEST = 60
 
 
@@ -119,29 +121,41 @@ def usage(
 
 
 def _change(change: dict[str, Any]) -> tuple[str, ...]:
-    what = change["kind"].replace("api_key", "key") + ("s" if change["name"] == "*" else f" {change['name']}")
-    return (
-        str(change["id"]),
-        moment(change["at"]),
-        change["who"],
-        what,
-        change["verb"],
-        difference(change["before"], change["after"]),
-    )
+    done = difference(change["before"], change["after"])
+    return str(change["id"]), moment(change["at"]), change["who"], _what(change), change["verb"], done
+
+
+def _what(change: dict[str, Any]) -> str:
+    """What was changed, by the name that people have for it."""
+    kind, name = change["kind"].replace("api_key", "key"), change["name"]
+    if name == "*":
+        return f"{kind}s"
+    known = change["after"] or change["before"] or {}
+    said = next((known[member] for member in ("name", "user", "network", "api_key") if known.get(member)), name)
+    return f"{kind} {said if kind in {'key', 'block', 'token'} else name}"
 
 
 def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
     """The fields that have another value: ``price 0 → 49``."""
     if before is None or after is None:
         return ""
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    return "; ".join(f"{name} {_value(before.get(name))} → {_value(after.get(name))}" for name in names)
+    return "; ".join(_differences(before, after))
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new)
+        elif old != new and name not in _FOLLOWING:
+            yield f"{name} {_value(old)} → {_value(new)}"
 
 
 def _value(value: object) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
-    text = "none" if value is None else value if isinstance(value, str) else shown(value)
+    text = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
+    text = text if isinstance(text, str) else shown(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -16,8 +16,8 @@ def list_blocks(limit: Limit = 50, url: Url = None, token: Token = None, *, as_j
     if as_json:
         print_json(blocks)
         return
-    headings = ("block", "who", "reason", "until (UTC)", "since (UTC)", "by")
-    print_rows(headings, [_row(block) for block in blocks])
+    headings = ("block", "who", "reason", "until (UTC)", "by")
+    print_rows(headings, [_row(block) for block in blocks], whole=["block"])
     if more:
         print_more(limit)
 
@@ -68,7 +68,6 @@ def _row(block: dict[str, Any]) -> tuple[str, ...]:
         _whom(block),
         block["reason"] or "",
         moment(block["until"]) or "for good",
-        moment(block["created_at"]),
         block["created_by"],
     )
 

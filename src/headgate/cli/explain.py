@@ -70,8 +70,8 @@ def print_explanation(answer: dict[str, Any]) -> None:
     shown = table()
     for heading in ("layer", "rule", "why"):
         shown.add_column(heading, overflow="fold")
-    for gate in answer["gates"]:
-        shown.add_row("gates", _mark(gate["rule"], applies=gate["decides"]), _gate(gate))
+    for place, gate in enumerate(answer["gates"]):
+        shown.add_row("" if place else "gates", _mark(gate["rule"], applies=gate["decides"]), _gate(gate))
     for layer in answer["layers"]:
         shown.add_section()
         _add_layer(shown, layer)

@@ -38,8 +38,8 @@ def list_keys(
     if as_json:
         print_json(keys)
         return
-    headings = ("key", "begins", "name", "user", "tier", "state", "expires (UTC)", "last used (UTC)")
-    print_rows(headings, [_row(key) for key in keys])
+    headings = ("key", "begins", "name", "user", "state", "last used (UTC)")
+    print_rows(headings, [_row(key) for key in keys], whole=["key", "begins"])
     if more:
         print_more(limit)
 
@@ -116,7 +116,7 @@ def _print_made(word: str, made: dict[str, Any], *, quiet: bool, as_json: bool) 
         print_json(made)
         return
     if not quiet:
-        print_done(word, f"key {made['key']['id']}")
+        print_done(word, "an API key" if word == "created" else "the API key; the new one is")
         _print(made["key"])
     print_secret(made["secret"], alone=quiet)
 
@@ -127,9 +127,7 @@ def _row(key: dict[str, Any]) -> tuple[str | Styled, ...]:
         f"{key['prefix']}…",
         key["name"] or "",
         key["user"] or "",
-        key["tier"] or "",
         state(key["state"]),
-        moment(key["expires_at"]),
         moment(key["last_used"]),
     )
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from headgate.cli.environment import settings
 from headgate.cli.output import counted, print_done
-from headgate.errors import InvalidRequest, InvalidSettings, shown
+from headgate.errors import InvalidFields, InvalidRequest, InvalidSettings, Problem, shown
 from headgate.settings import Settings
 
 _WHO: Final = "cli"
@@ -51,8 +51,19 @@ async def _load(chosen: Settings, path: Path, progress: Callable[[int], None]) -
     from headgate.wiring_control import user_service  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (as said above)
 
     async with user_service(chosen) as users:
-        loaded: int = await users.load(rows(path), _WHO, progress)
+        try:
+            loaded: int = await users.load(rows(path), _WHO, progress)
+        except InvalidFields as error:
+            raise InvalidFields([_in_the_file(problem, path) for problem in error.problems]) from error
         return loaded
+
+
+def _in_the_file(problem: Problem, path: Path) -> Problem:
+    """A problem of the nth user, with the name of the file."""
+    if not problem.path or not isinstance(problem.path[0], int):
+        return problem
+    rest = Problem(problem.path[1:], problem.message)
+    return Problem((), f"{path}, user {problem.path[0] + 1}: {rest}")
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:

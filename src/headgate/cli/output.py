@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _WIDE: Final = 200
 
@@ -47,13 +47,21 @@ def print_json(data: object) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-def print_rows(headings: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: Sequence[str] = ()) -> None:
-    """A table; columns of `numbers` are aligned to the right."""
+def print_rows(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    numbers: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> None:
+    """A table; columns of `numbers` are aligned to the right, and like those that stay `whole` never wrapped."""
+    if not rows:
+        print_note("there are none")
+        return
     shown = table()
     for heading in headings:
-        shown.add_column(
-            heading, justify="right" if heading in numbers else "left", overflow="fold", no_wrap=heading in numbers
-        )
+        is_number = heading in numbers
+        no_wrap = is_number or heading in whole or heading.endswith("(UTC)")
+        shown.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=no_wrap)
     for row in rows:
         shown.add_row(*row)
     console().print(shown)
@@ -101,8 +109,8 @@ def state(word: str) -> Text:
 
 
 def moment(text: str | None) -> str:
-    """A time as the API answers it, for people: ``2026-10-31 12:00:05``, in UTC."""
-    return "" if text is None else text[:19].replace("T", " ")
+    """A time as the API answers it, for people: ``2026-10-31 12:00``, in UTC."""
+    return "" if text is None else text[:16].replace("T", " ")
 
 
 def write_text(text: str) -> None:

@@ -38,7 +38,12 @@ def _print(answer: dict[str, Any]) -> None:
     tier = f", tier {answer['tier']}" if answer["tier"] else ""
     console().print(Styled.assemble((answer["user"], "bold"), tier), soft_wrap=True)
     headings = ("rule", "where", "limit", "used", "left", "full in", "")
-    print_rows(headings, [_row(entry) for entry in answer["items"]], numbers=["limit", "used", "left", "full in"])
+    print_rows(
+        headings,
+        [_row(entry) for entry in answer["items"]],
+        numbers=["limit", "used", "left", "full in"],
+        whole=["rule", ""],
+    )
 
 
 def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:
@@ -49,7 +54,7 @@ def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:
         entry["limit"] or "",
         f"{entry['used']}" if known else "",
         f"{entry['remaining']}" if known else "",
-        span(entry["reset_after"]) if known else "",
+        span(entry["reset_after"]) if entry["used"] else "",
         _remark(entry),
     )
 

@@ -36,9 +36,12 @@ def history(
     as_json: Json = False,
 ) -> None:
     """Show what a rule has been, or every rule set that was in force, the newest first."""
-    path = at("snapshots") if name is None else at("rules", name, "history")
     with admin(url, token) as client:
-        found, more = client.some(path, limit)
+        if name is None:
+            found, more = client.some(at("snapshots"), limit)
+        else:
+            every = client.get(at("rules", name, "history"))["items"]
+            found, more = every[:limit], len(every) > limit
     if as_json:
         print_json(found)
         return

@@ -54,7 +54,7 @@ def test_a_file_reads_well() -> None:
 
 
 def test_what_is_long_is_spread_over_lines() -> None:
-    """A list that fits no line has one for each of its entries."""
+    """What fits no line has one for each of its fields."""
     endpoints = [f"/a/rather/long/path/{number}" for number in range(6)]
-    text = write_rule_set({"rules": [{"name": "x", "match": {"endpoints": endpoints}}]})
-    assert "    match:\n      endpoints:\n      - /a/rather/long/path/0\n" in text
+    text = write_rule_set({"rules": [{"name": "x", "match": {"methods": ["GET"], "endpoints": endpoints}}]})
+    assert "    match:\n      methods: [GET]\n      endpoints: [/a/rather/long/path/0, " in text
