@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.integration.server import Server
 
 PATIENCE = 10.0
+TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day"}
 
 
@@ -60,7 +61,7 @@ def test_changes_reach_other_services(start: Start, revived: tuple[Postgres, Ser
     postgres, valkey = revived
     url = postgres.new_database()
     one, other = (
-        start(database_url=url, redis_url=valkey.url, data_dir=str(tmp_path / name), admin_token="t")
+        start(database_url=url, redis_url=valkey.url, data_dir=str(tmp_path / name), admin_token=TOKEN)
         for name in ("one", "other")
     )
     assert one.admin.post("/v1/rules", json=RULE).status_code == 201
@@ -93,7 +94,7 @@ def test_a_service_starts_whatever_is_away(
         "database_url": postgres.new_database(),
         "redis_url": valkey.url,
         "data_dir": str(tmp_path),
-        "admin_token": "t",
+        "admin_token": TOKEN,
     }
     first = start(**settings)
     assert first.admin.post("/v1/rules", json=RULE).status_code == 201
@@ -120,7 +121,7 @@ def test_a_service_without_anything_starts_and_waits_for_rules(
     url = postgres.new_database()
     postgres.kill()
     valkey.kill()
-    service = start(database_url=url, redis_url=valkey.url, data_dir=str(tmp_path), admin_token="t")
+    service = start(database_url=url, redis_url=valkey.url, data_dir=str(tmp_path), admin_token=TOKEN)
     assert "no rules yet" in service.output
     assert service.http.get("/readyz").status_code == 503
     assert service.http.get("/livez").status_code == 200

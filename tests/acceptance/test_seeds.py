@@ -120,7 +120,7 @@ def _winners(explained: dict[str, Any]) -> dict[str, str]:
 def test_the_rule_that_applies_to_a_user_and_a_resource_is_found_by_priority(
     seeded: Service, asked: Callable[..., Any], user: str, winner: str, limit: int
 ) -> None:
-    """The first question: which rule limits this user here? The tier is the user's own, by the database."""
+    """The first question: which rule limits this user here. The tier is the user's own, by the database."""
     by_api = seeded.admin.post("/v1/explain", json={"user": user, "method": "GET", "path": "/api/search"}).json()
     by_command = asked("explain", "--user", user, "--method", "GET", "--path", "/api/search")
     for explained in (by_api, by_command):
@@ -138,7 +138,7 @@ def test_the_decision_service_knows_the_tier_of_a_user(seeded: Service) -> None:
 
 
 def test_a_users_remaining_quota_is_told(seeded: Service, asked: Callable[..., Any]) -> None:
-    """The second question: what has this user left, of every limit that applies?"""
+    """The second question: what this user has left, of every limit that applies."""
     for _ in range(3):
         assert seeded.check(user="user_001", method="GET", path="/api/search").status_code == 200
     by_api = seeded.admin.get("/v1/users/user_001/quota").json()["items"]
@@ -151,7 +151,7 @@ def test_a_users_remaining_quota_is_told(seeded: Service, asked: Callable[..., A
 
 
 def test_the_top_violators_of_a_day_are_listed(seeded: Service, asked: Callable[..., Any]) -> None:
-    """The third question: who was refused most by a rule in the last day?"""
+    """The third question: who was refused most by a rule in the last day."""
     expected = [("user_001", 2), ("user_002", 1)]
     by_api = seeded.admin.get("/v1/violators", params={"rule": "Free-Search"}).json()["items"]
     by_command = asked("violators", "--rule", "Free-Search")
