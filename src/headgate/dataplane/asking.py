@@ -65,7 +65,8 @@ class Asking:
     async def _turn(self) -> None:
         """Wait for a turn. How long that takes says something about us, and nothing about the database."""
         try:
-            await asyncio.wait_for(self._slots.acquire(), self.seconds)
+            async with asyncio.timeout(self.seconds):
+                await self._slots.acquire()
         except TimeoutError:
             msg = f"{MOST_AT_ONCE} questions to the database are under way already"
             raise DatabaseError(msg, transient=True) from None
