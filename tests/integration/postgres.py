@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,13 +58,11 @@ class Postgres:
 
     def freeze(self) -> None:
         """Stop every process of it where it is."""
-        for process in self._processes():
-            os.kill(process, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let them go on."""
-        for process in self._processes():
-            os.kill(process, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it, in the way a power cut does."""
@@ -74,6 +73,11 @@ class Postgres:
     def restart(self) -> None:
         """Start it again after `kill`."""
         self._server = self._start()
+
+    def _signal(self, number: int) -> None:
+        for process in self._processes():
+            with suppress(ProcessLookupError):  # whose connection was closed just now
+                os.kill(process, number)
 
     def _processes(self) -> list[int]:
         """The server, first, and its children."""

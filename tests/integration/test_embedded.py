@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate import Limiter, StoreError
-from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore
+from headgate.adapters.embedded import VALKEY, EmbeddedServer, EmbeddedStore
 from headgate.adapters.embedded.folder import take_lock
 from headgate.core.decision import Source
 
@@ -173,11 +173,11 @@ def test_a_server_that_was_left_behind_is_taken_over(folder: Path) -> None:
 
 def test_a_server_outlives_the_thread_that_asked_for_it(folder: Path) -> None:
     """The server ends when it is stopped, not when the thread ends in which it was started."""
-    server = EmbeddedServer(folder)
+    server = EmbeddedServer(folder, VALKEY)
     thread = threading.Thread(target=server.start)
     thread.start()
     thread.join()
-    assert server._ask(b"PING\r\n") == b"+PONG\r\n"
+    assert VALKEY.answers(folder)
     server.stop()
     server.stop()
     assert not server.socket.exists()
@@ -279,10 +279,10 @@ def test_a_forked_process_does_not_hold_the_folder(folder: Path) -> None:
     program = """
 import os, sys, warnings
 from pathlib import Path
-from headgate.adapters.embedded import EmbeddedServer
+from headgate.adapters.embedded import VALKEY, EmbeddedServer
 
 warnings.simplefilter("ignore")  # newer versions of Python warn of forking beside threads
-server = EmbeddedServer(Path(sys.argv[1]))
+server = EmbeddedServer(Path(sys.argv[1]), VALKEY)
 server.start()
 reading, writing = os.pipe()
 if os.fork() == 0:
@@ -311,7 +311,7 @@ sys.stdin.readline()
 
 def test_whether_there_is_an_owner_is_looked_up_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who shares a server looks a few times a second whether it has an owner, not with every check."""
-    owner, other = EmbeddedServer(folder), EmbeddedServer(folder)
+    owner, other = EmbeddedServer(folder, VALKEY), EmbeddedServer(folder, VALKEY)
     owner.start()
     other.start()
     looks: list[Path] = []
@@ -331,7 +331,7 @@ def test_whether_there_is_an_owner_is_looked_up_now_and_then(folder: Path, monke
 
 def test_what_cannot_be_looked_up_changes_nothing(folder: Path) -> None:
     """If the lock cannot be looked at, for lack of descriptors or of the folder, a server that answered is used on."""
-    owner, other = EmbeddedServer(folder), EmbeddedServer(folder)
+    owner, other = EmbeddedServer(folder, VALKEY), EmbeddedServer(folder, VALKEY)
     owner.start()
     other.start()
     folder.rename(folder.with_name("elsewhere"))
@@ -342,7 +342,7 @@ def test_what_cannot_be_looked_up_changes_nothing(folder: Path) -> None:
 def test_a_server_that_does_not_end_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that hangs cannot keep the program from ending."""
     monkeypatch.setattr("headgate.adapters.embedded.server._SECONDS_TO_STOP", 0.05)
-    server = EmbeddedServer(folder)
+    server = EmbeddedServer(folder, VALKEY)
     server.start()
     assert server._process is not None
     server._process.send_signal(signal.SIGSTOP)
@@ -364,7 +364,7 @@ def test_a_silent_server_is_given_up(lock: str, sentence: str, folder: Path, mon
     held = take_lock(folder / lock)
     assert held is not None
     with pytest.raises(StoreError, match=sentence) as raised:
-        EmbeddedServer(folder).start()
+        EmbeddedServer(folder, VALKEY).start()
     assert raised.value.transient
     held.release()
 
@@ -422,4 +422,4 @@ def test_windows_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """On Windows there is no such server, and a sentence says what to use."""
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(StoreError, match="does not work on Windows; run Valkey elsewhere and write redis://"):
-        EmbeddedServer(folder).start()
+        EmbeddedServer(folder, VALKEY).start()

@@ -1,7 +1,7 @@
 """All verbs together, and how they end.
 
 A verb returns its exit code: 0 is fine, 1 is failed, 2 is what `check` and `peek` say of a
-denial. So usage errors, which are 2 elsewhere, are 1 here.
+denial and `db status` of migrations to come. So usage errors, which are 2 elsewhere, are 1 here.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from headgate import __version__
-from headgate.cli import check, rules, serve
+from headgate.cli import check, db, rules, serve
 from headgate.cli.output import complain, counted, give_up_output
 from headgate.errors import HeadgateError, InvalidRules
 
@@ -32,6 +32,10 @@ app.command("peek")(check.peek)
 rules_app = typer.Typer(name="rules", help="Look after rules.", no_args_is_help=True)
 rules_app.command("validate")(rules.validate)
 app.add_typer(rules_app)
+db_app = typer.Typer(name="db", help="Look after the database.", no_args_is_help=True)
+db_app.command("migrate")(db.migrate)
+db_app.command("status")(db.status)
+app.add_typer(db_app)
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)

@@ -1,21 +1,160 @@
-"""Telling all processes what has changed: the table of changes is read, and the feed brought up to it."""
+"""Telling all processes what has changed: the table of changes is read, and the feed brought up to it.
+
+Any number of processes may do it at once: documents and positions only go forward, and to
+tell of a change twice does no harm. What was committed and not announced is announced by
+whoever looks next.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.controlplane.changes import Kind
+from headgate.controlplane.documents import stored
+from headgate.errors import DatabaseError, StoreError
+from headgate.ports import BLOCKS, EVERYTHING, RULES, Announcement, Position
 
 if TYPE_CHECKING:
-    from headgate.ports import Cache, Database, Feed
+    from collections.abc import Mapping, Sequence
+
+    from headgate.ports import Cache, Database, Feed, FeedState
+
+    Row = Mapping[str, Any]
+
+log = logging.getLogger("headgate")
+
+_MOST_CHANGES: Final = 1_000
+"""That are announced one by one; of more, everything is."""
 
 
 class Announcer:
-    """Brings the feed up to the database, by whichever process comes first."""
+    """Brings the feed up to the database."""
 
-    def __init__(self, database: Database, feed: Feed, cache: Cache, *, every: float = 1.0) -> None:
-        """`every` so many seconds `run` looks whether the feed has lost something."""
+    def __init__(
+        self, database: Database, feed: Feed, cache: Cache, *, every: float = 1.0, patience: float = 2.0
+    ) -> None:
+        """Every so many seconds `run` looks whether something is missing in the feed.
+
+        Whoever makes a change waits no longer than `patience` for it to be announced.
+        """
+        self._database = database
+        self._feed = feed
+        self._cache = cache
+        self._every = every
+        self._patience = patience
+        self._turn = asyncio.Lock()
+        self._other = ""
+        """The lineage of another database whose place in the feed we took last."""
+        self.trouble: str | None = None
+        """Why changes cannot be announced just now."""
 
     async def announce(self) -> None:
         """Tell all processes what they have not heard of. Never raises: what fails now, `run` repeats."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._catch_up()
+        except (StoreError, DatabaseError, TimeoutError) as error:
+            self._note(str(error) or "no answer in time")
 
     async def run(self) -> None:
         """Look again and again, until cancelled, and announce whatever is missing."""
+        while True:
+            try:
+                await self._catch_up()
+            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
+                self._note(str(error) or repr(error))
+            else:
+                self._note(None)
+            await asyncio.sleep(self._every)
+
+    def _note(self, trouble: str | None) -> None:
+        if trouble is not None and self.trouble is None:
+            log.warning("changes cannot be announced now, but will be: %s", trouble)
+        if trouble is None and self.trouble is not None:
+            log.warning("changes are announced again")
+        self.trouble = trouble
+
+    async def _catch_up(self) -> None:
+        async with self._turn:
+            state = await self._feed.state()
+            # The database is looked at after the feed, so it can only be ahead of it.
+            here = await self._look(state)
+            if _has_diverged(state, here):
+                log.warning("the database has another history than what was announced; everything is announced anew")
+                async with self._database.change() as writing:
+                    await writing.run("feed.renew", here["lineage"])
+                here = await self._look(state)
+            elif state.position.lineage not in {"", here["lineage"], self._other}:
+                self._other = state.position.lineage
+                log.warning(
+                    "another database was announced on this Redis before; everything is announced anew "
+                    "(if both are in use, give each a Redis database of its own)"
+                )
+            renewed = [kind for kind in (RULES, BLOCKS) if await self._renew(kind, state, here)]
+            await self._tell(state.position, here, renewed)
+
+    async def _look(self, state: FeedState) -> Row:
+        row = await self._database.row("feed.look", state.position.number)
+        assert row is not None  # noqa: S101 (it has no FROM)
+        return row
+
+    async def _renew(self, kind: str, state: FeedState, here: Row) -> bool:
+        """Put a document in the feed, unless it is there."""
+        there = state.documents.get(kind)
+        is_there = there is not None and (there.lineage, there.number) == (here["lineage"], here[kind])
+        if is_there and (kind == BLOCKS or there is None or there.digest == here["digest"]):
+            return False
+        document = await stored(self._database, kind)
+        if document is None:  # a database in which nothing was published yet takes nobody's rules away
+            return False
+        await self._feed.put(document)
+        return True
+
+    async def _tell(self, position: Position, here: Row, renewed: Sequence[str]) -> None:
+        if position.lineage != here["lineage"]:
+            since, reached = 0, Position(here["lineage"], here["newest"], here["newest_mark"])
+            names: list[str] = [EVERYTHING]
+        else:
+            since = position.number
+            rows = await self._database.rows("feed.since", since, _MOST_CHANGES)
+            reached = Position(here["lineage"], rows[-1]["id"], rows[-1]["mark"]) if rows else position
+            names = list(dict.fromkeys([*renewed, *[name for row in rows if (name := _name(row)) is not None]]))
+            if len(rows) == _MOST_CHANGES:
+                names = [EVERYTHING]
+        if reached == position and not names:
+            return
+        # First of all, or a process would read again what it is told to forget.
+        records = (
+            [EVERYTHING] if EVERYTHING in names else [f"hg:{name}" for name in names if name not in (RULES, BLOCKS)]
+        )
+        dropped = not records or await self._cache.drop(records)
+        await self._feed.announce(Announcement(since, reached if dropped else position, names))
+        if not dropped:
+            msg = "cached records of users or keys cannot be dropped"
+            raise StoreError(msg, transient=True)
+
+
+def _has_diverged(state: FeedState, here: Row) -> bool:
+    """Whether the feed knows of changes that this database has not made, as after it was restored from a backup."""
+    position = state.position
+    if position.lineage == here["lineage"] and position.mark != here["mark"]:
+        return True
+    documents = state.documents.items()
+    return any(id_.lineage == here["lineage"] and id_.number > here[kind] for kind, id_ in documents if kind in here)
+
+
+def _name(row: Row) -> str | None:
+    """What is announced of a change."""
+    kind, name = row["kind"], row["name"]
+    if kind in {Kind.RULE, Kind.TIER}:
+        return RULES
+    if kind == Kind.BLOCK:
+        return BLOCKS
+    if kind == Kind.TOKEN:
+        return None
+    if kind == Kind.USER and name != EVERYTHING:
+        return f"user:{name}"
+    # A key that is gone took its hash with it.
+    return f"key:{row['hash']}" if row["hash"] is not None else EVERYTHING

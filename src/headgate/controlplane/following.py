@@ -1,43 +1,37 @@
-"""Following changes: documents are fetched, checked and put in force; records that changed are forgotten."""
+"""Following changes: documents are fetched and put in force, and records that have changed are forgotten.
+
+Announcements say at once what has changed. Some may be lost, so the feed's position is
+looked at every second: if it is ahead of what was heard, everything is looked at again.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+import asyncio
+import logging
+import random
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final
+
+from headgate.controlplane.taking import DAMAGED, InForce, Origin, Refusal, Taking
+from headgate.errors import DatabaseError, InvalidFields, StoreError
+from headgate.ports import EVERYTHING, Position
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from headgate.ports import Document, Feed, SavedDocuments
+    from headgate.ports import Announcement, Document, Feed, SavedDocuments
 
-    Takers: TypeAlias = Mapping[str, Callable[[object, int], None]]
+    Fallback = Callable[[str], Awaitable[Document | None]]
 
+__all__ = ["Following", "InForce", "Origin", "Refusal"]
 
-class Origin(StrEnum):
-    """Where what is in force came from."""
+log = logging.getLogger("headgate")
 
-    FEED = "the feed"
-    DATABASE = "the database"
-    SAVED = "a saved file"
-    NOTHING = "nowhere"
-
-
-class InForce(NamedTuple):
-    """A document that this process works by."""
-
-    origin: Origin = Origin.NOTHING
-    number: int = 0
-
-
-class Refusal(StrEnum):
-    """Why a document was not put in force."""
-
-    KIND = "kind"
-    OLDER = "older"
-    DIGEST = "digest"
-    BODY = "body"
-    CONTENT = "content"
+_SHARE_OF_FEED: Final = 0.4
+_SHARE_OF_DATABASE: Final = 0.4
+_BETWEEN_TRIES: Final = 0.05
+_DATABASE_SECONDS: Final = 5.0
 
 
 class Following:
@@ -46,20 +40,205 @@ class Following:
     def __init__(
         self,
         feed: Feed,
-        takers: Takers,
+        takers: Mapping[str, Callable[[object, int], None]],
         forget: Callable[[Sequence[str]], None],
         saved: SavedDocuments | None = None,
-        fallback: Callable[[str], Awaitable[Document | None]] | None = None,
+        fallback: Fallback | None = None,
         *,
         every: float = 1.0,
+        grace: float = 0.2,
     ) -> None:
-        """`takers` put data of a kind in force, in a thread, or raise; `forget` drops cached records by name."""
-        self.refused: Counter[Refusal] = Counter()
-        self.state: dict[str, InForce] = {kind: InForce() for kind in takers}
+        """`takers` put data of a kind in force, in a thread, or raise; `forget` drops cached records by name.
+
+        `fallback` reads a document from the database. Every so many seconds the feed is looked at; an
+        announcement that is `grace` seconds later than what it announces is lost.
+        """
+        self._feed = feed
+        self._taking = Taking(takers, saved)
+        self._forget = forget
+        self._saved = saved
+        self._fallback = fallback
+        self._every = every
+        self._grace = grace
+        self._heard = Position()
+        self._woken = asyncio.Event()
+        self._subscription: asyncio.Timeout | None = None
+        self.trouble: str | None = None
+        """Why the feed cannot be followed just now."""
+        self.missed = 0
+        """How often announcements were lost."""
+
+    @property
+    def state(self) -> Mapping[str, InForce]:
+        """What is in force, by kind."""
+        return self._taking.state
+
+    @property
+    def refused(self) -> Counter[Refusal]:
+        """How many documents were refused, by reason."""
+        return self._taking.refused
+
+    # Starting
 
     async def start(self, seconds: float = 1.5) -> Mapping[str, InForce]:
-        """Put the newest documents in force that can be had: from the feed, the database, or a saved file."""
+        """Put the newest documents in force that can be had in so many seconds, and say where they came from."""
+        saved = [(kind, await asyncio.to_thread(self._read_saved, kind)) for kind in self.state]
+        reasons = [
+            await self._within(_SHARE_OF_FEED * seconds, self._first_look, "the feed"),
+            await self._within(_SHARE_OF_DATABASE * seconds, self._ask_database, "the database"),
+        ]
+        for kind, document in saved:
+            # Also if the feed has lost what this machine has seen already.
+            if document is not None and self._taking.is_behind(kind, document.id):
+                await self._taking.take(kind, document, Origin.SAVED)
+        came = ", ".join(
+            f"{kind} {number} from {origin}" if origin is not Origin.NOTHING else f"no {kind}"
+            for kind, (origin, number) in self.state.items()
+        )
+        why = "; ".join(reason for reason in reasons if reason)
+        log.log(logging.WARNING if why else logging.INFO, "starting with %s%s", came, f" ({why})" if why else "")
         return self.state
+
+    async def _within(self, seconds: float, step: Callable[[float], Awaitable[None]], name: str) -> str:
+        """Take a step, again if it fails, until the time is over; returns why it failed in the end."""
+        until = asyncio.get_running_loop().time() + seconds
+        while True:
+            try:
+                await step(until)
+            except (StoreError, DatabaseError, TimeoutError) as error:
+                if asyncio.get_running_loop().time() + _BETWEEN_TRIES >= until:
+                    return f"{name}: {str(error) or 'no answer in time'}"
+                await asyncio.sleep(_BETWEEN_TRIES)
+            else:
+                return ""
+
+    async def _first_look(self, until: float) -> None:
+        async with asyncio.timeout_at(until):
+            self._heard = (await self._feed.state()).position
+        for kind in self.state:
+            async with asyncio.timeout_at(until):
+                document = await self._feed.document(kind)
+            if document is not None and self._taking.wants(kind, document.id):
+                await self._taking.take(kind, document, Origin.FEED)
+
+    async def _ask_database(self, until: float) -> None:
+        for kind, in_force in self.state.items():
+            if self._fallback is not None and in_force.origin is Origin.NOTHING:
+                async with asyncio.timeout_at(until):
+                    document = await self._fallback(kind)
+                if document is not None:
+                    await self._taking.take(kind, document, Origin.DATABASE)
+
+    def _read_saved(self, kind: str) -> Document | None:
+        try:
+            return None if self._saved is None else self._saved.read(kind)
+        except InvalidFields as error:
+            self.refused[Refusal.DIGEST] += 1
+            log.error("%s", error)  # noqa: TRY400 (a sentence for the operator, not a traceback)
+            return None
+
+    # Following
 
     async def run(self) -> None:
         """Follow, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            group.create_task(self._watch())
+
+    async def _listen(self) -> None:
+        """Hear announcements; when the connection is lost, or something was not heard, subscribe again."""
+        while True:
+            with suppress(StoreError, TimeoutError):
+                async with (
+                    asyncio.timeout(None) as self._subscription,
+                    aclosing(self._feed.announcements()) as arriving,
+                ):
+                    async for announcement in arriving:
+                        if announcement is None:
+                            self._woken.set()  # whatever was announced before we listened
+                        else:
+                            self._hear(announcement)
+            self._subscription = None
+            await asyncio.sleep(self._every * random.uniform(0.1, 0.5))  # noqa: S311 (so that a fleet does not come at once)
+
+    def _hear(self, announcement: Announcement) -> None:
+        since, position, names = announcement
+        if position.lineage:
+            is_next = position.lineage == self._heard.lineage and since <= self._heard.number
+            if not is_next:
+                names = [EVERYTHING]
+            if not is_next or position.number > self._heard.number:
+                self._heard = position
+        self._act_on(names)
+
+    def _act_on(self, names: Sequence[str]) -> None:
+        if EVERYTHING in names:
+            names = [EVERYTHING, *self.state]
+        kinds = [name for name in names if name in self.state]
+        for kind in kinds:
+            self._taking.try_again(kind)
+        if kinds:
+            self._woken.set()
+        if len(kinds) < len(names):
+            self._forget([name for name in names if name not in kinds])
+
+    async def _watch(self) -> None:
+        """Look at the feed every second, and when an announcement says so."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every):
+                    await self._woken.wait()
+            self._woken.clear()
+            trouble = None
+            try:
+                await self._look()
+            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
+                trouble = str(error) or repr(error)
+            if trouble is not None and self.trouble is None:
+                log.warning("changes cannot be followed, what is in force stays: %s", trouble)
+            if trouble is None and self.trouble is not None:
+                log.warning("changes are followed again")
+            self.trouble = trouble
+
+    async def _look(self) -> None:
+        position, documents = await self._feed.state()
+        for kind, offered in documents.items():
+            if kind in self.state and self._taking.wants(kind, offered):
+                await self._fetch(kind)
+        await self._compare(position)
+
+    async def _fetch(self, kind: str) -> None:
+        document = await self._feed.document(kind)
+        if document is None:
+            return
+        why = await self._taking.take(kind, document, Origin.FEED)
+        if why is None:
+            log.info("%s %d in force", kind, document.number)
+        elif why in DAMAGED and self._fallback is not None:
+            with suppress(DatabaseError, TimeoutError):
+                async with asyncio.timeout(_DATABASE_SECONDS):
+                    stored = await self._fallback(kind)
+                if stored is not None and self._taking.is_behind(kind, stored.id):
+                    await self._taking.take(kind, stored, Origin.DATABASE)
+
+    async def _compare(self, position: Position) -> None:
+        """Find out whether something was announced that we did not hear."""
+        if not position.lineage or self._has_heard(position):  # without a lineage: all was lost, and is written anew
+            return
+        if position.lineage == self._heard.lineage:
+            await asyncio.sleep(self._grace)  # it may be on its way
+            if self._has_heard(position):
+                return
+            self._subscribe_again()
+        self._heard = position
+        self._act_on([EVERYTHING])
+
+    def _subscribe_again(self) -> None:
+        """Give up a connection on which nothing is heard: it may be dead without having said so."""
+        self.missed += 1
+        if self._subscription is not None:
+            self._subscription.reschedule(asyncio.get_running_loop().time())
+            self._subscription = None
+
+    def _has_heard(self, position: Position) -> bool:
+        return position.lineage == self._heard.lineage and position.number <= self._heard.number

@@ -9,7 +9,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
-from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore, named_folder
+from headgate.adapters.embedded import (
+    VALKEY,
+    EmbeddedPostgres,
+    EmbeddedServer,
+    EmbeddedStore,
+    OpenedDatabase,
+    Starting,
+    named_folder,
+)
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
 from headgate.adapters.redis import DirectStore, ServerAddress, StoreAddress, is_redis_url, store_at, store_on
 from headgate.adapters.rules_file import RulesFile
@@ -73,7 +81,7 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
         msg = f"{what} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
     if address.scheme == "embedded":
-        server = EmbeddedServer(named_folder(address, data_dir))
+        server = EmbeddedServer(named_folder(address, data_dir, "valkey"), VALKEY)
         return EmbeddedStore(server, _guarded(store_on(ServerAddress(path=str(server.socket)), test_clock), clock))
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
@@ -83,6 +91,20 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
         msg = "the address names a place, but memory:// has none; write memory://"
         raise InvalidSettings(msg)
     return MemoryStore(clock, *_memory_options(address.query))
+
+
+def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase:
+    """The database at an address: ``postgresql://…``, or ``embedded://`` for a server of our own. Nothing is asked yet."""
+    try:
+        from headgate.adapters.postgres import Database  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        msg = "a database needs asyncpg, which is not installed: pip install 'headgate[postgres]'"
+        raise InvalidSettings(msg) from error
+    if not isinstance(url, str) or not url.startswith("embedded:"):
+        return OpenedDatabase(Database(url))
+    postgres = EmbeddedPostgres(named_folder(urlsplit(url), data_dir, "postgres"))
+    starting = Starting(postgres.server)
+    return OpenedDatabase(Database(postgres.url, before_connecting=starting.start), starting)
 
 
 def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:

@@ -40,6 +40,8 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Callable[[object], None]] = deque()
         self.transport: asyncio.Transport | None = None
         self.is_lost = False
+        self.told: Callable[[object], None] | None = None
+        """Gets what the server says without being asked, on a connection that listens to a channel."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
@@ -80,10 +82,13 @@ class Connection(asyncio.Protocol):
                 return
             if isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
                 continue
-            if not self._waiting:
+            if self._waiting:
+                self._waiting.popleft()(answer)
+            elif self.told is not None:
+                self.told(answer)
+            else:
                 self.abort(ConnectionError("it answers what was not asked"))
                 return
-            self._waiting.popleft()(answer)
 
     def abort(self, error: Exception | None = None) -> None:
         """Drop the connection at once; everything under way fails."""

@@ -51,7 +51,7 @@ class Node:
     def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], patience: Patience) -> None:
         """`find` says where the server is; nothing is connected before the first call."""
         self.name = name
-        self._find = find
+        self.find = find
         self._patience = patience
         self._lane = Lane(find, self._recover)
         self._deadlines = Deadlines(patience.deadline, self._fail)
@@ -76,7 +76,7 @@ class Node:
     def confirmed(self) -> Confirmed:
         """The way to this server for what its replicas must have too: on a connection of its own."""
         if self._confirmed is None:
-            self._twin = Node(self.name, self._find, self._patience)
+            self._twin = Node(self.name, self.find, self._patience)
             self._confirmed = Confirmed(self._twin)
         return self._confirmed
 

@@ -1,4 +1,4 @@
-"""From an address to a store on the servers behind it."""
+"""From an address to a store, or a feed, on the servers behind it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.adapters.redis.address import StoreAddress
 from headgate.adapters.redis.cluster import Cluster
+from headgate.adapters.redis.feed import SECONDS, RedisFeed
 from headgate.adapters.redis.node import Patience
 from headgate.adapters.redis.ring import Ring
 from headgate.adapters.redis.sentinel import Sentinel
@@ -29,6 +30,16 @@ def store_at(url: str, clock: Callable[[], Micros] | None = None, least_ttl_seco
 def store_on(server: ServerAddress, clock: Callable[[], Micros] | None = None) -> RedisStore:
     """The store on one server. Nothing is connected yet."""
     return RedisStore(lambda: OneServer.at(server), clock)
+
+
+def feed_at(url: str, seconds: float = SECONDS) -> RedisFeed:
+    """The feed at a URL, as `RedisFeed` describes it. Nothing is connected yet."""
+    return RedisFeed(_topology(StoreAddress.parse(url)), seconds)
+
+
+def feed_on(server: ServerAddress) -> RedisFeed:
+    """The feed on one server. Nothing is connected yet."""
+    return RedisFeed(OneServer.at(server))
 
 
 def _topology(address: StoreAddress) -> Topology:

@@ -75,6 +75,8 @@ def _read(name: str) -> str:
 
 
 PRESENCE: Final = _assembled([_read("presence")])
+PUT_DOCUMENT: Final = _assembled([_read("put_document")])
+ANNOUNCE: Final = _assembled([_read("announce")])
 
 
 def packed_hit(hit: Hit) -> bytes:

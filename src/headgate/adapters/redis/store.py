@@ -193,6 +193,11 @@ class RedisStore:
         """Remove keys that are all in one place."""
         await self._done(place, lambda node, before, answered: node.send(*before, ("DEL", *keys), answered=answered))
 
+    async def answer(self, key: Key, *command: bytes | str | int) -> object:
+        """The answer to a command about one key."""
+        place = self.topology.place(key)
+        return await self._done(place, lambda node, before, answered: node.send(*before, command, answered=answered))
+
     async def present(self, name: str, seconds: float) -> int:
         """Say that the process `name` is alive, for so many seconds; returns how many are."""
         arguments = (_PRESENT, name, str(seconds))

@@ -119,13 +119,14 @@ CREATE TABLE changes (
     after  jsonb
 );
 CREATE INDEX changes_by_kind ON changes (kind, name, id DESC);
+CREATE INDEX changes_by_kind_and_number ON changes (kind, id);
 CREATE INDEX changes_by_time ON changes (at);
 
 -- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
 -- from a backup is given a new one as soon as that is noticed (announcing.py).
 CREATE TABLE lineage (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
-    id   uuid    NOT NULL DEFAULT gen_random_uuid()
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    id      uuid    NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO lineage DEFAULT VALUES;
 

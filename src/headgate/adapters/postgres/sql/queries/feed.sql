@@ -1,16 +1,18 @@
 -- feed.look(position): the lineage, the newest change, the newest documents, and when the change `position` was made
 SELECT (SELECT id::text FROM lineage) AS lineage,
        coalesce((SELECT max(id) FROM changes), 0) AS newest,
-       coalesce((SELECT at::text FROM changes ORDER BY id DESC LIMIT 1), '') AS newest_mark,
-       coalesce((SELECT at::text FROM changes WHERE id = $1), '') AS mark,
+       coalesce((SELECT extract(epoch FROM at)::text FROM changes ORDER BY id DESC LIMIT 1), '') AS newest_mark,
+       coalesce((SELECT extract(epoch FROM at)::text FROM changes WHERE id = $1), '') AS mark,
        coalesce((SELECT max(number) FROM snapshots), 0) AS rules,
        (SELECT digest FROM snapshots ORDER BY number DESC LIMIT 1) AS digest,
        coalesce((SELECT max(id) FROM changes WHERE kind = 'block'), 0) AS blocks;
 
 -- feed.since(position, limit): what has changed after that, in order, with the hashes of keys
-SELECT c.id, c.at::text AS mark, c.kind, c.name, encode(k.hash, 'hex') AS hash
+SELECT c.id, extract(epoch FROM c.at)::text AS mark, c.kind, c.name, encode(k.hash, 'hex') AS hash
 FROM changes c
-LEFT JOIN api_keys k ON c.kind = 'api_key' AND k.id::text = c.name
+LEFT JOIN api_keys k ON k.id = CASE
+    WHEN c.kind = 'api_key' AND c.name ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN c.name::uuid
+END
 WHERE c.id > $1
 ORDER BY c.id
 LIMIT $2;

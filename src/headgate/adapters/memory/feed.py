@@ -1,0 +1,103 @@
+"""The feed and the cache for one process: the same promises, and nothing to connect to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from headgate.ports import EVERYTHING, FeedState, Position
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from headgate.core.units import Micros
+    from headgate.ports import Announcement, Document
+
+_MOST_VALUES: Final = 10_000
+_DROPPED_MICROS: Final = 10_000_000
+"""See redis/cache.py."""
+
+
+class MemoryFeed:
+    """A `Feed` for whoever has the object. Use it on one event loop."""
+
+    def __init__(self) -> None:
+        """Nothing is announced yet."""
+        self._position = Position()
+        self._documents: dict[str, Document] = {}
+        self._listening: set[asyncio.Queue[Announcement]] = set()
+
+    async def state(self) -> FeedState:
+        """See `Feed.state`."""
+        return FeedState(self._position, {kind: document.id for kind, document in self._documents.items()})
+
+    async def document(self, kind: str) -> Document | None:
+        """See `Feed.document`."""
+        return self._documents.get(kind)
+
+    async def put(self, document: Document) -> None:
+        """See `Feed.put`."""
+        there = self._documents.get(document.kind)
+        if there is None or there.lineage != document.lineage or there.number <= document.number:
+            self._documents[document.kind] = document
+
+    async def announce(self, announcement: Announcement) -> None:
+        """See `Feed.announce`."""
+        position = announcement.position
+        if self._position.lineage != position.lineage or self._position.number < position.number:
+            self._position = position
+        for queue in self._listening:
+            queue.put_nowait(announcement)
+
+    async def announcements(self) -> AsyncGenerator[Announcement | None]:
+        """See `Feed.announcements`."""
+        queue: asyncio.Queue[Announcement] = asyncio.Queue()
+        self._listening.add(queue)
+        try:
+            yield None
+            while True:
+                yield await queue.get()
+        finally:
+            self._listening.discard(queue)
+
+    async def close(self) -> None:
+        """See `Feed.close`."""
+
+
+class MemoryCache:
+    """A `Cache` for whoever has the object."""
+
+    def __init__(self, clock: Callable[[], Micros]) -> None:
+        """Nothing is kept yet."""
+        self._clock = clock
+        self._kept: dict[str, tuple[bytes | None, Micros]] = {}
+        """A value, or None for one that was dropped a moment ago, and until when that holds."""
+        self._all_dropped_until: Micros = 0
+
+    async def get(self, name: str) -> bytes | None:
+        """See `Cache.get`."""
+        value, until = self._kept.get(name, (None, 0))
+        return value if until > self._clock() else None
+
+    async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
+        """See `Cache.put`."""
+        now = self._clock()
+        if over or max(self._kept.get(name, (None, 0))[1], self._all_dropped_until) <= now:
+            self._keep(name, value, now + int(seconds * 1_000_000))
+
+    async def drop(self, names: Sequence[str]) -> bool:
+        """See `Cache.drop`."""
+        until = self._clock() + _DROPPED_MICROS
+        if EVERYTHING in names:
+            self._kept.clear()
+            self._all_dropped_until = until
+            return True
+        for name in names:
+            self._keep(name, None, until)
+        return True
+
+    def _keep(self, name: str, value: bytes | None, until: Micros) -> None:
+        self._kept.pop(name, None)  # so that it is the youngest again
+        if len(self._kept) >= _MOST_VALUES:
+            del self._kept[next(iter(self._kept))]
+        self._kept[name] = (value, until)

@@ -1,0 +1,102 @@
+"""The last good documents in a folder: written beside, forced to the disk, then renamed; never half there.
+
+A file is one line of JSON that says what it is, and the document's body behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from headgate.errors import InvalidFields, Problem
+from headgate.ports import Document
+
+log = logging.getLogger("headgate")
+
+_LONGEST_LINE: Final = 1_000
+_LARGEST: Final = 256 * 1024 * 1024
+_PRIVATE: Final = 0o700
+
+
+class SavedDocuments:
+    """See `headgate.ports.SavedDocuments`."""
+
+    def __init__(self, folder: Path) -> None:
+        """The folder is made when something is first kept."""
+        self._folder = folder
+        self._is_known_to_fail = False
+
+    def read(self, kind: str) -> Document | None:
+        """The document that was kept last, or `InvalidFields` if what is there is not whole."""
+        file = self._file(kind)
+        try:
+            with file.open("rb") as reading:
+                number, lineage, digest = _header(reading)
+                document = Document(kind, number, reading.read(_LARGEST), digest, lineage)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _refused(file, f"cannot be read: {error.strerror}") from error
+        except (ValueError, RecursionError) as error:
+            raise _refused(file, "does not begin as a saved document does") from error
+        if not document.is_intact:
+            raise _refused(file, "is torn or was tampered with: its digest differs")
+        return document
+
+    def write(self, document: Document) -> None:
+        """Keep a document; processes that share the folder keep each one once."""
+        file = self._file(document.kind)
+        with suppress(InvalidFields):
+            there = self.read(document.kind)
+            if there is not None and there.id == document.id:
+                return
+        try:
+            self._folder.mkdir(_PRIVATE, parents=True, exist_ok=True)
+            _replace(file, document)
+        except OSError as error:
+            if not self._is_known_to_fail:
+                log.warning("documents cannot be saved in %s: %s", self._folder, error.strerror)
+            self._is_known_to_fail = True
+        else:
+            self._is_known_to_fail = False
+
+    def _file(self, kind: str) -> Path:
+        return self._folder / f"{kind}.document"
+
+
+def _header(reading: BinaryIO) -> tuple[int, str, bytes]:
+    """Number, lineage and digest, from the first line; `ValueError` if that is something else."""
+    match json.loads(reading.readline(_LONGEST_LINE)):
+        case {"number": int() as number, "lineage": str() as lineage, "digest": str() as digest}:
+            return number, lineage, bytes.fromhex(digest)
+    msg = "no header"
+    raise ValueError(msg)
+
+
+def _replace(file: Path, document: Document) -> None:
+    header = {"number": document.number, "lineage": document.lineage, "digest": document.digest.hex()}
+    descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as writing:
+            writing.write(json.dumps(header).encode() + b"\n" + document.body)
+            writing.flush()
+            os.fsync(writing.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # or a power cut may undo the renaming
+    finally:
+        os.close(folder)
+
+
+def _refused(file: Path, why: str) -> InvalidFields:
+    return InvalidFields([Problem(("digest",), f"the saved document {file} {why}")])

@@ -1,0 +1,132 @@
+"""Putting documents in force: each is checked, read and handed over as a whole, or refused and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.controlplane.documents import BODY, DIGEST, read
+from headgate.errors import InvalidFields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headgate.ports import Document, DocumentId, SavedDocuments
+
+log = logging.getLogger("headgate")
+
+
+class Origin(StrEnum):
+    """Where what is in force came from."""
+
+    FEED = "the feed"
+    DATABASE = "the database"
+    SAVED = "a saved file"
+    NOTHING = "nowhere"
+
+
+class InForce(NamedTuple):
+    """What this process works by."""
+
+    origin: Origin = Origin.NOTHING
+    number: int = 0
+
+
+class Refusal(StrEnum):
+    """Why a document was not put in force."""
+
+    KIND = "kind"
+    """It is of another kind."""
+    OLDER = "older"
+    """What is in force is newer."""
+    DIGEST = DIGEST
+    """It is not what was published."""
+    BODY = BODY
+    """It cannot be decompressed, or is no JSON."""
+    CONTENT = "content"
+    """Its rules do not compile, or its blocks are none."""
+
+
+DAMAGED = (Refusal.KIND, Refusal.DIGEST, Refusal.BODY)
+"""Why another copy of the same document may be good."""
+
+
+class Taking:
+    """Which documents are in force."""
+
+    def __init__(self, takers: Mapping[str, Callable[[object, int], None]], saved: SavedDocuments | None) -> None:
+        """`takers` put data of a kind in force, by one assignment, or raise; they are called in a thread."""
+        self._takers = takers
+        self._saved = saved
+        self._in_force: dict[str, DocumentId] = {}
+        self._refused: dict[str, DocumentId] = {}
+        self.state = {kind: InForce() for kind in takers}
+        self.refused: Counter[Refusal] = Counter()
+
+    def wants(self, kind: str, offered: DocumentId) -> bool:
+        """Whether a document is neither in force nor refused already."""
+        return offered not in {self._in_force.get(kind), self._refused.get(kind)}
+
+    def try_again(self, kind: str) -> None:
+        """Forget that a document was refused: it may have been replaced by a good one of the same number."""
+        self._refused.pop(kind, None)
+
+    def is_newer(self, kind: str, offered: DocumentId) -> bool:
+        """Whether a document may follow the one in force. Numbers of different lineages cannot be compared."""
+        mine = self._in_force.get(kind)
+        return mine is None or mine.lineage != offered.lineage or mine.number <= offered.number
+
+    def is_behind(self, kind: str, offered: DocumentId) -> bool:
+        """Whether a document is certainly better than what is in force."""
+        mine = self._in_force.get(kind)
+        return mine is None or (mine.lineage == offered.lineage and mine.number < offered.number)
+
+    async def take(self, kind: str, document: Document, origin: Origin) -> Refusal | None:
+        """Put a document in force; if it is refused, the one before stays and the reason is returned."""
+        refused: tuple[Refusal, str] | None
+        if document.kind != kind:
+            refused = (Refusal.KIND, f"it is a document of kind {document.kind!r}")
+        elif not self.is_newer(kind, document.id):
+            refused = (Refusal.OLDER, f"{self.state[kind].number} is newer")
+        else:
+            refused = await asyncio.to_thread(self._take, document, origin)
+        if refused is None:
+            self._in_force[kind] = document.id
+            self.state[kind] = InForce(origin, document.number)
+            return None
+        self.refuse(kind, document.id, *refused)
+        return refused[0]
+
+    def refuse(self, kind: str, offered: DocumentId, why: Refusal, words: str) -> None:
+        """Count a document that was refused, and say so."""
+        self._refused[kind] = offered
+        self.refused[why] += 1
+        log.error("%s %d refused, %s: %s", kind, offered.number, self._what_stays(kind), words)
+
+    def _what_stays(self, kind: str) -> str:
+        origin, number = self.state[kind]
+        return "and there are none" if origin is Origin.NOTHING else f"{number} stays in force"
+
+    def _take(self, document: Document, origin: Origin) -> tuple[Refusal, str] | None:
+        """Whatever takes time, in a thread: returns why it is refused, if it is."""
+        try:
+            data = read(document)
+        except InvalidFields as error:
+            ((part,), words), *_ = error.problems
+            return Refusal(str(part)), words
+        try:
+            self._takers[document.kind](data, document.number)
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with it, the one before stays)
+            return Refusal.CONTENT, _first_line(error)
+        if self._saved is not None and origin is not Origin.SAVED:
+            self._saved.write(document)
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    """The first of what may be thousands of problems."""
+    first, *others = str(error).splitlines() or [repr(error)]
+    return f"{first[:500]} (and {len(others)} more)" if others else first[:500]

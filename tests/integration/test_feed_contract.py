@@ -1,0 +1,191 @@
+"""The feed and the cache keep their promises in memory and on every kind of Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.conftest import ring_url
+
+from headgate.adapters.clock import wall_clock
+from headgate.adapters.memory import MemoryCache, MemoryFeed
+from headgate.adapters.redis import RedisCache, feed_at, store_at
+from headgate.controlplane.documents import make, read
+from headgate.ports import BLOCKS, RULES, Announcement, FeedState, Position
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from headgate.ports import Cache, Feed
+
+KINDS = ("memory", "one", "sentinel", "cluster", "ring")
+
+
+@dataclass
+class Place:
+    """Where feeds and caches are; each that is opened is one process's."""
+
+    url: str | None
+
+    def __post_init__(self) -> None:
+        self._memory = (MemoryFeed(), MemoryCache(wall_clock))
+
+    @asynccontextmanager
+    async def feed(self) -> AsyncIterator[Feed]:
+        feed = self._memory[0] if self.url is None else feed_at(self.url)
+        yield feed
+        await feed.close()
+
+    @asynccontextmanager
+    async def cache(self) -> AsyncIterator[Cache]:
+        if self.url is None:
+            yield self._memory[1]
+            return
+        store = store_at(f"{self.url}?deadline_ms=5000")
+        yield RedisCache(store)
+        await store.close()
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest) -> Place:
+    """Each kind in turn, with nothing in it."""
+    match request.param:
+        case "one":
+            return Place(request.getfixturevalue("valkey").url)
+        case "ring":
+            return Place(ring_url(request.getfixturevalue("ring_servers")))
+        case "sentinel" | "cluster":
+            return Place(request.getfixturevalue(f"{request.param}_setup").url)
+    return Place(None)
+
+
+def test_a_feed_begins_with_nothing(place: Place) -> None:
+    """Where nothing was announced there is no document and the position is 0."""
+
+    async def run() -> None:
+        async with place.feed() as feed:
+            assert await feed.state() == FeedState(Position("", 0, ""), {})
+            assert await feed.document(RULES) is None
+
+    asyncio.run(run())
+
+
+def test_a_document_reaches_another_process_as_it_was_put(place: Place) -> None:
+    """Documents of all kinds come back byte by byte, also large ones."""
+
+    async def run() -> None:
+        rules = make(RULES, 7, {"rules": [{"name": f"r{number}"} for number in range(20_000)]}, "l1")
+        blocks = make(BLOCKS, 9, [], "l1")
+        async with place.feed() as one, place.feed() as other:
+            await one.put(rules)
+            await one.put(blocks)
+            found = await other.document(RULES)
+            assert found == rules
+            assert read(found)["rules"][-1] == {"name": "r19999"}
+            assert (await other.state()).documents == {RULES: rules.id, BLOCKS: blocks.id}
+
+    asyncio.run(run())
+
+
+def test_a_newer_document_stays(place: Place) -> None:
+    """An older document does not replace a newer one, except if its numbers are those of another lineage."""
+
+    async def run() -> None:
+        async with place.feed() as feed:
+            for number in (7, 6):
+                await feed.put(make(RULES, number, {}, "l1"))
+                assert (await feed.state()).documents[RULES].number == 7
+            again = make(RULES, 7, {"rules": []}, "l1")
+            await feed.put(again)
+            assert await feed.document(RULES) == again
+            restored = make(RULES, 3, {}, "l2")
+            await feed.put(restored)
+            assert await feed.document(RULES) == restored
+
+    asyncio.run(run())
+
+
+def test_everybody_hears_what_is_announced(place: Place) -> None:
+    """Announcements arrive in order, whole, at all who listen."""
+
+    async def run() -> None:
+        said = [
+            Announcement(0, Position("l1", 4, "m4"), ["rules", "user:ü{1}", "key:0a"]),
+            Announcement(4, Position("l1", 5, "m5"), ["*"]),
+        ]
+        async with place.feed() as one, place.feed() as other:
+            async with aclosing(one.announcements()) as here, aclosing(other.announcements()) as there:
+                assert await anext(here) is None
+                assert await anext(there) is None
+                for announcement in said:
+                    await other.announce(announcement)
+                for arriving in (here, there):
+                    assert [await anext(arriving), await anext(arriving)] == said
+            assert (await one.state()).position == Position("l1", 5, "m5")
+
+    asyncio.run(run())
+
+
+def test_a_position_never_goes_back(place: Place) -> None:
+    """Of two who announce at once the one who is behind changes nothing; another lineage begins anew."""
+
+    async def run() -> None:
+        async with place.feed() as feed:
+            for lineage, number, then in (("l1", 5, 5), ("l1", 4, 5), ("l2", 1, 1)):
+                await feed.announce(Announcement(0, Position(lineage, number, f"m{number}"), []))
+                assert (await feed.state()).position == Position(lineage, then, f"m{then}")
+
+    asyncio.run(run())
+
+
+def test_a_cached_value_is_found_by_all_until_it_is_dropped(place: Place) -> None:
+    """Any bytes come back, under any name; a value that was dropped is gone everywhere."""
+
+    async def run() -> None:
+        values = {"hg:user:u1": b"", "hg:user:{x}y": b"\0\xff", "hg:key:0a": b"=", "hg:user:ü": b"v"}
+        async with place.cache() as one, place.cache() as other:
+            for name, value in values.items():
+                assert await other.get(name) is None
+                await one.put(name, value, 60, over=False)
+            assert {name: await other.get(name) for name in values} == values
+            assert await one.drop(["hg:user:u1", "hg:key:0a"])
+            assert [await other.get(name) for name in values] == [None, b"\0\xff", None, b"v"]
+            assert await one.drop(["*"])
+            assert [await other.get(name) for name in values] == [None] * 4
+
+    asyncio.run(run())
+
+
+def test_what_was_read_before_it_changed_cannot_come_back(place: Place) -> None:
+    """Who read a record before it was dropped, alone or with all, and puts it into the cache later, changes nothing."""
+
+    async def run() -> None:
+        async with place.cache() as slow, place.cache() as other:
+            for dropped in ("hg:user:u1", "*"):
+                assert await slow.get("hg:user:u1") is None  # and goes to the database
+                assert await other.drop([dropped])
+                await slow.put("hg:user:u1", b"old", 60, over=False)
+                assert await other.get("hg:user:u1") is None
+            await other.put("hg:user:u1", b"new", 60, over=True)
+            assert await slow.get("hg:user:u1") == b"new"
+
+    asyncio.run(run())
+
+
+def test_a_value_that_is_there_stays_unless_it_is_replaced(place: Place) -> None:
+    """The first who puts a value wins; `over` replaces it; and it ends by itself."""
+
+    async def run() -> None:
+        async with place.cache() as cache:
+            await cache.put("hg:user:u1", b"one", 60, over=False)
+            await cache.put("hg:user:u1", b"two", 60, over=False)
+            assert await cache.get("hg:user:u1") == b"one"
+            await cache.put("hg:user:u1", b"two", 0.001, over=True)
+            async with asyncio.timeout(5):
+                while await cache.get("hg:user:u1") is not None:  # noqa: ASYNC110 (nothing tells)
+                    await asyncio.sleep(0.001)
+
+    asyncio.run(run())
