@@ -22,7 +22,12 @@ from headgate.edge.http.service import DecisionService
 from headgate.testing import FakeClock
 
 KEY = new_api_key(b"k" * 32)
-SEARCH = {"name": "search", "per": "ip", "match": {"endpoints": ["/api/search"], "methods": ["GET"]}, "limits": "1/minute"}
+SEARCH = {
+    "name": "search",
+    "per": "ip",
+    "match": {"endpoints": ["/api/search"], "methods": ["GET"]},
+    "limits": "1/minute",
+}
 USERS = {"name": "users", "per": "user", "limits": "1/minute"}
 
 

@@ -76,7 +76,9 @@ class BlockList:
             raise InvalidFields(problems)
         self.size = len(self._users) + len(self._api_keys) + len(networks)
         self._ranges = {
-            version: _Ranges([(first, last, block) for (kind, first, last), block in networks.items() if kind == version])
+            version: _Ranges(
+                [(first, last, block) for (kind, first, last), block in networks.items() if kind == version]
+            )
             for version in (4, 6)
         }
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Issuer(BaseHTTPRequestHandler):
     """Answers by path."""
 
-    def do_GET(self) -> None:  # noqa: N802 (the name it has there)
+    def do_GET(self) -> None:
         status, body = {"/keys": (200, b'{"keys": []}'), "/huge": (200, b" " * 2_000_000)}.get(self.path, (404, b""))
         if self.path == "/elsewhere":
             status = 302
@@ -55,8 +55,7 @@ def issuer(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
     )
     file = tmp_path / "certificate.pem"
     file.write_bytes(
-        certificate.public_bytes(Encoding.PEM)
-        + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        certificate.public_bytes(Encoding.PEM) + key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     )
     server = HTTPServer(("127.0.0.1", 0), Issuer)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -52,7 +52,7 @@ def test_users_and_keys_are_blocked_by_name() -> None:
         ("2001:db7:ffff:ffff:ffff:ffff:ffff:ffff", None),
         ("255.255.255.255", "255.255.255.255"),
         ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff::/16"),
-        ("0.0.0.0", None),
+        ("0.0.0.0", None),  # noqa: S104 (an address, not a binding)
         ("::", None),
     ],
 )

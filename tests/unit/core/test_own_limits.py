@@ -64,9 +64,7 @@ def test_limits_of_ones_own_hold_for_global_rules_too() -> None:
     rules = snapshot(per="global", limits="5/minute")
     assert limits(rules, "1/minute") == ["1/minute"]
     assert limits(rules) == ["5/minute"]
-    keys = [
-        bound.hit.key for own in (None, OwnLimits()) for bound in rules.plan(Request(limits=own)).enforced
-    ]
+    keys = [bound.hit.key for own in (None, OwnLimits()) for bound in rules.plan(Request(limits=own)).enforced]
     assert keys[0] == keys[1]
 
 

@@ -12,7 +12,13 @@ from headgate.errors import DatabaseError
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for something that nobody announces."""
+    while not holds():  # noqa: ASYNC110 (that is the point)
+        await asyncio.sleep(0.001)
 
 
 class FakeSource:

@@ -26,11 +26,12 @@ def private_key(kind: str) -> Any:  # noqa: ANN401 (each kind has its own class)
     if kind == "RSA":
         return rsa.generate_private_key(65_537, 2_048)
     if kind == "weak RSA":
-        return rsa.generate_private_key(65_537, 1_024)
+        return rsa.generate_private_key(65_537, 1_024)  # noqa: S505 (that is the point)
     if kind in {"Ed25519", "Ed448"}:
         return (ed25519.Ed25519PrivateKey if kind == "Ed25519" else ed448.Ed448PrivateKey).generate()
-    curves = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1, "P-521": ec.SECP521R1, "secp256k1": ec.SECP256K1}
-    return ec.generate_private_key(curves[kind]())
+    curves: dict[str, ec.EllipticCurve]
+    curves = {"P-256": ec.SECP256R1(), "P-384": ec.SECP384R1(), "P-521": ec.SECP521R1(), "secp256k1": ec.SECP256K1()}
+    return ec.generate_private_key(curves[kind])
 
 
 def pem(kind: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +16,10 @@ from headgate.testing import FakeClock
 if TYPE_CHECKING:
     from headgate import Verdict
 
-RULES = [{"name": "one", "per": "user", "limits": "5/minute"}, {"name": "staff", "action": "allow", "priority": 1}]
+RULES: list[dict[str, Any]] = [
+    {"name": "one", "per": "user", "limits": "5/minute"},
+    {"name": "staff", "action": "allow", "priority": 1},
+]
 
 
 def limiter(*blocks: dict[str, object], clock: FakeClock | None = None) -> Limiter:

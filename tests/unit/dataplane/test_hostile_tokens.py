@@ -221,10 +221,10 @@ IN_A_SET: Final[dict[str, str]] = {
     "a key of its own": signed(
         CLAIMS, private_key("RSA:2"), "RS256", {"alg": "RS256", "kid": "9", "jwk": jwk("RSA:2", "RS256", kid="9")}
     ),
-    "HS256 by the key's document": signed(CLAIMS, json.dumps(jwk("RSA", "RS256")), "HS256", {"alg": "HS256", "kid": "1"}),
-    "ES256 with nothing in the signature": (
-        f"{part({'alg': 'ES256', 'kid': 'ec'})}.{part(CLAIMS)}.{part(bytes(64))}"
+    "HS256 by the key's document": signed(
+        CLAIMS, json.dumps(jwk("RSA", "RS256")), "HS256", {"alg": "HS256", "kid": "1"}
     ),
+    "ES256 with nothing in the signature": (f"{part({'alg': 'ES256', 'kid': 'ec'})}.{part(CLAIMS)}.{part(bytes(64))}"),
     "ES256 with a signature in DER": (
         f"{part({'alg': 'ES256', 'kid': 'ec'})}.{part(CLAIMS)}.{part(bytes.fromhex('3006020101020101'))}"
     ),
@@ -240,6 +240,7 @@ def test_a_hostile_token_finds_no_key(token: str) -> None:
         jwk("RSA:2", "RS256", kid="enc", use="enc"),
         {"kty": "oct", "kid": "2", "k": part(b"x" * 32)},
     ]
+
     async def run() -> None:
         async def fetch() -> bytes:
             return json.dumps({"keys": keys}).encode()

@@ -197,6 +197,15 @@ def test_what_has_changed_is_looked_up_again() -> None:
     assert asyncio.run(run()) == ["basic", "gold"]
 
 
+def test_a_start_goes_on_without_a_database() -> None:
+    """The first connection is made at once, if it can be."""
+    people = People()
+    for people.source.away in (False, True):
+        people.source.asked.clear()
+        people.stated(user="u1")
+        assert people.source.asked[0] == bytes(32).hex()
+
+
 def test_while_the_database_is_away_everybody_is_as_stated() -> None:
     """Nothing fails: a user is who the caller says, on the tier that it says, and a key is nobody's."""
     people = People()

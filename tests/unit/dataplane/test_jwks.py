@@ -113,7 +113,15 @@ def test_known_keys_are_looked_after_too() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [b"", b"not JSON", b"[]", b"{}", b'{"keys": {}}', b'{"keys": []}', b'{"keys": [1, null, {"kty": "oct", "k": "x"}]}'],
+    [
+        b"",
+        b"not JSON",
+        b"[]",
+        b"{}",
+        b'{"keys": {}}',
+        b'{"keys": []}',
+        b'{"keys": [1, null, {"kty": "oct", "k": "x"}]}',
+    ],
 )
 def test_keys_stay_when_there_is_nothing_better(document: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """An issuer that answers nonsense takes no key away; that is logged."""

@@ -6,8 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.dataplane.fake_records import Set
+from tests.unit.dataplane.fake_records import Set, until
 
+from headgate.core.breaker import State
 from headgate.core.known import KnownUser
 from headgate.core.own_limits import NO_LIMITS
 
@@ -83,7 +84,7 @@ def test_of_many_known_the_ones_used_last_are_held() -> None:
 
     async def run() -> None:
         set_up = Set(most=(2, 2), cached=False)
-        set_up.source.users = {name: PRO for name in "abc"}
+        set_up.source.users = dict.fromkeys("abc", PRO)
         for name in "abaca":
             await set_up.records.user(name)
         assert set_up.source.asked == ["a", "b", "c"]
@@ -134,8 +135,7 @@ def test_what_is_forgotten_while_it_is_read_is_not_kept(name: str) -> None:
         set_up.source.users["u1"] = PRO
         set_up.source.frozen = frozen = asyncio.Event()
         old = asyncio.create_task(set_up.records.user("u1"))
-        while not set_up.source.asked:
-            await asyncio.sleep(0)
+        await until(lambda: bool(set_up.source.asked))
         set_up.records.forget(["rules", name])
         set_up.source.users["u1"] = {"tier": "basic"}
         set_up.source.frozen = None
@@ -222,8 +222,8 @@ def test_a_frozen_database_is_waited_for_no_longer_than_the_deadline() -> None:
         assert len(set_up.source.asked) < 10
         set_up.source.frozen.set()
         set_up.source.frozen = None
-        while await set_up.records.user("u1") is None:
-            await asyncio.sleep(0.001)
+        await until(lambda: set_up.asking.state is State.CLOSED)
+        assert await set_up.records.user("u1") is not None
         await set_up.records.close()
 
     asyncio.run(run())
@@ -267,7 +267,14 @@ def test_nonsense_in_the_cache_is_not_there(value: bytes) -> None:
 
 @pytest.mark.parametrize(
     "members",
-    [{"hash": bytes(31).hex()}, {"hash": "zz"}, {"revoked": None}, {"expires": "x"}, {"expires": float("inf")}, {"id": 7}],
+    [
+        {"hash": bytes(31).hex()},
+        {"hash": "zz"},
+        {"revoked": None},
+        {"expires": "x"},
+        {"expires": float("inf")},
+        {"id": 7},
+    ],
 )
 def test_a_key_that_is_not_the_one_asked_for_is_not_there(members: dict[str, Any]) -> None:
     """A record whose hash is another's, or which makes no sense, is nobody's."""
