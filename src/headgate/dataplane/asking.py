@@ -65,20 +65,24 @@ class Asking:
     async def _turn(self) -> None:
         """Wait for a turn. How long that takes says something about us, and nothing about the database."""
         try:
-            await asyncio.wait_for(self._slots.acquire(), self.seconds)
+            async with asyncio.timeout(self.seconds):
+                await self._slots.acquire()
         except TimeoutError:
             msg = f"{MOST_AT_ONCE} questions to the database are under way already"
             raise DatabaseError(msg, transient=True) from None
 
     async def _in_time(self, question: Question) -> Answer:
-        """Ask, in a turn that ends only when the question does: one that hangs is still work for the database."""
+        """Ask, in a turn that ends only when the question does.
+
+        One that is late is not broken off: it may be making a connection, which others will need, and
+        as long as it hangs it is work for the database. The database's own deadline ends it.
+        """
         task = asyncio.create_task(question())
         self._running.add(task)
         task.add_done_callback(self._over)
         done, _ = await asyncio.wait({task}, timeout=self.seconds)
         if done:
             return task.result()
-        task.cancel()
         msg = f"the database did not answer within {self.seconds:g} s"
         raise DatabaseError(msg, transient=True)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
+from contextlib import suppress
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,6 +35,7 @@ _SHARED_SECONDS: Final = 600.0
 _UNKNOWN_SECONDS: Final = 60.0
 _LIFE: Final[Micros] = 60 * SECOND
 _LONGEST_USER: Final = 255
+_DIGEST: Final = 32
 MOST_KNOWN: Final = 50_000
 MOST_UNKNOWN: Final = 20_000
 
@@ -65,6 +67,11 @@ class Records:
         self._unknown = {USER: _Shelf(most[1]), KEY: _Shelf(most[1])}
         self._loading: dict[str, asyncio.Task[_Entry | None]] = {}
         self._putting: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to make the first connection, which may take longer than a request can wait."""
+        with suppress(DatabaseError):
+            await self._asking.ask(lambda: self._source.key(bytes(_DIGEST)))
 
     async def user(self, user: str) -> KnownUser | None:
         """A user, if there is a record."""
