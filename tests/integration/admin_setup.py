@@ -13,6 +13,7 @@ from headgate import Limiter
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.records import PostgresRecords
 from headgate.controlplane.access import Access, Role
 from headgate.controlplane.activity import Activity
 from headgate.controlplane.blocks import Blocks
@@ -24,7 +25,9 @@ from headgate.controlplane.snapshot_history import SnapshotHistory
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
 from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.dataplane.asking import Asking
 from headgate.dataplane.identity import Identity
+from headgate.dataplane.records import Records
 from headgate.edge.admin.app import admin_app
 from headgate.edge.admin.parts import AdminParts
 
@@ -33,20 +36,8 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from headgate.core.request import Request
-
 BOOTSTRAP = "the-token-from-the-settings"
 SEARCH = {"name": "search", "per": ["user"], "limits": "100/minute"}
-
-
-class OnRecord(Identity):
-    """Knows of users what the database says now."""
-
-    def __init__(self, users: Users) -> None:
-        self._users = users
-
-    async def stated(self, request: Request) -> Request:
-        return request
 
 
 @dataclass
@@ -112,14 +103,17 @@ async def opened(url: str) -> AsyncIterator[Admin]:
     database, limiter = Database(url), Limiter.open()
     publisher = Publisher(zones.zone, wall_clock)
 
+    records = Records(PostgresRecords(database), None, Asking(wall_clock, 5.0), wall_clock)
+    identity = Identity(wall_clock, records=records)
+
     async def announce() -> None:
+        identity.forget(["*"])
         newest = await history.current()
         if newest is not None and newest.number != limiter.snapshots.current.number:
             rule_set = parse_rule_set(await history.get(newest.number), zones.zone)
             limiter.snapshots.publish(rule_set, newest.number)
 
     history = SnapshotHistory(database, publisher, announce)
-    users = Users(database, zones.zone, announce)
     parts = AdminParts(
         database=database,
         access=Access(database, BOOTSTRAP),
@@ -127,12 +121,12 @@ async def opened(url: str) -> AsyncIterator[Admin]:
         rule_set_changes=RuleSetChanges(database, publisher, announce),
         snapshots=history,
         tiers=Tiers(database, publisher, announce),
-        users=users,
+        users=Users(database, zones.zone, announce),
         keys=Keys(database, zones.zone, announce),
         blocks=Blocks(database, announce),
         activity=Activity(database, wall_clock),
         limiter=limiter,
-        identity=OnRecord(users),
+        identity=identity,
     )
     app = admin_app(parts)
     transport = httpx.ASGITransport(app)
@@ -140,6 +134,7 @@ async def opened(url: str) -> AsyncIterator[Admin]:
         try:
             yield Admin(app, parts, database, client)
         finally:
+            await identity.close()
             await database.close()
 
 

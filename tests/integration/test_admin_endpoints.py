@@ -201,8 +201,14 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert (entry["rule"], entry["limit"], entry["used"], entry["remaining"]) == ("search", "100/minute", 3, 97)
         explained = await admin.good("POST", "/v1/explain", {"user": "u1", "method": "GET", "path": "/x"})
-        assert explained["verdict"]["allowed"]
-        assert (await admin.good("GET", "/v1/users/u1/quota"))["items"] != []
+        assert (explained["verdict"]["allowed"], explained["verdict"]["remaining"]) == (True, 96)
+        await admin.good("PUT", "/v1/users/u1/overrides/search", {"limits": "50/minute"})
+        explained = await admin.good("POST", "/v1/explain", {"user": "u1"})
+        assert explained["verdict"]["remaining"] == 46
+        (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
+        assert (entry["used"], entry["remaining"]) == (3, 47)
+        (entry,) = (await admin.good("GET", "/v1/users/nobody/quota"))["items"]
+        assert entry["remaining"] == 100
         reset = await admin.good("POST", "/v1/users/u1/quota/reset")
         assert (reset["counters"], reset["user"]) == (1, "u1")
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]

@@ -4,12 +4,14 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.dataplane import quota
 from headgate.dataplane.explaining import explain
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.deciding import CheckBody, Explanation, Quota, QuotaReset
 from headgate.edge.admin.paths import Name
+from headgate.errors import NotFound
 
 router = APIRouter(route_class=Gate, tags=["deciding"])
 
@@ -31,7 +33,7 @@ async def get_quota(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
 
     Users who are not on record have a quota too: that of the default tier.
     """
-    user = await parts.identity.stated(Request(user=id))
+    user = await _user(parts, id)
     entries = await quota.quota(parts.limiter, user)
     return {"user": id, "tier": user.tier, "items": [entry.as_dict() for entry in entries]}
 
@@ -40,5 +42,14 @@ async def get_quota(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
 async def reset_quota(parts: Parts, who: Who, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
     """Forgive what a user has used: forget the counters that are this user's alone."""
     record = await parts.users.mark_quota_reset(id, who)
-    count = await quota.reset(parts.limiter, await parts.identity.stated(Request(user=id)))
+    count = await quota.reset(parts.limiter, await _user(parts, id))
     return {"user": id, "counters": count, "quota_reset": record.quota_reset}
+
+
+async def _user(parts: Parts, id: str) -> Request:  # noqa: A002 (users have ids)
+    """A user as the database knows them now, so that what was just changed shows."""
+    try:
+        record = await parts.users.get(id)
+    except NotFound:
+        return Request(user=id)
+    return Request(user=id, tier=record.tier, limits=OwnLimits(user=LimitsByRule(record.overrides)))
