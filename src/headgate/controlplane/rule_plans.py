@@ -157,6 +157,8 @@ def _name_problems(wish: Wish, plan: Plan) -> list[Problem]:
 def _tier_problems(after: Contents) -> list[Problem]:
     """What can be said of tiers in a file, and not in a table."""
     problems: list[Problem] = []
+    if after.default_tier is not None and after.default_tier not in after.tiers:
+        problems.append(Problem(("default_tier",), f"there is no tier {shown(after.default_tier)}"))
     seen: dict[str, str] = {}
     for name, data in after.tiers.items():
         first = seen.setdefault(name.casefold(), name)
