@@ -96,6 +96,7 @@ CREATE TABLE api_keys (
 );
 CREATE INDEX api_keys_by_user ON api_keys (user_id, id);
 CREATE INDEX api_keys_by_tier ON api_keys (tier);
+CREATE INDEX api_keys_by_successor ON api_keys (rotated_to) WHERE rotated_to IS NOT NULL;
 CREATE INDEX api_keys_by_limited_rule ON api_keys USING gin (limits) WHERE limits <> '{}';
 CREATE INDEX api_keys_by_expiry ON api_keys (expires_at) WHERE revoked_at IS NULL;
 

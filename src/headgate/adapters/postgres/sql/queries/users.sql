@@ -45,9 +45,9 @@ DELETE FROM users WHERE id = $1;
 CREATE TEMPORARY TABLE loading_users (id text, tier text, overrides jsonb) ON COMMIT DROP;
 
 -- users.load(): nothing; what was copied is in the tables
+-- (Ids in an array are looked up one by one. Joined, they would be met by reading all users, in every batch.)
 UPDATE users SET version = version + 1, updated_at = clock_timestamp()
-FROM loading_users AS loading
-WHERE users.id = loading.id AND loading.overrides IS NOT NULL;
+WHERE id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
 INSERT INTO users (id, tier, tier_since)
 SELECT id, tier, CASE WHEN tier IS NOT NULL THEN clock_timestamp() END FROM loading_users
 ON CONFLICT (id) DO UPDATE
@@ -56,8 +56,7 @@ SET tier = excluded.tier,
     version = users.version + 1,
     updated_at = clock_timestamp()
 WHERE users.tier IS DISTINCT FROM excluded.tier;
-DELETE FROM overrides USING loading_users AS loading
-WHERE overrides.user_id = loading.id AND loading.overrides IS NOT NULL;
+DELETE FROM overrides WHERE user_id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
 INSERT INTO overrides (user_id, rule, limits)
 SELECT loading.id, each.rule, ARRAY(SELECT jsonb_array_elements_text(each.limits))
 FROM loading_users AS loading, jsonb_each(loading.overrides) AS each (rule, limits);
