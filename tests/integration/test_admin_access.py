@@ -6,7 +6,6 @@ import asyncio
 import re
 from typing import TYPE_CHECKING
 
-import pytest
 from fastapi.routing import APIRoute
 from tests.integration.admin_setup import BOOTSTRAP, problem_of, with_admin
 
@@ -140,12 +139,12 @@ def test_changes_carry_the_name_of_the_token(database_url: str) -> None:
     with_admin(database_url, test)
 
 
-@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer"])
-def test_the_scheme_may_have_any_case(database_url: str, scheme: str) -> None:
+def test_the_scheme_may_have_any_case(database_url: str) -> None:
     """RFC 9110 compares schemes without case."""
 
     async def test(admin: Admin) -> None:
-        answer = await admin.ask("GET", "/v1/me", token=None, authorization=f"{scheme} {BOOTSTRAP}")
-        assert answer.json()["role"] == "admin"
+        for scheme in ("bearer", "BEARER", "Bearer"):
+            answer = await admin.ask("GET", "/v1/me", token=None, authorization=f"{scheme} {BOOTSTRAP}")
+            assert answer.json()["role"] == "admin"
 
     with_admin(database_url, test)

@@ -94,7 +94,7 @@ def test_snapshots_lead_back(database_url: str) -> None:
         one = await admin.good("GET", "/v1/snapshots?limit=1")
         assert one["items"] == [newest]
         assert (await admin.good("GET", f"/v1/snapshots?limit=1&after={one['next']}"))["items"] == [first]
-        assert (await admin.good("GET", f"/v1/snapshots/{first['number']}"))["rules"][0]["limits"] == ["100/minute"]
+        assert (await admin.good("GET", f"/v1/snapshots/{first['number']}"))["rules"][0]["limits"] == "100/minute"
         await admin.good("POST", f"/v1/snapshots/{first['number']}/rollback")
         assert (await admin.good("GET", "/v1/rules/search"))["data"]["limits"] == ["100/minute"]
         await admin.execute("""UPDATE rules SET data = jsonb_set(data, '{limits}', '["3/minute"]')""")
@@ -261,11 +261,11 @@ def test_events_in_pages(database_url: str) -> None:
             "since=2026-02-31T00:00:00Z",
             "since=2026-01-31T00:00:00",
             "until=0001-01-01T00:00:00%2B23:59",
+            "until=0001-01-01T00:00:00Z",
             "decision=maybe",
             "user=",
         ):
             problem_of(await admin.ask("GET", f"/v1/events?{wrong}"), 422)
-        assert (await admin.good("GET", "/v1/events?until=0001-01-01T00:00:00Z"))["items"] == []
 
     with_admin(database_url, test)
 
@@ -335,9 +335,9 @@ def test_large_rule_sets_do_not_stall_the_others(database_url: str) -> None:
     async def test(admin: Admin) -> None:
         rules = [{"name": f"r{n}", "match": {"endpoints": [f"/api/{n}"]}, "limits": "5/minute"} for n in range(5_000)]
         working = asyncio.create_task(admin.good("POST", "/v1/ruleset/validate", {"rules": rules}))
-        await asyncio.sleep(0)
         answered = 0
         while not working.done():
+            await asyncio.wait({working}, timeout=0.01)
             assert (await admin.ask("GET", "/livez")).status_code == 200
             answered += 1
         assert (await working)["valid"]

@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import pytest
 from tests.integration.admin_setup import BOOTSTRAP, SEARCH, problem_of, with_admin
 
 from headgate.controlplane.access import Role
@@ -16,6 +15,7 @@ from headgate.errors import DatabaseError, StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import pytest
     from tests.integration.admin_setup import Admin
 
 
@@ -54,22 +54,21 @@ def test_head_is_get_without_the_body(database_url: str) -> None:
     with_admin(database_url, test)
 
 
-@pytest.mark.parametrize(
-    "id_", ["a/b", "a%2Fb", "ü", "日本", "a b", "?", "#", ".", "..", "a+b", "%", "x" * 255, "🙂", "publish"]
-)
-def test_an_id_can_be_any_text(database_url: str, id_: str) -> None:
+IDS = ("a/b", "a%2Fb", "ü", "日本", "a b", "?", "#", ".", "..", "a+b", "%", "x" * 255, "🙂", "publish", "a\nb")
+
+
+def test_an_id_can_be_any_text(database_url: str) -> None:
     """Ids are opaque: percent-encoded they go into paths whole, slashes too."""
 
     async def test(admin: Admin) -> None:
-        made = await admin.ask("POST", "/v1/users", {"id": id_})
-        assert made.status_code == 201, made.text
-        path = f"/v1/users/{quote(id_, safe='')}".replace("/..", "/%2E%2E").replace("/.", "/%2E")
-        assert (await admin.good("GET", path))["id"] == id_
-        assert (await admin.good("GET", made.headers["location"].replace("/.", "/%2E").replace("%2E.", "%2E%2E")))[
-            "id"
-        ] == id_
-        await admin.good("DELETE", path)
-        problem_of(await admin.ask("GET", path), 404)
+        for id_ in IDS:
+            made = await admin.ask("POST", "/v1/users", {"id": id_})
+            assert made.status_code == 201, made.text
+            path = f"/v1/users/{quote(id_, safe='').replace('.', '%2E')}"  # httpx resolves dots, as browsers do
+            assert (await admin.good("GET", path))["id"] == id_
+            assert made.headers["location"].replace(".", "%2E") == path
+            await admin.good("DELETE", path)
+            problem_of(await admin.ask("GET", path), 404)
 
     with_admin(database_url, test)
 
@@ -107,35 +106,35 @@ BAD_JSON = [
 ]
 
 
-@pytest.mark.parametrize("body", BAD_JSON, ids=lambda body: repr(body[:20]))
-def test_what_is_not_a_json_object_is_refused(database_url: str, body: bytes) -> None:
+def test_what_is_not_a_json_object_is_refused(database_url: str) -> None:
     """With a sentence, and nothing is stored."""
 
     async def test(admin: Admin) -> None:
-        for path in ("/v1/users", "/v1/tiers", "/v1/rules", "/v1/ruleset/apply"):
-            answer = await admin.ask("POST", path, body, content_type="application/json")
-            problem_of(answer, answer.status_code)
-            assert answer.status_code in {400, 422}, answer.text
+        for body in BAD_JSON:
+            for path in ("/v1/users", "/v1/tiers", "/v1/rules", "/v1/ruleset/apply"):
+                answer = await admin.ask("POST", path, body, content_type="application/json")
+                problem_of(answer, answer.status_code)
+                assert answer.status_code in {400, 422}, answer.text
         assert await admin.value("SELECT count(*) FROM changes") == 0
 
     with_admin(database_url, test)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"content_type": "text/plain"},
-        {"content_type": "application/x-www-form-urlencoded"},
-        {"content_type": "application/json; charset=latin-1"},
-        {"content_type": "application/json", "content_encoding": "gzip"},
-    ],
-)
-def test_a_body_must_be_said_to_be_json(database_url: str, headers: dict[str, str]) -> None:
+NOT_JSON: list[dict[str, str]] = [
+    {},
+    {"content_type": "text/plain"},
+    {"content_type": "application/x-www-form-urlencoded"},
+    {"content_type": "application/json; charset=latin-1"},
+    {"content_type": "application/json", "content_encoding": "gzip"},
+]
+
+
+def test_a_body_must_be_said_to_be_json(database_url: str) -> None:
     """415, with what to write."""
 
     async def test(admin: Admin) -> None:
-        problem_of(await admin.ask("POST", "/v1/users", b'{"id": "u1"}', **headers), 415)
+        for headers in NOT_JSON:
+            problem_of(await admin.ask("POST", "/v1/users", b'{"id": "u1"}', **headers), 415)
 
     with_admin(database_url, test)
 
