@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import threading
 from contextlib import asynccontextmanager
@@ -234,9 +235,12 @@ def test_an_application_is_called_as_a_server_would() -> None:
 
 
 def test_without_an_address_the_api_runs_in_this_process(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a database and no address the application is built, asked, and put away, even if a command fails."""
+    """With a database and no address the application is built, asked, and put away, even if a command fails.
+
+    What it logs comes without tracebacks.
+    """
     events: list[str] = []
 
     @asynccontextmanager
@@ -251,6 +255,8 @@ def test_without_an_address_the_api_runs_in_this_process(
     monkeypatch.setenv("HEADGATE_DATABASE_URL", "postgresql://somewhere")
     with admin(None, None) as client:
         assert client.get("/v1/me") == ["GET", "/v1/me", "/v1/me", "", "Bearer own", ""]
+        logging.getLogger("headgate").error("that failed", exc_info=ZeroDivisionError())
     with pytest.raises(ZeroDivisionError), admin(None, None):
         raise ZeroDivisionError
+    assert capsys.readouterr().err == "headgate: that failed\n  ZeroDivisionError: \n"
     assert events == ["opened on postgresql://somewhere", "closed"] * 2
