@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import sys
 import threading
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -213,6 +215,70 @@ def test_somebody_else_who_answers_is_told_apart(api: Api, capsys: pytest.Captur
     api.answer("GET /v1/tiers/pro", b"<html>")
     assert commands.run(["tiers", "show", "pro"]) == 1
     assert "is not one of headgate's admin API; is --url right?" in capsys.readouterr().err
+
+
+def test_another_limiters_configuration_is_written_as_rules(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`rules import` sends what the file says, writes the rules that come back, and tells what was left out."""
+    file = tmp_path / "envoy.yaml"
+    file.write_text("domain: x\n")
+    imported = {"rule_set": {"rules": [{"name": "a", "limits": "1/day"}]}, "notes": ["shadow mode was left out"]}
+    api.answer("POST /v1/ruleset/import?form=tiers", imported)
+    assert commands.run(["rules", "import", str(file), "--form", "tiers"]) == 0
+    said = capsys.readouterr()
+    assert api.asked[0].body == {"domain": "x"}
+    assert said.out == "rules:\n  - name: a\n    limits: 1/day\n"
+    assert said.err == f"headgate: {file} says more than was carried over:\n  shadow mode was left out\n"
+
+
+def test_results_go_to_a_file(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --output the result is written there; where that cannot be, a sentence says why."""
+    api.answer("GET /v1/ruleset/schema", {"type": "object"})
+    assert commands.run(["rules", "schema", "-o", str(tmp_path / "schema.json")]) == 0
+    assert json.loads((tmp_path / "schema.json").read_text()) == {"type": "object"}
+    assert commands.run(["rules", "schema", "--output", str(tmp_path / "no" / "schema.json")]) == 1
+    assert "cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "options", "code", "carried_out"), [("n", [], 1, False), ("y", [], 0, True), ("", ["--yes"], 0, True)]
+)
+def test_somebody_at_a_terminal_is_asked_first(
+    typed: str,
+    options: list[str],
+    code: int,
+    *,
+    carried_out: bool,
+    api: Api,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`rules apply` shows the difference and waits for a yes, unless it was given with the command."""
+    file = tmp_path / "rules.yaml"
+    file.write_text("rules: []")
+    difference = {"lines": ["+ rule a"], "unchanged": 0}
+    api.answer("POST /v1/ruleset/plan?owner=rules.yaml&delete=false", difference)
+    api.answer("POST /v1/ruleset/apply?owner=rules.yaml", difference)
+    terminal = io.StringIO(f"{typed}\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert commands.run(["rules", "apply", str(file), *options]) == code
+    assert (len(api.asked) == 2) is carried_out
+
+
+def test_programs_get_the_difference_that_was_made(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --json nothing but the outcome is printed; files in one folder are owned by its name."""
+    folder = tmp_path / "limits"
+    folder.mkdir()
+    files = [str(folder / name) for name in ("a.yaml", "b.yaml")]
+    for file in files:
+        Path(file).write_text("rules: []")
+    api.answer("POST /v1/ruleset/sync?owner=limits&take_over=true", {"lines": []})
+    assert commands.run(["rules", "sync", *files, "--take-over", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"lines": []}
 
 
 async def _application(scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
