@@ -88,7 +88,7 @@ schema = schemathesis.pytest.from_fixture("admin_schema")
 
 @schema.parametrize()
 @settings(max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_described(case: schemathesis.Case) -> None:
+def test_every_answer_is_described(case: schemathesis.Case[Any]) -> None:
     """No 5xx, no answer that the description does not have, nothing accepted that it does not allow."""
     case.call_and_validate(
         headers={"Authorization": f"Bearer {BOOTSTRAP}"},

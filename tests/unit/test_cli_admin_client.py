@@ -22,7 +22,7 @@ from headgate.cli.asgi_call import call
 from headgate.errors import InvalidFields
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, MutableMapping
 
     from headgate.settings import Settings
 
@@ -281,7 +281,7 @@ def test_programs_get_the_difference_that_was_made(
     assert json.loads(capsys.readouterr().out) == {"lines": []}
 
 
-async def _application(scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
+async def _application(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
     """Answers what it was asked, in two parts."""
     message = await receive()
     assert (await receive())["type"] == "http.disconnect"

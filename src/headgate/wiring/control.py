@@ -64,11 +64,26 @@ _TOKEN_FILE: Final = "admin-token"  # noqa: S105 (a file's name)
 @asynccontextmanager
 async def admin_application(settings: Settings) -> AsyncIterator[tuple[FastAPI, str]]:
     """The admin API in this process, and a token for it, for commands that go to the database themselves."""
-    settings = complete(replace(settings, rules_file=None))
+    async with _alone(settings) as control:
+        yield admin_app(control.parts), control.admin_token
+
+
+@asynccontextmanager
+async def user_service(settings: Settings) -> AsyncIterator[Users]:
+    """The users of the database, for who has very many of them to load."""
+    async with _alone(settings) as control:
+        yield control.parts.users
+
+
+@asynccontextmanager
+async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
+    """The control plane without a service."""
+    # The token is good in this process only, and nothing is left in the data directory of whoever runs a command.
+    settings = complete(replace(settings, rules_file=None, admin_token=_new_token()))
     counters = open_counters(settings.redis_url or "", data_dir=settings.data_dir)
     limiter = Limiter(counters.store, *rest_of(settings.redis_url or ""))
-    async with limiter, ControlPlane(settings, counters, limiter, None) as control:
-        yield admin_app(control.parts), control.admin_token
+    async with limiter, ControlPlane(settings, counters, limiter, saves=False) as control:
+        yield control
 
 
 @asynccontextmanager
@@ -91,8 +106,19 @@ async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterato
 class ControlPlane:
     """What a service on a database consists of, beside its limiter. Use it in ``async with``."""
 
-    def __init__(self, settings: Settings, counters: Counters, limiter: Limiter, rules: RulesFile | None) -> None:
-        """`rules`, if given, is a file whose rules are applied to the database, now and whenever it changes."""
+    def __init__(
+        self,
+        settings: Settings,
+        counters: Counters,
+        limiter: Limiter,
+        rules: RulesFile | None = None,
+        *,
+        saves: bool = True,
+    ) -> None:
+        """`rules`, if given, is a file whose rules are applied to the database, now and whenever it changes.
+
+        `saves` keeps what is in force in the data directory, for a start with everything away.
+        """
         self._limiter = limiter
         self._rules = rules
         self._feed = counters.feed
@@ -105,7 +131,7 @@ class ControlPlane:
             counters.feed,
             {RULES: self._take_rules, BLOCKS: self._take_blocks},
             self.identity.forget,
-            SavedDocuments(settings.data_dir / "saved"),
+            SavedDocuments(settings.data_dir / "saved") if saves else None,
             lambda kind: documents.stored(records, kind),
         )
         announce = self.announcer.announce
@@ -229,6 +255,10 @@ def _on_end(task: asyncio.Task[None]) -> None:
         log.error("a part of the control plane has ended", exc_info=task.exception())
 
 
+def _new_token() -> str:
+    return new_token(secrets.token_bytes(RANDOM_BYTES))
+
+
 def _kept_token(data_dir: Path) -> str:
     """The admin token of this data directory, made when there is none. Only who may read the folder has it."""
     file = data_dir / _TOKEN_FILE
@@ -236,7 +266,7 @@ def _kept_token(data_dir: Path) -> str:
         if not file.exists():
             data_dir.mkdir(parents=True, exist_ok=True)
             file.touch(mode=0o600, exist_ok=True)
-            file.write_text(new_token(secrets.token_bytes(RANDOM_BYTES)) + "\n", encoding="ascii")
+            file.write_text(_new_token() + "\n", encoding="ascii")
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
