@@ -49,17 +49,41 @@ def test_a_question_that_hangs_keeps_its_turn() -> None:
     """One that is late is still work for the database, so no other takes its place; closing ends it."""
 
     async def run() -> None:
-        asking, questions = Asking(FakeClock(), 0.02, between_probes=60), Questions()
+        asking, questions = Asking(FakeClock(), 0.005, between_probes=60), Questions()
         tasks = [asyncio.create_task(asking.ask(questions)) for _ in range(MOST_AT_ONCE + 1)]
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(result, DatabaseError) for result in results)
         assert {str(result) for result in results} == {
-            "the database did not answer within 0.02 s",
+            "the database did not answer within 0.005 s",
             "32 questions to the database are under way already",
         }
         assert (questions.asked, questions.under_way) == (MOST_AT_ONCE, MOST_AT_ONCE)
         await asking.close()
         assert questions.under_way == 0
+
+    asyncio.run(run())
+
+
+def test_a_database_that_answers_others_is_not_away() -> None:
+    """A question that is late because there are so many does not stop all others."""
+
+    async def run() -> None:
+        asking, go_on = Asking(FakeClock(), 0.02), asyncio.Event()
+
+        async def slow() -> None:
+            await go_on.wait()
+
+        async def quick() -> None:
+            return None
+
+        for _ in range(10):
+            late = asyncio.create_task(asking.ask(slow))
+            await asyncio.sleep(0)
+            await asking.ask(quick)
+            with pytest.raises(DatabaseError, match="did not answer"):
+                await late
+        assert asking.state is State.CLOSED
+        await asking.close()
 
     asyncio.run(run())
 

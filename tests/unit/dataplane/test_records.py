@@ -178,6 +178,24 @@ def test_what_is_forgotten_is_read_again(names: list[str]) -> None:
     asyncio.run(run())
 
 
+def test_when_everything_is_forgotten_nobody_becomes_a_stranger() -> None:
+    """All records are due to be read again, and hold until they can be; one that is forgotten by name does not."""
+
+    async def run() -> None:
+        set_up = Set(cached=False)
+        set_up.source.users = {"u1": PRO, "u2": PRO}
+        for user in ("u1", "u2"):
+            await set_up.records.user(user)
+        set_up.source.away = True
+        set_up.records.forget(["*"])
+        set_up.records.forget(["user:u2"])
+        assert await set_up.records.user("u1") is not None
+        assert await set_up.records.user("u2") is None
+        await set_up.records.close()
+
+    asyncio.run(run())
+
+
 def test_a_record_can_end_and_begin() -> None:
     """A name goes from known to unknown and back, and is held as the one or the other."""
 
