@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve test test-long chaos check format bench requirements pictures clean
+.PHONY: help serve test test-long chaos check format bench requirements pictures schema clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,6 +38,9 @@ bench: .bench-environment  ## the benchmarks, beside the peers: a table, bench/r
 
 pictures: .bench-environment  ## draw the pictures in docs/ again
 	@$(VENV)-bench/bin/python docs/draw_algorithms.py
+
+schema: .environment  ## write sql/schema.sql anew, from the migrations
+	@$(BIN)/python -m tests.integration.schema_text
 
 requirements:  ## compile the pinned requirements again
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

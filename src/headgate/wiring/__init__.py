@@ -94,7 +94,7 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
 
 
 def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase:
-    """The database at an address: ``postgresql://…``, or ``embedded://`` for a server of our own. Nothing is asked yet."""
+    """The database at ``postgresql://…``, or ``embedded://`` for a server of our own. Nothing is asked yet."""
     try:
         from headgate.adapters.postgres import Database  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:

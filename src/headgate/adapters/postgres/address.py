@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from headgate.errors import InvalidSettings
 
@@ -49,4 +49,5 @@ def read(url: str) -> Address:
     if bouncer not in {"true", "false"}:
         msg = "pgbouncer in the address of a database is true or false"
         raise InvalidSettings(msg)
-    return Address(urlunsplit(parts._replace(query=urlencode(options))), 0 if bouncer == "true" else _STATEMENTS)
+    query = f"?{urlencode(options)}" if options else ""
+    return Address(url.partition("?")[0] + query, 0 if bouncer == "true" else _STATEMENTS)

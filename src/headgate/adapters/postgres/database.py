@@ -85,7 +85,7 @@ class Database:
         numbered in the order in which they take effect. It is never tried twice.
         """
         most = round(self._seconds * 1_000)
-        begin = _BEGIN.format(wait=round(0.9 * most), most=most, idle=_IDLE, lock=_CHANGES)
+        begin = _BEGIN.format(wait=round(0.9 * most), most=most + 1_000, idle=_IDLE, lock=_CHANGES)
         async with self.use() as connection:
             with translated():
                 await connection.execute(begin)

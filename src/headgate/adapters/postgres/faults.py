@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,9 @@ def translated() -> Iterator[None]:
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         msg = f"the database is not prepared ({_words(error)}); run 'headgate db migrate'"
         raise DatabaseError(msg, transient=False) from error
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
+        msg = f"the database refuses: {_words(error)}; behind PgBouncer, write ?pgbouncer=true behind its address"
+        raise DatabaseError(msg, transient=False) from error
     except _LOST as error:
         msg = f"the database does not answer ({_reason(error)})"
         raise DatabaseError(msg, transient=True) from error
@@ -64,4 +68,8 @@ def _words(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     """Why, without anything of the address: it may hold a password."""
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
     return getattr(error, "strerror", None) or type(error).__name__

@@ -205,8 +205,9 @@ CREATE INDEX events_by_user ON events (user_id, at DESC);
 CREATE INDEX events_by_rule ON events (rule, at DESC);
 CREATE INDEX events_by_decision ON events (decision, at DESC);
 
--- Makes the partition of the month that a time is in, if it is not there; returns its name.
-CREATE FUNCTION make_event_partition(instant timestamptz) RETURNS text LANGUAGE plpgsql AS $$
+-- Makes the partition of the month that a time is in, if it is not there; returns its name. Whatever the caller's
+-- search_path, it works on the tables that were made with it.
+CREATE FUNCTION make_event_partition(instant timestamptz) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     first timestamp := date_trunc('month', instant AT TIME ZONE 'UTC');
     name  text := 'events_' || to_char(first, 'YYYY_MM');
