@@ -202,6 +202,8 @@ def test_everything_is_written_again_after_a_flush(database_url: str, valkey: Se
         ("HSET", "hg:{control}:document:rules", "number", "999999"),
         ("HSET", "hg:{control}:document:rules", "number", "many"),
         ("HSET", "hg:{control}:document:rules", "lineage", "other"),
+        ("DEL", "hg:{control}:body:rules"),
+        ("LPUSH", "hg:{control}:body:rules", "foreign"),
         ("SET", "hg:{control}:position", "foreign"),
         ("HSET", "hg:{control}:position", "number", "999999"),
     ],
@@ -214,7 +216,7 @@ def test_whatever_is_done_to_the_feed_is_repaired(database_url: str, valkey: Ser
         async with process(database_url, valkey.url) as one:
             number = await publish(one.database, limit(5))
             await one.announcer.announce()
-            if damage[0] == "SET":
+            if damage[0] in {"SET", "LPUSH"}:
                 valkey.ask("DEL", damage[1])
             valkey.ask(*damage)
             await one.announcer.announce()

@@ -52,6 +52,7 @@ def test_snapshots_are_numbered() -> None:
     snapshots = Snapshots(zone, FakeClock())
     assert (snapshots.current.number, snapshots.current.rule_set) == (0, RuleSet())
     assert [snapshots.publish(RuleSet()).number for _ in range(3)] == [1, 2, 3]
+    assert [snapshots.publish(RuleSet(), number).number for number in (40, 7)] == [40, 7]
     assert snapshots.current.number == 3
 
 
