@@ -132,6 +132,20 @@ def test_what_a_file_does_not_speak_of_stays(database_url: str) -> None:
     scenario(database_url, run)
 
 
+def test_names_can_change_their_letter_case_with_a_file(database_url: str) -> None:
+    """Syncing a file in which a rule or tier is spelled in other letters takes one away and makes the other."""
+
+    async def run(services: RuleServices) -> None:
+        await services.sets.apply({"tiers": TIERS, "rules": [SEARCH]}, "ann")
+        done = await services.sets.sync(
+            {"tiers": {"FREE": TIERS["free"]}, "rules": [SEARCH | {"name": "Search"}]}, "ann"
+        )
+        assert (done.added, done.removed, done.tiers_added) == (("Search",), ("search",), ("FREE",))
+        assert (await services.in_force()).default_tier == "FREE"
+
+    scenario(database_url, run)
+
+
 def test_a_tier_that_somebody_is_on_stays(database_url: str) -> None:
     """Syncing it away is refused with the number of users and an example."""
 

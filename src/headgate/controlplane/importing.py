@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from headgate.controlplane.envoy_import import from_envoy_ratelimit
+from headgate.controlplane.tier_map_import import from_tier_map
 
-
-def from_envoy_ratelimit(data: object) -> tuple[dict[str, Any], list[str]]:
-    """A rule set from a configuration of envoyproxy/ratelimit, and notes.
-
-    Raises `InvalidFields` where it is not such a configuration.
-    """
-    raise NotImplementedError
-
-
-def from_tier_map(data: object) -> tuple[dict[str, Any], list[str]]:
-    """A rule set from ``{"rules": [{"endpoint", "method", "limits": {"free": {"requests", …}}}]}``, and notes.
-
-    Each entry of `limits` becomes a rule. Raises `InvalidFields` where it is not of that form.
-    """
-    raise NotImplementedError
+__all__ = ["from_envoy_ratelimit", "from_tier_map"]

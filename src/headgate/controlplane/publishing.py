@@ -91,10 +91,7 @@ class Publisher:
         return rule_set
 
     def _compiled(self, data: Mapping[str, Any]) -> RuleSet:
-        try:
-            rule_set = parse_rule_set(data, self._zones)
-        except InvalidRules as error:
-            raise _refused([_by_name(problem, data) for problem in error.problems]) from error
+        rule_set = parsed(data, self._zones)
         Snapshot(rule_set, 0, self._zones, self._clock)
         return rule_set
 
@@ -104,6 +101,14 @@ class Publisher:
         if many > _IN_A_THREAD:
             return await asyncio.to_thread(work, *arguments, **named)
         return work(*arguments, **named)
+
+
+def parsed(data: Mapping[str, Any], zones: Zones | None = None) -> RuleSet:
+    """Read what `Publisher.rule_set` gives; what is wrong with a rule is said of its name."""
+    try:
+        return parse_rule_set(data, zones)
+    except InvalidRules as error:
+        raise _refused([_by_name(problem, data) for problem in error.problems]) from error
 
 
 def readable(name: str, data: object) -> dict[str, Any]:
@@ -125,6 +130,9 @@ def _packed(rule_set: RuleSet, number: int) -> Document:
 def _by_name(problem: Problem, data: Mapping[str, Any]) -> Problem:
     """The place of a problem by the rule's name: whoever changed another rule has never seen this one's number."""
     match problem.path:
+        case ("rules", int(index), "unreadable"):
+            message = "its row was written by hand and cannot be read; replace the rule or delete it"
+            return Problem(("rules", data["rules"][index]["name"]), message)
         case ("rules", int(index), *rest):
             return Problem(("rules", data["rules"][index]["name"], *rest), problem.message)
         case _:

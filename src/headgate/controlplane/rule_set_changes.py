@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane.changes import announced, nothing
+from headgate.controlplane.publishing import parsed
 from headgate.controlplane.rule_plans import Wish, checked, planned
 from headgate.controlplane.rule_set_writing import write
-from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import brief_rule_set
 from headgate.core.rule_difference import Difference
 from headgate.errors import InvalidRules
@@ -33,7 +33,7 @@ class RuleSetChanges:
     async def dump(self) -> dict[str, Any]:
         """What a file would have to say for all that is in force; the same rules always give the same."""
         data = await self._publisher.rule_set(self._database)
-        return brief_rule_set(await asyncio.to_thread(parse_rule_set, data))
+        return brief_rule_set(await asyncio.to_thread(parsed, data))
 
     async def plan(
         self, data: object, *, delete: bool, owner: str | None = None, take_over: bool = False

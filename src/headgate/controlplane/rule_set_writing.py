@@ -27,9 +27,6 @@ async def write(
         return None
     number = await _write_tiers(writing, who, plan, verb)
     _, change = await carry_out(writing, who, _edits(plan, verb))
-    removed = list(plan.difference.tiers_removed)
-    if removed:
-        await writing.run("rule_sets.delete_tiers", removed)
     return await publisher.publish(writing, who, max(number, change)) if plan.difference.is_in_force else None
 
 
@@ -46,11 +43,12 @@ def _edits(plan: Plan, verb: str | None) -> list[Edit]:
 
 
 async def _write_tiers(writing: Writing, who: str, plan: Plan, verb: str | None) -> int:
-    """Write the tiers that stay, and the records of all; returns the number of the last."""
+    """Write the tiers, those that go first, and the records of all; returns the number of the last."""
     before, after = _rows(plan.before), _rows(plan.after)
     differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
     if not differ:
         return 0
+    await writing.run("rule_sets.delete_tiers", list(plan.difference.tiers_removed))
     await writing.run("rule_sets.unset_default")
     await writing.run("rule_sets.put_tiers", [after[name] for name in differ if name in after])
     records = []

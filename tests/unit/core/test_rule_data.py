@@ -6,15 +6,16 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.rule_sets import RULE_SETS
 
 from headgate.core.address import parse_network
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import Action, Match, RegionMode, Response, Rule, Spread, SpreadMode
-from headgate.core.rule_data import rule_data
+from headgate.core.rule_data import brief_rule, brief_rule_set, complete_rule, complete_tier, rule_data
 from headgate.core.safety import OnStoreError
 from headgate.core.units import MINUTE, SECOND
 from headgate.errors import InvalidRules
@@ -78,6 +79,47 @@ def test_a_rule_as_data_is_read_as_the_same_rule(rule: Rule) -> None:
     """A rule survives being written as data and read."""
     assert parse_rule_set({"tiers": TIERS, "rules": [rule_data(rule)]}).rules == (rule,)
     assert parse_rule_set({"tiers": TIERS, "rules": [rule]}).rules == (rule,)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_survives_in_full_and_in_brief(rule: Rule) -> None:
+    """Neither the form that is stored nor the one that people write says anything else."""
+    for data in (complete_rule(rule), brief_rule(rule)):
+        assert parse_rule_set({"tiers": TIERS, "rules": [data]}).rules == (rule,)
+        assert "None" not in str(data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(RULE_SETS)
+def test_rule_sets_survive_in_full_and_in_brief(data: dict[str, Any]) -> None:
+    """A rule set is read the same from each of its forms, and equal rules have equal forms."""
+    made = parse_rule_set(data)
+    brief = brief_rule_set(made)
+    assert parse_rule_set(brief) == made
+    assert brief_rule_set(parse_rule_set(brief)) == brief
+    full = [complete_rule(rule) for rule in made.rules]
+    tiers = {name: complete_tier(tier) for name, tier in made.tiers.items()}
+    assert parse_rule_set({"tiers": tiers, "default_tier": made.default_tier, "rules": full}) == made
+
+
+def test_what_goes_without_saying_is_left_out() -> None:
+    """The brief form is what somebody would write."""
+    rules = [
+        {"name": "search", "per": "user", "limits": ["100/hour"], "priority": 100, "match": {"methods": ["get"]}},
+        {"name": "gate", "action": "block", "response": {"status": 403}, "enabled": False},
+        {"name": "wait", "limits": "5/minute", "algorithm": "token_bucket", "action": "throttle", "max_delay": "2s"},
+    ]
+    tiers = {"free": {"price": 0.0}, "premium": {"price": 49.0, "limits": {"a": ["1/hour"]}}}
+    assert brief_rule_set(parse_rule_set({"tiers": tiers, "rules": rules})) == {
+        "default_tier": "free",
+        "tiers": {"free": {}, "premium": {"price": 49, "limits": {"a": "1/hour"}}},
+        "rules": [
+            {"name": "search", "match": {"methods": ["GET"]}, "per": ["user"], "limits": "100/hour"},
+            {"name": "gate", "action": "block", "enabled": False},
+            {"name": "wait", "limits": "5/minute", "algorithm": "token_bucket", "action": "throttle"},
+        ],
+    }
+    assert brief_rule_set(parse_rule_set([])) == {"rules": []}
 
 
 @given(st.text() | st.lists(st.sampled_from(["/", "a", "%25", "%00", "%ff", "%3F", "%23", "%", "%c3%a9"])).map("".join))

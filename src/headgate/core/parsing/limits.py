@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core.limit import Limit, Unlimited, parse_limit
 from headgate.core.meter import meter_for
+from headgate.core.parsing.fields import name_problem
 from headgate.errors import InvalidLimit, Problem
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def rule_limits(fields: Fields) -> tuple[str | None, tuple[Limit, ...]]:
         return None, ()
     if isinstance(value, str) and value.startswith(_TIER_PREFIX):
         name = value.removeprefix(_TIER_PREFIX).strip()
-        if name:
+        if name_problem(name) is None:
             return name, ()
         fields.problem("'tier:' is followed by the name of a tier's limit, as in tier:search", "limits")
         return None, ()

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.adapters.zones import zone
 from headgate.core.limit import Rate, Unlimited, parse_limit
-from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.parsing.rule_set import parse_part, parse_rule_set
 from headgate.core.rule import Override, RuleSet
 from headgate.core.units import HOUR, MINUTE
 from headgate.errors import InvalidRules
@@ -228,3 +228,20 @@ def test_time_zones_are_looked_up_where_they_can_be() -> None:
     ]
     assert "there is no time zone 'Atlantis/Capital' on this machine" in problems([fixed], zones=zone)[0]
     assert parse_rule_set([fixed]).rules[0].limits == (parse_limit(lost),)
+
+
+def test_a_part_is_read_by_itself() -> None:
+    """What a part of a rule set refers to elsewhere is not looked for, and what is wrong with it by itself is said."""
+    part = parse_part({"rules": [SEARCH | {"match": {"tiers": ["gold"]}}], "default_tier": "gold"})
+    assert ([rule.tier_limit for rule in part.rules], part.default_tier, part.tiers) == (["search"], "gold", {})
+    assert [rule.name for rule in parse_part([LOGIN]).rules] == ["login"]
+    assert parse_part({"tiers": TIERS}).tiers == parse_rule_set({"tiers": TIERS}).tiers
+    for data, field in (
+        (None, ""),
+        ({"rules": [LOGIN, LOGIN]}, "rules[1].name"),
+        ({"tiers": {"a b": {}}}, "tiers.a b"),
+        ({"default_tier": "a b"}, "default_tier"),
+    ):
+        with pytest.raises(InvalidRules) as caught:
+            parse_part(data)
+        assert caught.value.problems[0].field == field

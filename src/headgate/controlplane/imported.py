@@ -1,0 +1,74 @@
+"""A rule set that is being made from somebody else's format, with notes about what is lost on the way."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.rule_data import brief_rule_set
+from headgate.errors import InvalidFields, InvalidRules, Problem
+
+if TYPE_CHECKING:
+    from headgate.core.parsing.fields import Path
+
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_NO_LAYER: Final = re.compile(r"[^A-Za-z0-9_.:+@/-]+")
+_LONGEST_NAME: Final = 64
+_LONGEST_LAYER: Final = 200
+
+
+class Imported:
+    """Rules, where each came from, notes and problems."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.problems: list[Problem] = []
+        self.tiers: dict[str, Any] = {}
+        self._rules: list[dict[str, Any]] = []
+        self._sources: list[Path] = []
+        self._notes: list[str] = []
+        self._names: set[str] = set()
+
+    def add(self, source: Path, words: str, rule: dict[str, Any]) -> None:
+        """A rule that is named after some words."""
+        self._rules.append({"name": self._name(words)} | rule)
+        self._sources.append(source)
+
+    def note(self, source: Path, message: str) -> None:
+        """Say what is lost, or has to be done."""
+        note = str(Problem(source, message))
+        if note not in self._notes:
+            self._notes.append(note)
+
+    def finish(self) -> tuple[dict[str, Any], list[str]]:
+        """The rule set and the notes. Raises `InvalidFields` with all that is wrong, at the places of the source."""
+        if self.problems:
+            raise InvalidFields(self.problems)
+        made: dict[str, Any] = ({"tiers": self.tiers} if self.tiers else {}) | {"rules": self._rules}
+        try:
+            return brief_rule_set(parse_rule_set(made)), self._notes
+        except InvalidRules as error:
+            raise InvalidFields([self._at_its_source(problem) for problem in error.problems]) from error
+
+    def _at_its_source(self, problem: Problem) -> Problem:
+        match problem.path:
+            case ("rules", int(index), *_):
+                return Problem(self._sources[index], problem.message)
+            case _:
+                return problem
+
+    def _name(self, words: str) -> str:
+        """A name that can be one and that no other rule has."""
+        plain = _NO_NAME.sub("-", words).strip("-._") or "rule"
+        name, number = plain[:_LONGEST_NAME], 1
+        while name.casefold() in self._names:
+            number += 1
+            name = f"{plain[: _LONGEST_NAME - len(str(number)) - 1]}-{number}"
+        self._names.add(name.casefold())
+        return name
+
+
+def layer(words: str) -> str:
+    """A layer that is named after some words."""
+    return _NO_LAYER.sub("-", words)[:_LONGEST_LAYER]

@@ -1,0 +1,79 @@
+"""What differs between two rule sets, for programs and for people."""
+
+from __future__ import annotations
+
+import json
+
+from headgate.core.rule_difference import Contents, Difference, FieldChange, difference
+
+SEARCH = {"name": "search", "limits": ["100/hour"], "match": {"attributes": {}}, "enabled": True}
+BEFORE = Contents(
+    {"search": SEARCH, "old": SEARCH, "same": SEARCH},
+    {"free": {"price": 0, "limits": {"search": ["1/hour"]}}, "gone": {}, "same": {}},
+    "free",
+    {"search": "a.yaml", "old": "a.yaml"},
+)
+AFTER = Contents(
+    {
+        "same": SEARCH,
+        "search": SEARCH | {"limits": ["200/hour", "9/second"], "match": {"methods": ["GET"]}},
+        "new": SEARCH,
+    },
+    {"free": {"price": 5, "limits": {"search": ["2/hour"]}}, "same": {}, "more": {}},
+    "more",
+    {"search": "b.yaml", "new": "b.yaml"},
+)
+
+
+def test_nothing_differs_from_itself() -> None:
+    """Equal rule sets differ in nothing, whatever the order of their rules."""
+    turned = Contents(dict(reversed(list(BEFORE.rules.items()))), BEFORE.tiers, BEFORE.default_tier, BEFORE.owners)
+    same = difference(BEFORE, turned)
+    assert (same.is_empty, same.is_in_force, same.lines(), same.unchanged) == (True, False, [], 3)
+
+
+def test_differences_in_lines() -> None:
+    """People read one line for each thing that is added, changed or taken away."""
+    assert difference(BEFORE, AFTER).lines() == [
+        "+ tier more",
+        "~ tier free: price 0 → 5",
+        "~ tier free: limits.search 1/hour → 2/hour",
+        "- tier gone",
+        "~ tiers: default_tier free → more",
+        "+ rule new",
+        "~ rule search: limits 100/hour → 200/hour, 9/second",
+        "~ rule search: match.methods (none) → GET",
+        "- rule old",
+        "~ rule search: owner a.yaml → b.yaml",
+    ]
+    assert difference(BEFORE, AFTER).unchanged == 1
+
+
+def test_differences_as_data() -> None:
+    """Programs get the same as JSON."""
+    data = difference(BEFORE, AFTER).as_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert (data["added"], data["removed"], data["tiers_added"]) == (["new"], ["old"], ["more"])
+    assert data["tiers_changed"][0] == {"name": "free", "field": "price", "before": 0, "after": 5}
+    assert data["default_tier"]["after"] == "more"
+    assert data["owners"] == [{"name": "search", "field": "owner", "before": "a.yaml", "after": "b.yaml"}]
+    assert Difference().as_dict()["default_tier"] is None
+
+
+def test_another_owner_alone_changes_nothing_in_force() -> None:
+    """Who owns a rule is a difference, and no request is decided otherwise for it."""
+    owned = difference(BEFORE, Contents(BEFORE.rules, BEFORE.tiers, BEFORE.default_tier, {"search": "b.yaml"}))
+    assert (owned.is_empty, owned.is_in_force) == (False, False)
+    assert [str(change) for change in owned.owners] == ["search: owner a.yaml → b.yaml", "old: owner a.yaml → (none)"]
+
+
+def test_values_are_shown_in_one_short_line() -> None:
+    """Whatever a field holds, its change is one line that can be printed."""
+    shown = {
+        FieldChange("a", "enabled", before=True, after=False): "a: enabled true → false",
+        FieldChange("a", "response.message", None, "x\ny"): "a: response.message (none) → 'x\\ny'",
+        FieldChange("a", "priority", 1, 2): "a: priority 1 → 2",
+    }
+    for change, line in shown.items():
+        assert str(change) == line
+    assert len(str(FieldChange("a", "response.message", "x" * 1_000, "y" * 1_000))) < 200
