@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
 from headgate.adapters.zones import zone
 from headgate.controlplane.access import Access
 from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.keys import Keys
+from headgate.controlplane.publishing import Publisher
+from headgate.controlplane.rules import Rules
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
-from headgate.core.parsing.rule_set import parse_rule_set
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-
-    from headgate.core.rule import RuleSet
-    from headgate.ports import Writing
 
 RULES: tuple[Mapping[str, Any], ...] = (
     {"name": "search", "limits": "tier:search", "per": ["user"]},
@@ -29,25 +28,7 @@ RULES: tuple[Mapping[str, Any], ...] = (
 )
 TOKEN = "a-token-from-the-settings"  # noqa: S105 (a test's)
 AHEAD = "2199-12-31T23:59:59Z"
-TABLES = ("tiers", "users", "overrides", "api_keys", "blocks", "tokens", "changes")
-
-
-class PublishesFromTables:
-    """Checks rules and tiers as they stand in the tables."""
-
-    def __init__(self) -> None:
-        self.published: list[tuple[int, RuleSet]] = []
-
-    async def publish(self, writing: Writing, who: str, change: int) -> None:
-        assert who
-        tiers = {row["name"]: row for row in await writing.rows("tiers.list")}
-        rules = await writing.rows("own_limits.rules", [rule["name"] for rule in RULES])
-        data = {
-            "tiers": {name: {"limits": row["limits"]} for name, row in tiers.items()},
-            "default_tier": next((name for name, row in tiers.items() if row["is_default"]), None),
-            "rules": [row["data"] for row in rules],
-        }
-        self.published.append((change, parse_rule_set(data)))
+TABLES = ("tiers", "users", "overrides", "api_keys", "blocks", "tokens", "changes", "snapshots")
 
 
 @dataclass
@@ -55,11 +36,12 @@ class Accounts:
     """All services, and what they have told others."""
 
     database: Database
-    publisher: PublishesFromTables = field(default_factory=PublishesFromTables)
     announced: int = 0
 
     def __post_init__(self) -> None:
-        self.tiers = Tiers(self.database, self.publisher, self._announce)
+        publisher = Publisher(zone, wall_clock)
+        self.tiers = Tiers(self.database, publisher, self._announce)
+        self.rules = Rules(self.database, publisher, self._announce)
         self.users = Users(self.database, zone, self._announce)
         self.keys = Keys(self.database, zone, self._announce)
         self.blocks = Blocks(self.database, self._announce)
@@ -78,14 +60,13 @@ class Accounts:
         for name, limit in (("free", "100/hour"), ("premium", ["10/second", "10000/hour"])):
             await self.tiers.create({"name": name, "limits": {"search": limit}}, "me")
         for rule in RULES:
-            await self.sql("INSERT INTO rules (name, data, updated_by) VALUES ($1, $2, 'me')", rule["name"], rule)
+            await self.rules.create(rule, "me")
 
-    async def everything(self) -> dict[str, Any]:
+    async def everything(self) -> list[dict[str, Any]]:
         """A fingerprint of all tables."""
-        return {
-            table: await self.sql(f"SELECT md5(coalesce(string_agg(t::text, ';' ORDER BY t::text), '')) FROM {table} t")  # noqa: S608 (our own names)
-            for table in TABLES
-        }
+        digest = "md5(string_agg(t::text, ';' ORDER BY t::text))"
+        each = [f"(SELECT {digest} FROM {table} t) AS {table}" for table in TABLES]  # noqa: S608 (our own names)
+        return await self.sql(f"SELECT {', '.join(each)}")
 
 
 def with_accounts(url: str, test: Callable[[Accounts], Awaitable[None]], *, rules: bool = True) -> None:

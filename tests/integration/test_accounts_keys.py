@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.accounts import AHEAD, with_accounts
@@ -124,15 +124,16 @@ def test_a_rotated_key_makes_way_for_another(database_url: str) -> None:
     with_accounts(database_url, test)
 
 
-@pytest.mark.parametrize("overlap", [-1, 2_592_001, 10**30, True, 1.5, "60", None])
-def test_an_overlap_is_a_number_of_seconds(database_url: str, overlap: int) -> None:
+def test_an_overlap_is_a_number_of_seconds(database_url: str) -> None:
     """Nothing happens to the key if it is not."""
 
     async def test(accounts: Accounts) -> None:
         key, _ = await accounts.keys.create({}, "me")
         before = await accounts.everything()
-        with pytest.raises(InvalidFields, match="overlap_seconds"):
-            await accounts.keys.rotate(key.id, "me", overlap_seconds=overlap)
+        overlaps: list[Any] = [-1, 2_592_001, 10**30, True, 1.5, "60", None]
+        for overlap in overlaps:
+            with pytest.raises(InvalidFields, match="overlap_seconds"):
+                await accounts.keys.rotate(key.id, "me", overlap_seconds=overlap)
         assert await accounts.everything() == before
 
     with_accounts(database_url, test, rules=False)
@@ -174,19 +175,19 @@ def test_keys_are_listed_by_owner_and_state_in_pages(database_url: str) -> None:
     with_accounts(database_url, test)
 
 
-@pytest.mark.parametrize("key", ["", "x", "\x00", "\ud800", "00000000-0000-0000-0000-000000000000", "hg_" + "a" * 38])
-def test_a_key_that_is_not_there_is_not_found(database_url: str, key: str) -> None:
+def test_a_key_that_is_not_there_is_not_found(database_url: str) -> None:
     """Whatever is asked of it."""
 
     async def test(accounts: Accounts) -> None:
-        for missing in (
-            accounts.keys.get(key),
-            accounts.keys.replace(key, {}, "me"),
-            accounts.keys.revoke(key, "me"),
-            accounts.keys.rotate(key, "me"),
-        ):
-            with pytest.raises(NotFound, match="there is no API key"):
-                await missing
+        for key in ("", "x", "\x00", "\ud800", "00000000-0000-0000-0000-000000000000", "hg_" + "a" * 38):
+            for missing in (
+                accounts.keys.get(key),
+                accounts.keys.replace(key, {}, "me"),
+                accounts.keys.revoke(key, "me"),
+                accounts.keys.rotate(key, "me"),
+            ):
+                with pytest.raises(NotFound, match="there is no API key"):
+                    await missing
 
     with_accounts(database_url, test, rules=False)
 

@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.accounts import Accounts, with_accounts
+from tests.integration.accounts import Accounts
 
 from headgate.adapters.postgres import Database
 from headgate.errors import Conflict, InvalidFields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from tests.integration.conftest import Postgres
 
@@ -209,26 +209,44 @@ KINDS = {"tiers": TIERS, "users": USERS, "keys": KEYS, "blocks": BLOCKS, "access
 EACH = [(kind, data, field) for kind, forms in KINDS.items() for data, field in forms]
 
 
+class Filled:
+    """A database with one thing of each kind, on one event loop for all tests here: there are many."""
+
+    def __init__(self, url: str, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self.database = Database(url)
+        self.accounts = Accounts(self.database)
+        runner.run(self._fill())
+        self._before = runner.run(self.accounts.everything())
+        self._announced = self.accounts.announced
+
+    async def _fill(self) -> None:
+        await self.accounts.add_rules()
+        await self.accounts.users.create({"id": "somebody", "tier": "free", "overrides": {"search": "7/hour"}}, "me")
+        await self.accounts.keys.create({"user": "somebody"}, "me")
+        await self.accounts.blocks.create({"user": "somebody"}, "me")
+
+    def try_in_vain(self, test: Callable[[Accounts], Coroutine[None, None, None]]) -> None:
+        """Run a test that must not change anything, nor tell anybody of anything."""
+        self._runner.run(test(self.accounts))
+        assert self._runner.run(self.accounts.everything()) == self._before
+        assert self.accounts.announced == self._announced
+
+
 @pytest.fixture(scope="module")
-def filled_url(postgres: Postgres) -> str:
-    """A database with one thing of each kind."""
-    url = postgres.new_database()
-
-    async def fill(accounts: Accounts) -> None:
-        await accounts.users.create({"id": "somebody", "tier": "free", "overrides": {"search": "7/hour"}}, "me")
-        await accounts.keys.create({"user": "somebody"}, "me")
-        await accounts.blocks.create({"user": "somebody"}, "me")
-
-    with_accounts(url, fill)
-    return url
+def filled(postgres: Postgres) -> Iterator[Filled]:
+    """The one for all tests here."""
+    with asyncio.Runner() as runner:
+        made = Filled(postgres.new_database(), runner)
+        yield made
+        runner.run(made.database.close())
 
 
 @pytest.mark.parametrize(("kind", "data", "field"), EACH, ids=[f"{kind}-{n}" for n, (kind, _, _) in enumerate(EACH)])
-def test_a_malformed_form_is_refused(filled_url: str, kind: str, data: object, field: str) -> None:
+def test_a_malformed_form_is_refused(filled: Filled, kind: str, data: object, field: str) -> None:
     """With a sentence about the field that is wrong; no table changes, and nobody is told of anything."""
 
     async def test(accounts: Accounts) -> None:
-        before = await accounts.everything()
         with pytest.raises(InvalidFields) as caught:
             await getattr(accounts, kind).create(data, "me")
         assert field in [problem.field for problem in caught.value.problems]
@@ -237,10 +255,8 @@ def test_a_malformed_form_is_refused(filled_url: str, kind: str, data: object, f
             assert str(problem).isprintable()
             assert len(str(problem)) < 600
         str(caught.value).encode()
-        assert await accounts.everything() == before
-        assert accounts.announced == 0
 
-    with_accounts(filled_url, test, rules=False)
+    filled.try_in_vain(test)
 
 
 def _changeable() -> Iterator[tuple[str, Any]]:
@@ -260,32 +276,29 @@ async def _one(accounts: Accounts, kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", ["tiers", "users", "keys", "blocks"])
-def test_nothing_becomes_what_a_malformed_form_says(filled_url: str, kind: str) -> None:
+def test_nothing_becomes_what_a_malformed_form_says(filled: Filled, kind: str) -> None:
     """What is refused of something new is refused of something old."""
 
     async def test(accounts: Accounts) -> None:
-        there, before = await _one(accounts, kind), await accounts.everything()
+        there = await _one(accounts, kind)
         tried = [data for of_kind, data in _changeable() if of_kind == kind and data != {"reason": "spam"}]
         assert len(tried) > 8
         for data in tried:
             with pytest.raises(InvalidFields):
                 await getattr(accounts, kind).replace(there, data, "me")
-        assert await accounts.everything() == before
 
-    with_accounts(filled_url, test, rules=False)
+    filled.try_in_vain(test)
 
 
 @pytest.mark.parametrize("name", ["free", "FREE", "Premium"])
-def test_a_name_that_differs_only_by_case_is_taken(filled_url: str, name: str) -> None:
+def test_a_name_that_differs_only_by_case_is_taken(filled: Filled, name: str) -> None:
     """Two tiers that people cannot tell apart are one."""
 
     async def test(accounts: Accounts) -> None:
-        before = await accounts.everything()
         with pytest.raises(Conflict, match=f"there is a tier '{name.lower()}' already"):
             await accounts.tiers.create({"name": name}, "me")
-        assert await accounts.everything() == before
 
-    with_accounts(filled_url, test, rules=False)
+    filled.try_in_vain(test)
 
 
 def test_there_are_many_poisoned_forms() -> None:
@@ -294,17 +307,15 @@ def test_there_are_many_poisoned_forms() -> None:
     assert all(len(forms) >= 12 for forms in KINDS.values())
 
 
-def test_all_that_is_wrong_is_told_at_once(database_url: str) -> None:
+def test_all_that_is_wrong_is_told_at_once(filled: Filled) -> None:
     """Nobody has to mend one field after another."""
 
-    async def run() -> None:
-        database = Database(database_url)
+    async def test(accounts: Accounts) -> None:
         with pytest.raises(InvalidFields) as caught:
-            await Accounts(database).keys.create(
+            await accounts.keys.create(
                 {"nam": 1, "name": 7, "user": "x", "tier": "y", "limits": {"a": "b"}, "expires_at": "c"}, "me"
             )
         fields = {problem.field for problem in caught.value.problems}
         assert fields == {"nam", "name", "user", "tier", "limits.a", "expires_at"}
-        await database.close()
 
-    asyncio.run(run())
+    filled.try_in_vain(test)

@@ -24,7 +24,7 @@ from headgate.core.parsing.fields import Fields
 from headgate.errors import Conflict, Problem, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -115,12 +115,6 @@ class Blocks:
             before = await _get(writing, id, version)
             await writing.run("blocks.delete", id_of(id))
             await record(writing, who, Kind.BLOCK, before.id, "deleted", before.as_dict(), None)
-
-    async def document(self) -> tuple[int, Sequence[Mapping[str, Any]]]:
-        """The number of the newest change of blocks, and what the processes are to know of them."""
-        row = await self._database.row("blocks.document")
-        assert row is not None  # noqa: S101 (an aggregate has a row)
-        return row["number"], row["blocks"]
 
     async def sweep(self) -> int:
         """Forget blocks that have ended; returns how many. Nobody is told: every process knows when a block ends."""

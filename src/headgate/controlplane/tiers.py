@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import as_json, at_most, found, limits_of, refuse, stays, storable
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headgate.controlplane.changes import Announce
+    from headgate.controlplane.publishing import Publisher
     from headgate.ports import Database, Statements, Writing
 
 _FIELDS: Final = ("name", "display_name", "price", "limits", "is_default")
@@ -44,17 +45,10 @@ class TierRecord:
         return {name: as_json(getattr(self, name)) for name in _FIELDS}
 
 
-class Publishes(Protocol):
-    """What makes a rule set of the tables as they are. See `headgate.controlplane.publishing`."""
-
-    async def publish(self, writing: Writing, who: str, change: int) -> object:
-        """Check everything and keep it as a snapshot with the number of the change, or raise `InvalidRules`."""
-
-
 class Tiers:
     """Everything that is done with tiers. What would break a rule is refused with `InvalidRules`."""
 
-    def __init__(self, database: Database, publisher: Publishes, announce: Announce = nothing) -> None:
+    def __init__(self, database: Database, publisher: Publisher, announce: Announce = nothing) -> None:
         """`announce` is called after each change."""
         self._database = database
         self._publisher = publisher

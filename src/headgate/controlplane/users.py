@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from headgate.ports import Database, Statements, Writing
 
 _FIELDS: Final = ("id", "tier", "overrides")
-_COLUMNS: Final = ("id", "tier", "overrides")
+_LOADING: Final = tuple(
+    f"users.{step}" for step in ("load_versions", "load_tiers", "load_no_overrides", "load_overrides", "loaded")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +176,9 @@ class Users:
                 forms, problems = await asyncio.to_thread(_read_many, batch, through, tiers, own)
                 complaints.add(problems)
                 if not complaints.count:
-                    await writing.copy("loading_users", _COLUMNS, [*{form.id: form for form in forms}.values()])
-                    await writing.run("users.load")
+                    await writing.copy("loading_users", _Form._fields, [*{form.id: form for form in forms}.values()])
+                    for step in _LOADING:
+                        await writing.run(step)
                 through += len(batch)
                 progress(through)
             complaints.refuse()

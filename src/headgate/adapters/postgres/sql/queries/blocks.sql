@@ -29,13 +29,3 @@ DELETE FROM blocks WHERE id = $1;
 
 -- blocks.sweep(): how many had ended
 WITH ended AS (DELETE FROM blocks WHERE until <= now() RETURNING 1) SELECT count(*) AS ended FROM ended;
-
--- blocks.document(): the number of the newest change, and every block that has not ended, as processes take them
-SELECT (SELECT coalesce(max(id), 0) FROM changes WHERE kind = 'block') AS number,
-       coalesce(jsonb_agg(
-           jsonb_strip_nulls(jsonb_build_object('user', user_id, 'api_key', api_key, 'network', text(network)))
-           || jsonb_build_object('id', id, 'reason', reason,
-                                 'until', CASE WHEN isfinite(until) THEN extract(epoch FROM until)::float8 END)
-           ORDER BY id
-       ), '[]') AS blocks
-FROM live_blocks;

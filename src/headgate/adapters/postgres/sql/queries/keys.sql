@@ -35,5 +35,5 @@ ON CONFLICT (hash) DO UPDATE
 SET name = excluded.name, user_id = excluded.user_id, tenant = excluded.tenant, tier = excluded.tier,
     limits = excluded.limits, expires_at = excluded.expires_at, version = api_keys.version + 1;
 
--- keys.loaded(): nothing; the table is empty again
+-- keys.loaded(): nothing; there is room for the next rows
 TRUNCATE loading_keys;

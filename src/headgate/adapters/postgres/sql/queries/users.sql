@@ -44,10 +44,12 @@ DELETE FROM users WHERE id = $1;
 -- users.start_loading(): nothing; there is a table to copy rows into
 CREATE TEMPORARY TABLE loading_users (id text, tier text, overrides jsonb) ON COMMIT DROP;
 
--- users.load(): nothing; what was copied is in the tables
+-- users.load_versions(): nothing; whoever gets other overrides is at the next version
 -- (Ids in an array are looked up one by one. Joined, they would be met by reading all users, in every batch.)
 UPDATE users SET version = version + 1, updated_at = clock_timestamp()
 WHERE id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
+
+-- users.load_tiers(): nothing; everybody is there, on the right tier
 INSERT INTO users (id, tier, tier_since)
 SELECT id, tier, CASE WHEN tier IS NOT NULL THEN clock_timestamp() END FROM loading_users
 ON CONFLICT (id) DO UPDATE
@@ -56,8 +58,14 @@ SET tier = excluded.tier,
     version = users.version + 1,
     updated_at = clock_timestamp()
 WHERE users.tier IS DISTINCT FROM excluded.tier;
+
+-- users.load_no_overrides(): nothing; overrides that were there make way
 DELETE FROM overrides WHERE user_id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
+
+-- users.load_overrides(): nothing; they are in their table
 INSERT INTO overrides (user_id, rule, limits)
 SELECT loading.id, each.rule, ARRAY(SELECT jsonb_array_elements_text(each.limits))
 FROM loading_users AS loading, jsonb_each(loading.overrides) AS each (rule, limits);
+
+-- users.loaded(): nothing; there is room for the next rows
 TRUNCATE loading_users;
