@@ -137,11 +137,12 @@ def _poisoned_rules() -> Iterator[tuple[str, str, object]]:
         yield "POST", "/v1/rules?draft=true", body
         yield "POST", "/v1/ruleset/apply", {"rules": [SEARCH, body]}
         yield "POST", "/v1/ruleset/sync", {"rules": [body]}
-    for rule_set in (
+    rule_sets: tuple[dict[str, Any], ...] = (
         *({"rules": 7}, {"rules": {}}, {"rules": [7]}, {"rules": [SEARCH, SEARCH]}, {"colour": 1}),
         *({"rules": [SEARCH, SEARCH | {"name": "Search"}]}, {"tiers": 7}, {"tiers": {"a b": {}}}),
         *({"tiers": {"x": 7}}, {"tiers": {"x": {"limits": {"api": "often"}}}}, {"default_tier": "unknown"}),
-    ):
+    )
+    for rule_set in rule_sets:
         yield "POST", "/v1/ruleset/apply", rule_set
         yield "POST", "/v1/ruleset/sync", rule_set
         yield "POST", "/v1/ruleset/plan", rule_set

@@ -136,7 +136,7 @@ def test_every_answer_is_described(described: _Described, endpoint: str) -> None
     # "/v1/users/{id}/overrides/{rule}" has the names of a user and of an override.
     known = {part[1:-1]: names[before] for before, part in pairwise(path.split("/")) if part.startswith("{")}
 
-    def holds(case: schemathesis.Case, *, of_something: bool) -> None:
+    def holds(case: schemathesis.Case[Any], *, of_something: bool) -> None:
         if of_something and known:
             case.path_parameters = known
         case.call_and_validate(headers={"Authorization": f"Bearer {BOOTSTRAP}"}, checks=_CHECKS)
