@@ -100,6 +100,8 @@ BAD_JSON = [
     b'{"price": ' + b"1" * 5_000 + b"}",
     b"[" * 100_000,
     b'{"a":' * 50_000,
+    *(b'{"name": "x", "limits": ' + b"[" * depth + b"]" * depth + b"}" for depth in (200, 400, 800, 900, 950, 990)),
+    *(b'{"id": "x", "rules": [' + b'{"a":' * depth + b"7" + b"}" * depth + b"]}" for depth in (200, 450, 480)),
     b'\xef\xbb\xbf{"id": "u"}',
     b'{"id": "u"} {"id": "v"}',
     b"\x00",
