@@ -200,7 +200,7 @@ def test_commands_and_options_are_documented(root: Path) -> None:
         (section,) = [part for title, part in sections.items() if name in title]
         options = _options(command)
         everything |= options
-        assert options <= set(re.findall(r"--[a-z-]+", section)), name
+        assert options <= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", section)), name
         assert f"| `{name}` |" in text
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) <= everything
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     Exchange: TypeAlias = Callable[[str, str, bytes, Mapping[str, str]], Answer]
     """Method, target, body and headers in, the answer out."""
+
+log = logging.getLogger("headgate")
 
 _SECONDS: Final = 300.0  # a rule set of 100,000 rules is checked as a whole
 _LARGEST_PAGE: Final = 1_000
@@ -120,7 +123,7 @@ def open_client(chosen: Settings) -> Iterator[AdminClient]:
     # Imported here, because whoever asks a running service needs none of it.
     from headgate.wiring_control import admin_application  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (as said above)
 
-    with asyncio.Runner() as runner:
+    with _sentences(), asyncio.Runner() as runner:
         application = admin_application(chosen)
         app, token = runner.run(application.__aenter__())
         try:
@@ -143,6 +146,25 @@ def admin_settings(url: str | None, token: str | None) -> Settings:
     except InvalidSettings as error:
         raise InvalidSettings(str(error).replace("--admin_url", "--url")) from None
     return chosen if token is None else replace(chosen, admin_token=token)
+
+
+class _Sentence(logging.Formatter):
+    """What is logged, as a command says things; of an exception only what it is."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: ANN401, N802 (as logging has it)
+        return f"  {ei[0].__name__}: {ei[1]}"
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """What the application in this process has to say goes to standard error, and never as a traceback."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Sentence("headgate: %(message)s"))
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def _over_http(url: str, token: str | None) -> Exchange:

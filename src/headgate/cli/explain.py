@@ -113,14 +113,12 @@ def _applied(applied: dict[str, Any]) -> Styled:
     if not applied["limits"]:
         words.append("unlimited", "green")
     for place, limit in enumerate(applied["limits"]):
-        if place:
-            words.append("; ")
+        words.append("; " if place else "")
         words.append(limit["limit"], "bold")
-        words.append(
-            f", {limit['remaining']} left" if limit["allowed"] else ", used up", None if limit["allowed"] else "red"
-        )
+        words.append(f", {limit['remaining']} left", None if limit["allowed"] else "red")
         if not limit["allowed"]:
-            words.append(f", free in {span(limit['retry_after'])}")
+            wait = limit["retry_after"]
+            words.append(", never enough" if wait is None else f", enough in {span(wait)}")
         if limit["cost"] != 1:
             words.append(f", costs {limit['cost']}")
     if applied["origin"] != "rule":

@@ -3,7 +3,7 @@
 import asyncio
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
@@ -96,18 +96,21 @@ def _count(path: Path) -> int:
 
 def _csv(file: IO[str]) -> Iterator[dict[str, Any]]:
     reader = csv.DictReader(file, strict=True)
-    names = reader.fieldnames or ()
-    wrong = [name for name in names if name not in {"id", "tier"} and not name.startswith(_OVERRIDES)]
-    if "id" not in names or wrong:
-        what = f"{shown(wrong[0])} is no column" if wrong else "there is no column id"
-        msg = f"{file.name}: {what}; the first line names the columns: id, tier, overrides.RULE"
-        raise InvalidRequest(msg)
     try:
+        _check_columns(reader.fieldnames or (), file.name)
         for row in reader:
             yield _user(row, f"{file.name}:{reader.line_num}")
     except csv.Error as error:
-        msg = f"{file.name}:{reader.line_num}: {error}"
+        msg = f"{file.name}:{reader.line_num + 1}: {error}"
         raise InvalidRequest(msg) from error
+
+
+def _check_columns(names: Sequence[str], file: str) -> None:
+    wrong = [name for name in names if name not in {"id", "tier"} and not name.startswith(_OVERRIDES)]
+    if "id" not in names or wrong:
+        what = f"{shown(wrong[0])} is no column" if wrong else "there is no column id"
+        msg = f"{file}: {what}; the first line names the columns: id, tier, overrides.RULE"
+        raise InvalidRequest(msg)
 
 
 def _user(row: dict[Any, Any], place: str) -> dict[str, Any]:

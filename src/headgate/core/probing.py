@@ -10,7 +10,7 @@ from headgate.core import endpoint
 from headgate.core.ranking import ANY_PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from headgate.core.request import Request
     from headgate.core.rule import Match, Rule
@@ -29,11 +29,18 @@ class _Methods(NamedTuple):
     by_path: dict[str, set[str]]
 
     @classmethod
-    def of(cls, rules: Iterable[Rule]) -> _Methods:
+    def of(cls, rules: Sequence[Rule]) -> _Methods:
+        """Of methods that stand side by side in all rules that name them, one is enough."""
+        named: dict[str, list[tuple[int, str | None]]] = {}
+        for place, rule in enumerate(rules):
+            for method in _methods(rule):
+                named.setdefault(method, []).append((place, method if "method" in rule.per else None))
+        alike: dict[tuple[tuple[int, str | None], ...], str] = {}
+        chosen = {method: alike.setdefault(tuple(places), method) for method, places in named.items()}
         everywhere: set[str] = set()
         by_path: dict[str, set[str]] = {}
         for rule in rules:
-            methods = {*rule.match.methods, *(_USUAL_METHODS if "method" in rule.per else ())}
+            methods = {chosen[method] for method in _methods(rule)}
             for pattern in rule.match.endpoints or (ANY_PATH,):
                 if endpoint.kind(pattern) is endpoint.Kind.EXACT:
                     by_path.setdefault(pattern, set()).update(methods)
@@ -44,7 +51,11 @@ class _Methods(NamedTuple):
     def at(self, path: str) -> Iterator[str | None]:
         """Each method that some rule names for a path, and one that none does."""
         yield None
-        yield from self.everywhere | self.by_path.get(path, set())
+        yield from sorted(self.everywhere | self.by_path.get(path, set()))
+
+
+def _methods(rule: Rule) -> tuple[str, ...]:
+    return rule.match.methods or (_USUAL_METHODS if "method" in rule.per else ())
 
 
 def probes(rules: Iterable[Rule], request: Request) -> Iterator[Request]:

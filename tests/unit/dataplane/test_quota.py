@@ -127,6 +127,20 @@ def test_counters_by_endpoint_and_method_are_listed_one_by_one() -> None:
     ]
 
 
+def test_methods_that_rules_tell_apart_are_all_met() -> None:
+    """A rule that only one of several methods leads to is found, wherever else that method is named."""
+    each: dict[str, Any] = {"limits": "5/minute", "per": "user", "layer": "one"}
+    rules = [
+        {"name": "both", "match": {"methods": ["GET", "POST"]}} | each,
+        {"name": "posts", "match": {"methods": ["POST"]}, "priority": 1} | each,
+        {"name": "puts", "match": {"methods": ["PUT", "PATCH"]}} | each,
+        {"name": "rest"} | each,
+    ]
+    assert names(rules) == ["both", "posts", "puts", "rest"]
+    counted = [{"name": "verbs", "match": {"methods": ["GET", "PUT"]}} | each | {"per": ["user", "method"]}]
+    assert [entry["methods"] for entry in entries(counted)] == [["GET"], ["PUT"]]
+
+
 def test_what_spares_or_refuses_the_user_is_listed_too() -> None:
     """Unlimited rules and the gates that a user meets stand in the list, and watched rules at its end."""
     rules: list[dict[str, Any]] = [
