@@ -13,10 +13,13 @@ from headgate.controlplane.access import Role
 from headgate.errors import DatabaseError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
+    from typing import Any
 
     import pytest
     from tests.integration.admin_setup import Admin
+
+    from headgate.adapters.postgres import Database
 
 
 def test_answers_are_not_kept_and_not_shown_as_pages(database_url: str) -> None:
@@ -100,6 +103,8 @@ BAD_JSON = [
     b'{"price": ' + b"1" * 5_000 + b"}",
     b"[" * 100_000,
     b'{"a":' * 50_000,
+    *(b'{"name": "x", "limits": ' + b"[" * depth + b"]" * depth + b"}" for depth in (200, 400, 800, 900, 950, 990)),
+    *(b'{"id": "x", "rules": [' + b'{"a":' * depth + b"7" + b"}" * depth + b"]}" for depth in (200, 450, 480)),
     b'\xef\xbb\xbf{"id": "u"}',
     b'{"id": "u"} {"id": "v"}',
     b"\x00",
@@ -402,5 +407,51 @@ def test_what_failed_can_be_tried_again_with_the_same_key(database_url: str) -> 
         await admin.good("POST", "/v1/users", {"id": "u2"}, idempotency_key="k")
         for wrong in ("", " ", "x" * 256, "\t"):
             problem_of(await admin.ask("POST", "/v1/users", {"id": "u3"}, idempotency_key=wrong), 400)
+
+    with_admin(database_url, test)
+
+
+def test_what_was_done_is_told_even_if_the_answer_cannot_be_kept(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second copy then takes no effect, and is told to look."""
+
+    async def test(admin: Admin) -> None:
+        rows = type(admin.database).rows
+
+        async def fail(database: Database, statement: str, *arguments: object) -> object:
+            if statement == "idempotency.keep":
+                msg = "gone"
+                raise DatabaseError(msg, transient=True)
+            return await rows(database, statement, *arguments)
+
+        monkeypatch.setattr(type(admin.database), "rows", fail)
+        await admin.good("POST", "/v1/keys", {"name": "x"}, idempotency_key="k")
+        assert "could not be kept" in caplog.text
+        answer = await admin.ask("POST", "/v1/keys", {"name": "x"}, idempotency_key="k")
+        assert "took effect" in problem_of(answer, 409)["message"]
+        assert len((await admin.good("GET", "/v1/keys"))["items"]) == 1
+
+    with_admin(database_url, test)
+
+
+def test_a_body_that_breaks_off_is_not_an_accident_of_ours(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever hangs up in the middle leaves nothing behind, in the tables or in the log."""
+
+    async def test(admin: Admin) -> None:
+        sent = iter([{"type": "http.request", "body": b'{"id": ', "more_body": True}, {"type": "http.disconnect"}])
+        answered: list[MutableMapping[str, Any]] = []
+
+        async def receive() -> MutableMapping[str, Any]:
+            return next(sent)
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            answered.append(message)
+
+        headers = [(b"authorization", f"Bearer {BOOTSTRAP}".encode()), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/users", "query_string": b"", "headers": headers}
+        await admin.app(scope, receive, send)
+        assert answered[0]["status"] == 400
+        assert caplog.text == ""
 
     with_admin(database_url, test)

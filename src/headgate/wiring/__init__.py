@@ -142,10 +142,12 @@ def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase
         msg = "a database needs asyncpg, which is not installed: pip install 'headgate[postgres]'"
         raise InvalidSettings(msg) from error
     if not isinstance(url, str) or not url.startswith("embedded:"):
-        return OpenedDatabase(lambda: Database(url))
+        return OpenedDatabase(lambda seconds: Database(url, seconds=seconds))
     postgres = EmbeddedPostgres(named_folder(urlsplit(url), data_dir, "postgres"))
     starting = Starting(postgres.server)
-    return OpenedDatabase(lambda: Database(postgres.url, before_connecting=starting.start), starting)
+    return OpenedDatabase(
+        lambda seconds: Database(postgres.url, seconds=seconds, before_connecting=starting.start), starting
+    )
 
 
 def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:

@@ -56,6 +56,7 @@ log = logging.getLogger("headgate")
 
 _SECONDS_FOR_THE_DATABASE: Final = 1.0
 _SECONDS_FOR_DOCUMENTS: Final = 0.8
+_SECONDS_FOR_A_RECORD: Final = 2.0
 _SECONDS_BETWEEN_TRIES: Final = 1.0
 _SECONDS_BETWEEN_SWEEPS: Final = 60.0
 _TOKEN_FILE: Final = "admin-token"  # noqa: S105 (a file's name)
@@ -124,7 +125,8 @@ class ControlPlane:
         self._feed = counters.feed
         self._opened = open_database(settings.database_url or "", settings.data_dir)
         database = self._opened.database
-        records = self._opened.another()  # so that nobody waits behind an operator to be recognised
+        # So that nobody waits behind an operator to be recognised.
+        records = self._opened.another(_SECONDS_FOR_A_RECORD)
         self.identity = identity_from(settings, PostgresRecords(records), counters.cache, wall_clock)
         self.announcer = Announcer(database, counters.feed, counters.cache)
         self.following = Following(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -10,20 +10,25 @@ if TYPE_CHECKING:
     from headgate.adapters.embedded.starting import Starting
     from headgate.adapters.postgres import Database
 
+_SECONDS: Final = 10.0
+
 
 class OpenedDatabase:
     """A database with what has to be started before it, and stopped after it."""
 
-    def __init__(self, make: Callable[[], Database], starting: Starting | None = None) -> None:
-        """`starting` starts the server that databases are made on; without it, somebody else looks after that."""
+    def __init__(self, make: Callable[[float], Database], starting: Starting | None = None) -> None:
+        """`make` makes a database whose calls have so many seconds.
+
+        `starting` starts the server that it is on; without it, somebody else looks after that.
+        """
         self._make = make
         self._starting = starting
         self._made: list[Database] = []
-        self.database = self.another()
+        self.database = self.another(_SECONDS)
 
-    def another(self) -> Database:
+    def another(self, seconds: float) -> Database:
         """The same database on connections of their own, for somebody who must not wait behind others."""
-        database = self._make()
+        database = self._make(seconds)
         self._made.append(database)
         return database
 

@@ -37,6 +37,7 @@ def admin_app(parts: AdminParts) -> FastAPI:
         summary="Rules, tiers, users, API keys, blocks, and what became of requests",
         version=version("headgate"),
         routes=[route for subject in _SUBJECTS for route in subject.router.routes],
+        openapi_url=None,  # see `health`
         # The pages that FastAPI would offer load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,

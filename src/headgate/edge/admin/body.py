@@ -9,6 +9,8 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.requests import ClientDisconnect
+
 from headgate.edge.problems import Unanswerable
 from headgate.errors import shown
 
@@ -45,6 +47,8 @@ async def read_body(request: Request, most: int) -> bytes:
     except TimeoutError:
         sentence = f"the body was not all there after {_SECONDS:g} seconds"
         raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE) from None
+    except ClientDisconnect:
+        raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body broke off", _CLOSE) from None
     return bytes(body)
 
 

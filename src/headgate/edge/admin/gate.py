@@ -1,5 +1,6 @@
 """The way into every endpoint under /v1: who asks, may they, what did they send, and was it sent before."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from typing import Annotated, Any, Final
@@ -84,15 +85,11 @@ async def _answered(request: _Received, answer: Callable[[Request], Awaitable[Re
     if not keys:
         return await answer(request)
     caller: Caller = request.state.caller
-    return await idempotency.once(
-        parts_of(request).database,
-        idempotency.Attempt(
-            caller.token_id or "",
-            idempotency.read_key(keys),
-            idempotency.digest_of(request.method, str(request.url.path), request.url.query, await request.body()),
-        ),
-        lambda: answer(request),
-    )
+    key = idempotency.read_key(keys)
+    asked = (request.method, request.scope["path"], request.url.query, await request.body())
+    digest = await asyncio.to_thread(idempotency.digest_of, *asked)  # rule sets are large
+    attempt = idempotency.Attempt(caller.token_id or "", key, digest)
+    return await idempotency.once(parts_of(request).database, attempt, lambda: answer(request))
 
 
 async def _admitted(request: Request, access: Access, needed: Role) -> Caller:

@@ -8,19 +8,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.responses import Response
 
 from headgate.edge.problems import Unanswerable
+from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import Any
 
     from headgate.ports import Database
+
+log = logging.getLogger("headgate")
 
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _KEPT_HEADERS: Final = ("content-type", "etag", "location")
@@ -47,7 +52,9 @@ def read_key(given: Sequence[str]) -> str:
 
 def digest_of(method: str, path: str, query: str, body: bytes) -> bytes:
     """The same for the same request, and for no other."""
-    return hashlib.sha256(b"\0".join((method.encode(), path.encode(), query.encode(), body))).digest()
+    digest = hashlib.sha256(f"{method}\0{path}\0{query}\0".encode())
+    digest.update(body)
+    return digest.digest()
 
 
 async def once(database: Database, attempt: Attempt, answer: Callable[[], Awaitable[Response]]) -> Response:
@@ -57,23 +64,28 @@ async def once(database: Database, attempt: Attempt, answer: Callable[[], Awaita
         if kept is not None:
             return _again(kept, attempt)
         raise _in_progress()  # the first copy has just failed
-    response = None
     try:
         response = await answer()
-    finally:
-        # If the caller has gone the work may still have been done, so nobody stops this half-way either.
-        await asyncio.shield(_settle(database, attempt, response))
+    except Exception:  # not if it is cancelled: then nobody knows what was done, and the key says so
+        await asyncio.shield(_release(database, attempt))
+        raise
+    await asyncio.shield(_keep(database, attempt, response))
     return response
 
 
-async def _settle(database: Database, attempt: Attempt, response: Response | None) -> None:
-    if response is None or response.status_code >= HTTPStatus.BAD_REQUEST:
+async def _release(database: Database, attempt: Attempt) -> None:
+    with suppress(DatabaseError):  # what is raised already says more
         await database.rows("idempotency.release", *attempt[:2])
-        return
+
+
+async def _keep(database: Database, attempt: Attempt, response: Response) -> None:
     headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
     body = without_secret(bytes(response.body))
-    await database.rows("idempotency.keep", *attempt[:2], response.status_code, headers, body)
-    await database.rows("idempotency.sweep")
+    try:
+        await database.rows("idempotency.keep", *attempt[:2], response.status_code, headers, body)
+        await database.rows("idempotency.sweep")
+    except DatabaseError as error:  # it was done, and the caller shall hear that
+        log.warning("the answer to a request with an Idempotency-Key could not be kept: %s", error)
 
 
 def _again(kept: Mapping[str, Any], attempt: Attempt) -> Response:

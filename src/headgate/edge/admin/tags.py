@@ -43,8 +43,8 @@ def tagged(request: Request, response: Response, record: Versioned, *, live: boo
     """Put the tag on an answer; raises `NotModified` if a GET is for somebody who has just that."""
     tag = tag_of(record, live=live)
     response.headers["etag"] = tag
-    given = _header(request, "if-none-match")
-    if given is None or request.method != "GET":
+    given = _header(request, "if-none-match") if request.method == "GET" else None
+    if given is None:
         return
     # The weak comparison: what is equal but for W/ is equal.
     if given == "*" or tag in [each.removeprefix("W/") for each in re.findall(_TAG, given)]:
@@ -60,13 +60,17 @@ class Expected:
 
     async def version(self, current: Callable[[], Awaitable[Versioned]]) -> int | None:
         """The one version that may be changed, None if any may; `current` reads the thing where there are several."""
+        if self._versions is not None and len(self._versions) == 1:
+            return next(iter(self._versions))
+        return await self.check(current)
+
+    async def check(self, current: Callable[[], Awaitable[Versioned]]) -> int | None:
+        """The version that the thing is at, None if any will do; `Stale` if it is not one of those."""
         if self._versions is None:
             return None
-        if len(self._versions) == 1:
-            return next(iter(self._versions))
         record = await current()
         if record.version not in self._versions:
-            msg = f"it is at version {record.version}, which If-Match does not name; read it again"
+            msg = f"it has changed since it was read (it is at version {record.version} now); read it again"
             raise Stale(msg)
         return record.version
 

@@ -1,9 +1,10 @@
-"""Whether this process is alive and ready."""
+"""What needs no token: whether this process is alive and ready, and the description of the API."""
 
+import asyncio
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from headgate.controlplane.changes import changes
 from headgate.edge.admin.gate import Parts
@@ -28,3 +29,10 @@ async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
         state["status"] = "the database does not answer"
     return state
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def get_description(request: Request) -> dict[str, Any]:
+    """The OpenAPI description; putting it together takes a while, in which decisions have better things to do."""
+    description: dict[str, Any] = await asyncio.to_thread(request.app.openapi)
+    return description

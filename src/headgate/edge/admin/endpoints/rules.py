@@ -13,7 +13,6 @@ from headgate.edge.admin.models.shared import Text, Truth
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
 from headgate.edge.admin.paths import Name
 from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
-from headgate.errors import Stale
 
 router = APIRouter(route_class=Gate, tags=["rules"])
 
@@ -127,11 +126,7 @@ async def publish_rule(
     parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
 ) -> RuleRecord:
     """Put the draft of a rule in force."""
-    before = await parts.rules.get(name)
-    version = await expected.version(lambda: parts.rules.get(name))
-    if version not in {None, before.version}:
-        msg = f"the rule has changed since it was read (it is at version {before.version} now); read it again"
-        raise Stale(msg)
+    await expected.check(lambda: parts.rules.get(name))
     (record,) = await parts.rules.publish([name], who)
     tagged(request, response, record)
     return record

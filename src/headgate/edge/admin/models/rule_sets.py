@@ -11,7 +11,7 @@ from headgate.edge.admin.models.shared import Output, example
 RuleSetBody = Annotated[
     dict[str, Any],
     Body(
-        description="A rule set, as a rules file has it.",
+        description="A rule set, as a rules file has it; `/v1/ruleset/schema` is its JSON Schema.",
         examples=[
             {
                 "tiers": {"free": {"limits": {"search": "100/hour"}}},
@@ -20,7 +20,18 @@ RuleSetBody = Annotated[
         ],
     ),
 ]
-ForeignBody = Annotated[dict[str, Any], Body(description="A configuration in the form that `form` names.")]
+ForeignBody = Annotated[
+    dict[str, Any],
+    Body(
+        description="A configuration in the form that `form` names.",
+        examples=[
+            {
+                "domain": "api",
+                "descriptors": [{"key": "user", "rate_limit": {"unit": "minute", "requests_per_unit": 100}}],
+            }
+        ],
+    ),
+]
 Form = Literal["envoy", "tiers"]
 
 

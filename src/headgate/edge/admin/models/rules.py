@@ -17,7 +17,7 @@ _RULE: Final = {
 
 RuleBody = Annotated[
     dict[str, Any],
-    Body(description="A rule, with the members that a rule in a rules file has.", examples=[_RULE]),
+    Body(description="A rule, as a rules file has it; `/v1/ruleset/schema` has its JSON Schema.", examples=[_RULE]),
 ]
 
 
