@@ -34,13 +34,16 @@ SELECT pg_get_indexdef(indexrelid) AS text FROM pg_index
 WHERE indrelid = $1
     AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid AND contype IN ('p', 'u', 'x'))
 ORDER BY indexrelid::regclass::text"""
+_VIEWS = """
+SELECT format('CREATE VIEW %I AS', relname) || E'\n' || pg_get_viewdef(oid) AS text FROM pg_class
+WHERE relkind = 'v' AND relnamespace = current_schema()::regnamespace ORDER BY relname"""
 _FUNCTIONS = """
 SELECT pg_get_functiondef(oid) AS text FROM pg_proc
 WHERE pronamespace = current_schema()::regnamespace ORDER BY proname"""
 
 
 async def schema_text(connection: PoolConnectionProxy[asyncpg.Record]) -> str:
-    """All tables, indexes and functions, in an order in which they can be made again."""
+    """All tables, indexes, views and functions, in an order in which they can be made again."""
     parts, references = [], []
     for table in await connection.fetch(_TABLES):
         lines = [_column(column) for column in await connection.fetch(_COLUMNS, table["oid"])]
@@ -54,8 +57,9 @@ async def schema_text(connection: PoolConnectionProxy[asyncpg.Record]) -> str:
         body = "".join(f"\n    {line}{',' if line is not lines[-1] else ''}" for line in lines)
         indexes = [f"{row['text']};" for row in await connection.fetch(_INDEXES, table["oid"])]
         parts.append("\n".join([f"CREATE TABLE {table['relname']} ({body}\n){partitions};", *indexes]))
+    views = [row["text"] for row in await connection.fetch(_VIEWS)]
     functions = [f"{row['text'].strip()};" for row in await connection.fetch(_FUNCTIONS)]
-    text = "\n\n".join([_HEADER, *parts, "\n".join(references), *functions])
+    text = "\n\n".join([_HEADER, *parts, "\n".join(references), *views, *functions])
     return text.replace(" public.", " ").replace(" ONLY ", " ") + "\n"
 
 

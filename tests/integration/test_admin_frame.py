@@ -439,7 +439,11 @@ def test_a_body_that_breaks_off_is_not_an_accident_of_ours(database_url: str, ca
     """Whoever hangs up in the middle leaves nothing behind, in the tables or in the log."""
 
     async def test(admin: Admin) -> None:
-        sent = iter([{"type": "http.request", "body": b'{"id": ', "more_body": True}, {"type": "http.disconnect"}])
+        messages: list[MutableMapping[str, Any]] = [
+            {"type": "http.request", "body": b'{"id": ', "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+        sent = iter(messages)
         answered: list[MutableMapping[str, Any]] = []
 
         async def receive() -> MutableMapping[str, Any]:

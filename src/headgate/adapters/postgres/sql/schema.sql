@@ -27,6 +27,8 @@ CREATE TABLE api_keys (
     CONSTRAINT api_keys_tenant_check CHECK (((length(tenant) >= 1) AND (length(tenant) <= 255)))
 );
 CREATE INDEX api_keys_by_expiry ON api_keys USING btree (expires_at) WHERE (revoked_at IS NULL);
+CREATE INDEX api_keys_by_limited_rule ON api_keys USING gin (limits) WHERE (limits <> '{}'::jsonb);
+CREATE INDEX api_keys_by_successor ON api_keys USING btree (rotated_to) WHERE (rotated_to IS NOT NULL);
 CREATE INDEX api_keys_by_tier ON api_keys USING btree (tier);
 CREATE INDEX api_keys_by_user ON api_keys USING btree (user_id, id);
 
@@ -65,6 +67,7 @@ CREATE TABLE changes (
     CONSTRAINT changes_who_check CHECK (((length(who) >= 1) AND (length(who) <= 255)))
 );
 CREATE INDEX changes_by_kind ON changes USING btree (kind, name, id DESC);
+CREATE INDEX changes_by_kind_and_number ON changes USING btree (kind, id);
 CREATE INDEX changes_by_time ON changes USING btree (at);
 
 CREATE TABLE events (
@@ -108,6 +111,13 @@ CREATE TABLE idempotency (
     CONSTRAINT idempotency_request_check CHECK ((length(request) = 32))
 );
 CREATE INDEX idempotency_by_time ON idempotency USING btree (at);
+
+CREATE TABLE lineage (
+    is_only boolean DEFAULT true NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    CONSTRAINT lineage_pkey PRIMARY KEY (is_only),
+    CONSTRAINT lineage_is_only_check CHECK (is_only)
+);
 
 CREATE TABLE metrics (
     at timestamp with time zone NOT NULL,
@@ -163,6 +173,7 @@ CREATE TABLE rules (
     enabled boolean GENERATED ALWAYS AS (((data ->> 'enabled'::text))::boolean) STORED,
     CONSTRAINT rules_pkey PRIMARY KEY (name),
     CONSTRAINT rules_check CHECK (((data IS NOT NULL) OR (draft IS NOT NULL))),
+    CONSTRAINT rules_check1 CHECK ((((data ->> 'name'::text) = name) AND ((draft ->> 'name'::text) = name))),
     CONSTRAINT rules_data_check CHECK ((jsonb_typeof(data) = 'object'::text)),
     CONSTRAINT rules_draft_check CHECK ((jsonb_typeof(draft) = 'object'::text)),
     CONSTRAINT rules_name_check CHECK ((name ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$'::text)),
@@ -267,6 +278,83 @@ ALTER TABLE overrides ADD CONSTRAINT overrides_user_id_fkey FOREIGN KEY (user_id
 ALTER TABLE rule_versions ADD CONSTRAINT rule_versions_change_fkey FOREIGN KEY (change) REFERENCES changes(id);
 ALTER TABLE snapshots ADD CONSTRAINT snapshots_number_fkey FOREIGN KEY (number) REFERENCES changes(id);
 ALTER TABLE users ADD CONSTRAINT users_tier_fkey FOREIGN KEY (tier) REFERENCES tiers(name) ON UPDATE CASCADE;
+
+CREATE VIEW key_records AS
+ SELECT id,
+    prefix,
+    name,
+    user_id,
+    tenant,
+    tier,
+    limits,
+    expires_at,
+    last_used,
+    revoked_at,
+    revoked_by,
+    rotated_to,
+    version,
+    created_at,
+    created_by,
+        CASE
+            WHEN (revoked_at IS NOT NULL) THEN 'revoked'::text
+            WHEN (expires_at <= now()) THEN 'expired'::text
+            ELSE 'active'::text
+        END AS state
+   FROM api_keys;
+
+CREATE VIEW live_blocks AS
+ SELECT id,
+    user_id,
+    api_key,
+    network,
+    reason,
+    until,
+    version,
+    created_at,
+    created_by
+   FROM blocks
+  WHERE ((until IS NULL) OR (until > now()));
+
+CREATE VIEW token_records AS
+ SELECT id,
+    name,
+    role,
+    prefix,
+    expires_at,
+    last_used,
+    revoked_at,
+    revoked_by,
+    created_at,
+    created_by,
+        CASE
+            WHEN (revoked_at IS NOT NULL) THEN 'revoked'::text
+            WHEN (expires_at <= now()) THEN 'expired'::text
+            ELSE 'active'::text
+        END AS state
+   FROM tokens;
+
+CREATE VIEW user_records AS
+ SELECT id,
+    tier,
+    tier_since,
+    last_request,
+    times_exceeded,
+    quota_reset,
+    version,
+    created_at,
+    updated_at,
+        CASE
+            WHEN (counted_on = ((now() AT TIME ZONE 'UTC'::text))::date) THEN requests_today
+            ELSE (0)::bigint
+        END AS requests_today,
+        CASE
+            WHEN (date_trunc('month'::text, (counted_on)::timestamp with time zone) = date_trunc('month'::text, (((now() AT TIME ZONE 'UTC'::text))::date)::timestamp with time zone)) THEN requests_month
+            ELSE (0)::bigint
+        END AS requests_month,
+    COALESCE(( SELECT jsonb_object_agg(overrides.rule, overrides.limits) AS jsonb_object_agg
+           FROM overrides
+          WHERE (overrides.user_id = users.id)), '{}'::jsonb) AS overrides
+   FROM users;
 
 CREATE OR REPLACE FUNCTION make_event_partition(instant timestamp with time zone)
  RETURNS text
