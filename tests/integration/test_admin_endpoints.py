@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.integration.admin_setup import SEARCH, problem_of, with_admin
 
 from headgate import Request
+from headgate.dataplane.quota import quota
 
 if TYPE_CHECKING:
     from tests.integration.admin_setup import Admin
@@ -200,6 +201,8 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
             await admin.parts.limiter.check(Request(user="u1"))
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert (entry["rule"], entry["limit"], entry["used"], entry["remaining"]) == ("search", "100/minute", 3, 97)
+        (told,) = await quota(admin.parts.limiter, Request(user="u1"))
+        assert entry.keys() == told.as_dict().keys()
         explained = await admin.good("POST", "/v1/explain", {"user": "u1", "method": "GET", "path": "/x"})
         assert (explained["verdict"]["allowed"], explained["verdict"]["remaining"]) == (True, 96)
         await admin.good("PUT", "/v1/users/u1/overrides/search", {"limits": "50/minute"})
