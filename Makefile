@@ -8,8 +8,8 @@ PYTEST := $(BIN)/python -m pytest
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
-serve: .environment  ## the service on port 8080, with example rules
-	@$(BIN)/headgate serve --rules examples/rules.yaml
+serve: .environment  ## the service on port 8080 and the admin API on 8081, with example rules, on servers of their own
+	@$(BIN)/headgate serve --rules examples/rules.yaml --database embedded://
 
 test: .environment check  ## format, lint, types, layers and the whole test suite, with coverage
 	@$(BIN)/coverage erase

@@ -230,7 +230,9 @@ def test_a_server_without_room_says_so(postgres: Postgres) -> None:
     async def run() -> None:
         url = postgres.new_database()
         async with _opened(url) as owner, owner.use() as connection:
-            await connection.execute("CREATE ROLE few LOGIN CONNECTION LIMIT 1; GRANT SELECT ON changes TO few")
+            await connection.execute(
+                "CREATE ROLE few LOGIN CONNECTION LIMIT 1; GRANT SELECT ON ALL TABLES IN SCHEMA public TO few"
+            )
             few = Database(url.replace("postgres@", "few@"), seconds=5)
             failed = await asyncio.gather(*(few.rows("changes.last") for _ in range(4)), return_exceptions=True)
             refused = [each for each in failed if isinstance(each, DatabaseError)]

@@ -11,7 +11,6 @@ import threading
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -20,6 +19,7 @@ from headgate.cli import commands
 from headgate.cli.admin_client import admin, at
 from headgate.cli.asgi_call import call
 from headgate.errors import InvalidFields
+from headgate.wiring import control
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, MutableMapping
@@ -315,9 +315,7 @@ def test_without_an_address_the_api_runs_in_this_process(
         yield _application, "own"
         events.append("closed")
 
-    module = ModuleType("headgate.wiring_control")
-    module.admin_application = admin_application  # type: ignore[attr-defined] # put there for the test
-    monkeypatch.setitem(sys.modules, "headgate.wiring_control", module)
+    monkeypatch.setattr(control, "admin_application", admin_application)
     monkeypatch.setenv("HEADGATE_DATABASE_URL", "postgresql://somewhere")
     with admin(None, None) as client:
         assert client.get("/v1/me") == ["GET", "/v1/me", "/v1/me", "", "Bearer own", ""]
