@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import json
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,6 +12,7 @@ from urllib.parse import quote
 from tests.integration.admin_setup import BOOTSTRAP, SEARCH, problem_of, with_admin
 
 from headgate.controlplane.access import Role
+from headgate.edge.admin import pages
 from headgate.errors import DatabaseError, StoreError
 
 if TYPE_CHECKING:
@@ -166,6 +169,18 @@ def test_a_body_that_is_too_large_is_refused_while_it_is_read(database_url: str)
         assert (
             await admin.ask("POST", "/v1/ruleset/validate", big, content_type="application/json")
         ).status_code != 413
+
+    with_admin(database_url, test)
+
+
+def test_a_body_of_very_many_parts_is_refused_before_it_is_read(database_url: str) -> None:
+    """A few bytes each become many more in memory, so that a rule set of nothing could take all there is."""
+
+    async def test(admin: Admin) -> None:
+        token = await admin.token(Role.VIEWER)
+        for body, status in ((b'{"rules":[' + b"{}," * 4_000_001 + b"{}]}", 413), (b"[" * 1_000_000, 400)):
+            answer = await admin.ask("POST", "/v1/ruleset/validate", body, token=token, content_type="application/json")
+            problem_of(answer, status)
 
     with_admin(database_url, test)
 
@@ -341,6 +356,24 @@ def test_a_cursor_that_was_tampered_with_is_refused(database_url: str) -> None:
             problem_of(await admin.ask("GET", f"/v1/users?limit=1&after={wrong}"), 400)
         for path in ("/v1/rules", "/v1/keys", "/v1/changes", "/v1/events", "/v1/usage", "/v1/snapshots", "/v1/tiers"):
             problem_of(await admin.ask("GET", f"{path}?after={cursor}"), 400)
+
+    with_admin(database_url, test)
+
+
+def test_a_cursor_that_was_made_up_is_refused(database_url: str) -> None:
+    """Its check is no secret, so whoever may read lists can put anything into one."""
+    at = "2026-01-31T12:00:00"
+    wrong: list[object] = [None, True, 1.5, -1, 2**70, [], {}, ["x"], ["x", "y", "z"], [at, "y", at], [at, 1, 2], "\0"]
+
+    async def test(admin: Admin) -> None:
+        for kind in ("users", "rules", "tiers", "keys", "blocks", "snapshots", "changes", "events", "usage"):
+            other = "1" if kind in {"snapshots", "changes"} else 1
+            made_up = [pages.cursor(kind, place) for place in (*wrong, other)]
+            for text in (b"", b"x", b"[" * 2_000):
+                check = hashlib.sha256(kind.encode() + b"\0" + text).digest()[:6]
+                made_up.append(base64.urlsafe_b64encode(check + text).decode().rstrip("="))
+            for each in made_up:
+                problem_of(await admin.ask("GET", f"/v1/{kind}?after={each}"), 400)
 
     with_admin(database_url, test)
 

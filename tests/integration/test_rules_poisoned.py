@@ -100,3 +100,39 @@ def test_a_good_rule_is_taken(database_url: str) -> None:
         await services.rules.create(GOOD, "ann")
 
     scenario(database_url, run)
+
+
+@pytest.mark.parametrize("many", [100_001, 1_000_000])
+def test_more_rules_than_can_be_in_force_are_not_even_read(target: Target, many: int) -> None:
+    """However many there are, there is one sentence about it."""
+    rules: list[object] = [{}] * many
+    for wish in (rules, {"rules": rules}):
+        for attempt in (
+            target.services.sets.plan(wish, delete=True),
+            target.services.sets.apply(wish, "ann"),
+            target.services.sets.sync(wish, "ann"),
+        ):
+            target.refuses(attempt, "rules")
+        (problem,) = target.loop.run(target.services.rules.validate(wish))
+        assert problem.message == f"there would be {many:,} rules; at most 100,000 can be in force"
+
+
+def test_the_event_loop_goes_on_while_very_many_rules_are_read(target: Target) -> None:
+    """Decisions are made on it, and wait for nobody who checks a rule set."""
+    wrong = [{"name": f"r{number}", "limits": "x", "match": {"endpoints": 7}} for number in range(10_000)]
+
+    async def run(data: object) -> None:
+        loop = asyncio.get_running_loop()
+        validating = asyncio.create_task(target.services.rules.validate(data))
+        started = before = loop.time()
+        longest = 0.0
+        while not validating.done():
+            await asyncio.sleep(0)
+            now = loop.time()
+            longest, before = max(longest, now - before), now
+        assert await validating
+        assert longest < (before - started) / 3
+
+    target.loop.run(run({"rules": wrong}))
+    endpoints = [f"/e{number}" for number in range(100_000)]
+    target.loop.run(run({"name": "one", "limits": "x", "match": {"endpoints": endpoints}}))

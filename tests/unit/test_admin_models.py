@@ -76,4 +76,4 @@ def test_a_path_has_one_spelling(raw: bytes, path: str | None) -> None:
 @pytest.mark.parametrize("place", ["u1", "", "ü/日本", 7, ["2026-01-31T12:00:00+00:00", "id", "x"]])
 def test_a_cursor_is_the_place_it_was_made_of(place: object) -> None:
     """In its own list."""
-    assert place_of("users", cursor("users", place)) == place
+    assert place_of("users", cursor("users", place), lambda read: read) == place

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import EVERYTHING
 from headgate.controlplane.documents import make
 from headgate.core.matching import Snapshot
@@ -79,9 +79,7 @@ class Publisher:
         These are looked at for rules that have changed since the last snapshot, and for `also`.
         """
         many = len(data["rules"])
-        if many > MOST_RULES:
-            message = f"there would be {many:,} rules; at most {MOST_RULES:,} can be in force"
-            raise InvalidRules([Problem(("rules",), message)])
+        refuse_too_many(many)
         rule_set = await self._aside(many, self._compiled, data)
         changed = {row["name"] for row in await statements.rows("rule_sets.changed")} | set(also)
         if changed and (
@@ -99,8 +97,15 @@ class Publisher:
     async def _aside(many: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do work for so many rules without keeping the event loop for long."""
         if many > _IN_A_THREAD:
-            return await asyncio.to_thread(work, *arguments, **named)
+            return await aside(work, *arguments, **named)
         return work(*arguments, **named)
+
+
+def refuse_too_many(rules: int) -> None:
+    """Raise `InvalidRules` if so many cannot be in force."""
+    if rules > MOST_RULES:
+        message = f"there would be {rules:,} rules; at most {MOST_RULES:,} can be in force"
+        raise InvalidRules([Problem(("rules",), message)])
 
 
 def parsed(data: Mapping[str, Any], zones: Zones | None = None) -> RuleSet:

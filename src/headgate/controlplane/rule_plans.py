@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.publishing import tier_data
+from headgate.controlplane.aside import aside
+from headgate.controlplane.publishing import refuse_too_many, tier_data
 from headgate.controlplane.rule_rows import RuleRecord
 from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
@@ -60,6 +61,9 @@ class Wish:
             if data.get("overrides"):
                 message = "overrides are kept with users and keys; set them there, and leave them out here"
                 raise InvalidRules([Problem(("overrides",), message)])
+        rules = data.get("rules") if isinstance(data, dict) else data
+        if isinstance(rules, list | tuple):  # before they are read, which would take as long as there are rules
+            refuse_too_many(len(rules))
         return cls(parse_part(data), frozenset(speaks_of), delete, owner, take_over)
 
     def after(self, before: Contents) -> Contents:
@@ -114,8 +118,14 @@ class Plan:
 
 async def planned(statements: Statements, wish: Wish) -> Plan:
     """Compare a wish with the tables. Raises `Conflict` and `InvalidRules` where it cannot be fulfilled."""
-    records = {row["name"]: RuleRecord.of(row) for row in await statements.rows("rule_sets.rows")}
-    tiers = await statements.rows("rule_sets.tiers")
+    rules, tiers = await statements.rows("rule_sets.rows"), await statements.rows("rule_sets.tiers")
+    plan = await aside(_compared, wish, rules, tiers)
+    await _check_tiers(statements, plan.difference.tiers_removed)
+    return plan
+
+
+def _compared(wish: Wish, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Mapping[str, Any]]) -> Plan:
+    records = {row["name"]: RuleRecord.of(row) for row in rules}
     before = Contents(
         {name: record.data for name, record in records.items() if record.data is not None},
         {row["name"]: tier_data(row) for row in tiers},
@@ -127,7 +137,6 @@ async def planned(statements: Statements, wish: Wish) -> Plan:
     if problems := [*_name_problems(wish, plan), *_tier_problems(after)]:
         raise InvalidRules(problems)
     _check_owners(wish, before)
-    await _check_tiers(statements, plan.difference.tiers_removed)
     return plan
 
 

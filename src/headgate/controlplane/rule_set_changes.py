@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
+from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import announced, nothing
 from headgate.controlplane.publishing import parsed
 from headgate.controlplane.rule_plans import Wish, checked, planned
@@ -33,13 +33,13 @@ class RuleSetChanges:
     async def dump(self) -> dict[str, Any]:
         """What a file would have to say for all that is in force; the same rules always give the same."""
         data = await self._publisher.rule_set(self._database)
-        return brief_rule_set(await asyncio.to_thread(parsed, data))
+        return await aside(lambda: brief_rule_set(parsed(data)))
 
     async def plan(
         self, data: object, *, delete: bool, owner: str | None = None, take_over: bool = False
     ) -> Difference:
         """What `apply` would change, or `sync` with `delete`; raises what they would raise."""
-        wish = Wish.read(data, delete=delete, owner=owner, take_over=take_over)
+        wish = await aside(Wish.read, data, delete=delete, owner=owner, take_over=take_over)
         return (await checked(self._database, self._publisher, wish)).difference
 
     async def apply(self, data: object, who: str, owner: str | None = None, *, take_over: bool = False) -> Difference:
@@ -47,7 +47,7 @@ class RuleSetChanges:
 
         A rule that another file owns is a `Conflict`, unless it is taken over.
         """
-        return await self._fulfil(Wish.read(data, owner=owner, take_over=take_over), who)
+        return await self._fulfil(await aside(Wish.read, data, owner=owner, take_over=take_over), who)
 
     async def sync(self, data: object, who: str, owner: str | None = None, *, take_over: bool = False) -> Difference:
         """`apply`, and delete what `data` does not name.
@@ -55,7 +55,7 @@ class RuleSetChanges:
         Rules of other files stay if there is an `owner`. A rule set without `tiers` leaves
         all tiers, and one without `rules` all rules.
         """
-        return await self._fulfil(Wish.read(data, delete=True, owner=owner, take_over=take_over), who)
+        return await self._fulfil(await aside(Wish.read, data, delete=True, owner=owner, take_over=take_over), who)
 
     async def _fulfil(self, wish: Wish, who: str) -> Difference:
         async with announced(self._database, self._announce) as writing:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane import rule_rows
+from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import announced, nothing
 from headgate.controlplane.rule_plans import Wish, checked, is_rule_set, owner_problem
 from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
@@ -176,9 +177,9 @@ class Rules:
         """What is wrong with a rule, or with a rule set, if it were put in force now. Nothing is stored."""
         try:
             if is_rule_set(data):
-                await checked(self._database, self._publisher, Wish.read(data))
+                await checked(self._database, self._publisher, await aside(Wish.read, data))
             else:
-                await self._check(self._database, complete(data))
+                await self._check(self._database, await aside(complete, data))
         except InvalidRules as error:
             return error.problems
         return []

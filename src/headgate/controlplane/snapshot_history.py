@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
 from headgate.controlplane.documents import read
 from headgate.controlplane.rule_plans import Wish, planned
@@ -62,7 +63,7 @@ class SnapshotHistory:
     async def rollback(self, number: int, who: str) -> Difference:
         """Make all rules and tiers what they were then. Drafts stay, and so does who owns what."""
         async with announced(self._database, self._announce) as writing:
-            then = parse_part(await _contents(writing, number))
+            then = await aside(parse_part, await _contents(writing, number))
             plan = await planned(writing, Wish(then, frozenset({"rules", "tiers"}), delete=True))
             await write(writing, who, plan, self._publisher, "rolled_back")
         return plan.difference
@@ -72,7 +73,7 @@ class SnapshotHistory:
         async with announced(self._database, self._announce) as writing:
             # What people write by hand is brought to the form in which all else is stored.
             rule_set = await self._publisher.check(writing, await self._publisher.rule_set(writing), [EVERYTHING])
-            usual = {rule.name: complete_rule(rule) for rule in rule_set.rules}
+            usual = await aside(lambda: {rule.name: complete_rule(rule) for rule in rule_set.rules})
             edits = [
                 Edit(one.name, "published", one, usual[one.name], one.draft, one.owner)
                 for one in map(RuleRecord.of, await writing.rows("rule_sets.rows"))
@@ -89,7 +90,7 @@ async def _contents(statements: Statements, number: int) -> dict[str, Any]:
     if row is None:
         msg = f"there is no snapshot {number}; the list of snapshots has those that are kept"
         raise NotFound(msg)
-    data: dict[str, Any] = read(Document(RULES, number, row["body"], row["digest"]))
+    data: dict[str, Any] = await aside(read, Document(RULES, number, row["body"], row["digest"]))
     return data
 
 

@@ -17,7 +17,7 @@ from headgate.core.rule import ATTRIBUTE, Action
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headgate.core.decision import Decision, Hit
     from headgate.core.matching import Snapshot
@@ -86,7 +86,7 @@ async def quota(limiter: Limiter, user: Request) -> list[QuotaEntry]:
     entries = await asyncio.to_thread(_entries, snapshot, known)
     counted = {entry.hit.key: entry.hit for entry in entries if entry.hit is not None and not entry.depends_on}
     decisions = dict(zip(counted, await _look(limiter.store, list(counted.values())), strict=True))
-    return [entry if entry.hit is None else replace(entry, decision=decisions.get(entry.hit.key)) for entry in entries]
+    return await asyncio.to_thread(_as_they_stand, entries, decisions)
 
 
 async def reset(limiter: Limiter, user: Request) -> int:
@@ -96,6 +96,10 @@ async def reset(limiter: Limiter, user: Request) -> int:
     for start in range(0, len(keys), _TOGETHER):
         await limiter.store.reset(keys[start : start + _TOGETHER])
     return len(keys)
+
+
+def _as_they_stand(entries: Sequence[QuotaEntry], decisions: Mapping[str, Decision]) -> list[QuotaEntry]:
+    return [entry if entry.hit is None else replace(entry, decision=decisions.get(entry.hit.key)) for entry in entries]
 
 
 async def _look(store: CounterStore, hits: Sequence[Hit]) -> list[Decision]:

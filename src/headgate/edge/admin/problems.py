@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
-_MOST_PROBLEMS: Final = 1_000
+MOST_PROBLEMS: Final = 1_000
+"""That one answer tells."""
 _STATUS: Final[dict[type[HeadgateError], HTTPStatus]] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
@@ -67,7 +68,7 @@ def problem(
 ) -> Response:
     """An answer that says what is wrong, to people and to programs."""
     document = Unanswerable(status, sentence).document() | {
-        "problems": [{"field": each.field, "message": each.message} for each in problems[:_MOST_PROBLEMS]]
+        "problems": [{"field": each.field, "message": each.message} for each in problems[:MOST_PROBLEMS]]
     }
     return Response(_line(document), status.value, dict(headers), CONTENT_TYPE)
 

@@ -10,7 +10,7 @@ from headgate.controlplane.changes import Kind, changes
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.models.activity import ChangePage, Decision, EventPage, UsagePage, ViolatorPage
 from headgate.edge.admin.models.shared import Day, Instant, Text
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, as_number, page, place_of
 
 router = APIRouter(route_class=Gate, tags=["activity"])
 
@@ -24,7 +24,7 @@ async def list_changes(
     name: Text = None,
 ) -> Page[Mapping[str, Any]]:
     """Who changed what, when: the newest first."""
-    found = await changes(parts.database, kind, name, place_of("changes", after), limit + 1)
+    found = await changes(parts.database, kind, name, place_of("changes", after, as_number), limit + 1)
     return page("changes", found, limit, lambda row: row["id"])
 
 
@@ -40,12 +40,9 @@ async def list_events(
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
     """Recorded decisions of the last day, or of up to 31 days: the newest first."""
-    place = place_of("events", after)
-    before = None
-    if place is not None:
-        # The page before says when the last day began, so that no page has a day of its own.
-        since = since or datetime.fromisoformat(place[2])
-        before = datetime.fromisoformat(place[0]), place[1]
+    place = place_of("events", after, _place_of_event)
+    # The page before says when the last day began, so that no page has a day of its own.
+    since, before = (since, None) if place is None else (since or place[2], place[:2])
     since, until = parts.activity.span(since, until)
     found = await parts.activity.events(
         since, until, user=user, rule=rule, decision=decision, before=before, most=limit + 1
@@ -72,7 +69,20 @@ async def list_usage(
     user: Text = None,
 ) -> Page[Mapping[str, Any]]:
     """What was used each day, for up to 366 days: by day, user and rule."""
-    place = place_of("usage", after)
-    behind = None if place is None else (date.fromisoformat(place[0]), place[1], place[2])
+    behind = place_of("usage", after, _place_of_usage)
     found = await parts.activity.usage(first, last, user=user, after=behind, most=limit + 1)
     return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule"]))
+
+
+def _place_of_event(place: object) -> tuple[datetime, str, datetime]:
+    match place:
+        case [at, id_, since]:
+            return as_instant(at), as_name(id_), as_instant(since)
+    raise ValueError
+
+
+def _place_of_usage(place: object) -> tuple[date, str, str]:
+    match place:
+        case [day, user, rule]:
+            return date.fromisoformat(as_name(day)), as_name(user), as_name(rule)
+    raise ValueError

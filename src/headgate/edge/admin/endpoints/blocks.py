@@ -8,7 +8,7 @@ from headgate.controlplane.blocks import BlockRecord
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.accounts import BlockBody, BlockPage, BlockView, NewBlock
 from headgate.edge.admin.models.shared import Text
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, place_of
 from headgate.edge.admin.paths import Name
 from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
 
@@ -20,7 +20,7 @@ async def list_blocks(
     parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None, subject: Text = None
 ) -> Page[BlockRecord]:
     """Blocks by id; `subject` is a user, the id of a key, or an address."""
-    found = await parts.blocks.list(after=place_of("blocks", after), most=limit + 1, subject=subject)
+    found = await parts.blocks.list(after=place_of("blocks", after, as_id), most=limit + 1, subject=subject)
     return page("blocks", found, limit, lambda record: record.id)
 
 

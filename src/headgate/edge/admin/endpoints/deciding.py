@@ -1,13 +1,15 @@
 """What would be decided, and why: explanations and quotas, from the limiter of this process."""
 
+import asyncio
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.dataplane import quota
 from headgate.dataplane.explaining import explain
+from headgate.edge.admin.answers import large
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.deciding import CheckBody, Explanation, Quota, QuotaReset
 from headgate.edge.admin.paths import Name
@@ -28,14 +30,16 @@ async def explain_check(parts: Parts, body: CheckBody) -> dict[str, Any]:
 
 
 @router.get("/v1/users/{id:part}/quota", response_model=Quota)
-async def get_quota(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
+async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users have ids)
     """Every limit that can apply to a user, with what is used, what is left and when it is all back, live.
 
     Users who are not on record have a quota too: that of the default tier.
     """
     user = await _user(parts, id)
     entries = await quota.quota(parts.limiter, user)
-    return {"user": id, "tier": user.tier, "items": [entry.as_dict() for entry in entries]}
+    # There may be as many as there are rules, so all is done in threads.
+    items = await asyncio.to_thread(lambda: [entry.as_dict() for entry in entries])
+    return await large({"user": id, "tier": user.tier, "items": items})
 
 
 @router.post("/v1/users/{id:part}/quota/reset", response_model=QuotaReset)

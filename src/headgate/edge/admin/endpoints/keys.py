@@ -9,7 +9,7 @@ from headgate.controlplane.keys import KeyRecord, KeyState
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.credentials import KeyBody, KeyPage, KeyView, NewKey, NewKeyView, RotationBody
 from headgate.edge.admin.models.shared import Text
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, place_of
 from headgate.edge.admin.paths import Name
 from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
 
@@ -25,7 +25,7 @@ async def list_keys(
     state: Annotated[KeyState | None, Query()] = None,
 ) -> Page[KeyRecord]:
     """API keys by id."""
-    found = await parts.keys.list(user=user, state=state, after=place_of("keys", after), most=limit + 1)
+    found = await parts.keys.list(user=user, state=state, after=place_of("keys", after, as_id), most=limit + 1)
     return page("keys", found, limit, lambda record: record.id)
 
 

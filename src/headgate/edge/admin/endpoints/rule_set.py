@@ -1,7 +1,6 @@
 """The rule set as a whole: rules as code."""
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -9,9 +8,11 @@ from fastapi import APIRouter, Query, Response
 
 from headgate.controlplane.importing import from_envoy_ratelimit, from_tier_map
 from headgate.controlplane.rule_schema import rule_schema
+from headgate.edge.admin.answers import large
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.rule_sets import ForeignBody, Form, Imported, RuleSetBody, Validation
 from headgate.edge.admin.models.shared import Text, Truth
+from headgate.edge.admin.problems import MOST_PROBLEMS
 
 router = APIRouter(route_class=Gate, tags=["rule set"])
 
@@ -41,7 +42,7 @@ async def validate_rule_set(parts: Parts, body: RuleSetBody) -> dict[str, Any]:
     problems = await parts.rules.validate(body)
     return {
         "valid": not problems,
-        "problems": [{"field": each.field, "message": each.message} for each in problems],
+        "problems": [{"field": each.field, "message": each.message} for each in problems[:MOST_PROBLEMS]],
     }
 
 
@@ -75,9 +76,3 @@ async def import_rule_set(body: ForeignBody, form: Annotated[Form, Query()]) -> 
     """A rule set made of the configuration of something else: envoyproxy/ratelimit, or maps of tiers."""
     rule_set, notes = await asyncio.to_thread(_IMPORTERS[form], body)
     return await large({"rule_set": rule_set, "notes": notes})
-
-
-async def large(data: Mapping[str, Any]) -> Response:
-    """An answer of any size, written in a thread so that nobody waits for it."""
-    body = await asyncio.to_thread(lambda: json.dumps(data, ensure_ascii=False).encode())
-    return Response(body, media_type="application/json")

@@ -10,7 +10,7 @@ from headgate.controlplane.rules import RuleRecord, RuleVersion
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.rules import RollbackBody, RuleBody, RuleHistory, RulePage, RuleView
 from headgate.edge.admin.models.shared import Text, Truth
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
 from headgate.edge.admin.paths import Name
 from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
 
@@ -31,7 +31,12 @@ async def list_rules(
 ) -> Page[RuleRecord]:
     """Rules by name; `tier` and `endpoint` are as a rule's `match` names them."""
     found = await parts.rules.list(
-        after=place_of("rules", after), most=limit + 1, owner=owner, tier=tier, endpoint=endpoint, enabled=enabled
+        after=place_of("rules", after, as_name),
+        most=limit + 1,
+        owner=owner,
+        tier=tier,
+        endpoint=endpoint,
+        enabled=enabled,
     )
     return page("rules", found, limit, lambda record: record.name)
 

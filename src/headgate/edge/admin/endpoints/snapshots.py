@@ -7,10 +7,10 @@ from fastapi import APIRouter, Response
 
 from headgate.controlplane.publishing import Published
 from headgate.controlplane.snapshot_history import SnapshotRecord
-from headgate.edge.admin.endpoints.rule_set import large
+from headgate.edge.admin.answers import large
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.rule_sets import CurrentSnapshot, PublishedView, SnapshotPage
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_number, page, place_of
 from headgate.edge.admin.paths import Number
 
 router = APIRouter(route_class=Gate, tags=["snapshots"])
@@ -35,7 +35,7 @@ async def publish_tables(parts: Parts, who: Who) -> Published:
 @router.get("/v1/snapshots", response_model=SnapshotPage)
 async def list_snapshots(parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[SnapshotRecord]:
     """Published rule sets, the newest first."""
-    found = await parts.snapshots.list(limit + 1, place_of("snapshots", after))
+    found = await parts.snapshots.list(limit + 1, place_of("snapshots", after, as_number))
     return page("snapshots", found, limit, lambda record: record.number)
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from headgate.controlplane.tiers import TierRecord
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.accounts import NewTier, TierBody, TierPage, TierView
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
 from headgate.edge.admin.paths import Name
 from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
 
@@ -18,7 +18,7 @@ router = APIRouter(route_class=Gate, tags=["tiers"])
 @router.get("/v1/tiers", response_model=TierPage)
 async def list_tiers(parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None) -> Page[TierRecord]:
     """Tiers by name."""
-    behind = place_of("tiers", after) or ""
+    behind = place_of("tiers", after, as_name) or ""
     found = sorted(await parts.tiers.list(), key=lambda record: record.name)
     return page("tiers", [record for record in found if record.name > behind], limit, lambda record: record.name)
 

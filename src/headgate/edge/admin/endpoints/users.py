@@ -9,7 +9,7 @@ from headgate.controlplane.users import UserRecord
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.models.accounts import NewUser, OverrideBody, UserBody, UserPage, UserView
 from headgate.edge.admin.models.shared import Text
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
 from headgate.edge.admin.paths import Name
 from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
 
@@ -21,7 +21,7 @@ async def list_users(
     parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None, tier: Text = None
 ) -> Page[UserRecord]:
     """Users by id."""
-    found = await parts.users.list(tier=tier, after=place_of("users", after), most=limit + 1)
+    found = await parts.users.list(tier=tier, after=place_of("users", after, as_name), most=limit + 1)
     return page("users", found, limit, lambda record: record.id)
 
 
