@@ -36,7 +36,7 @@ def _edits(plan: Plan, verb: str | None) -> list[Edit]:
     edits = [Edit(name, verb or "deleted", plan.records[name], None, None, None) for name in done.removed]
     for name in (*changed, *done.added):
         before = plan.records.get(name)
-        said = verb or ("created" if name in done.added else "changed")
+        said = verb or ("changed" if name in plan.before.rules else "created")
         draft = None if before is None else before.draft
         edits.append(Edit(name, said, before, plan.after.rules[name], draft, plan.after.owners.get(name)))
     return edits

@@ -103,9 +103,11 @@ def _as_they_stand(entries: Sequence[QuotaEntry], decisions: Mapping[str, Decisi
 
 
 async def _look(store: CounterStore, hits: Sequence[Hit]) -> list[Decision]:
-    parts = [hits[start : start + _TOGETHER] for start in range(0, len(hits), _TOGETHER)]
-    answers = await asyncio.gather(*map(store.peek, parts))
-    return [decision for answer in answers for decision in answer]
+    """One call after another: a store that is asked everything at once has no time for decisions."""
+    found: list[Decision] = []
+    for start in range(0, len(hits), _TOGETHER):
+        found += await store.peek(hits[start : start + _TOGETHER])
+    return found
 
 
 def _entries(snapshot: Snapshot, user: Request) -> list[QuotaEntry]:

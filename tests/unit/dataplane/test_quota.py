@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headgate import Limiter, Request
+from headgate.adapters.memory import MemoryStore
 from headgate.dataplane.quota import quota, reset
 from headgate.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.decision import Decision, Hit
 
 TIERS: dict[str, Any] = {"free": {"limits": {"search": "10/minute"}}, "pro": {"limits": {"search": "unlimited"}}}
 USER = Request(user="u1")
@@ -185,3 +191,29 @@ def test_thousands_of_rules_are_looked_at_together(methods: list[str] | None) ->
     listed = entries(rules, checks=[Request(user="u1", path="/7", method="GET")])
     assert [entry["rule"] for entry in listed] == [rule["name"] for rule in rules]
     assert [entry["rule"] for entry in listed if entry["used"]] == ["r7"]
+
+
+def test_a_store_is_asked_for_a_quota_one_thing_after_another() -> None:
+    """However many counters there are, decisions find the store free for them."""
+    rules = [
+        {"name": f"r{number}", "per": "user", "limits": "5/minute", "match": {"endpoints": f"/{number}"}}
+        for number in range(500)
+    ]
+    at_once = most = 0
+
+    class Watched(MemoryStore):
+        async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+            nonlocal at_once, most
+            at_once += 1
+            most = max(most, at_once)
+            await asyncio.sleep(0)
+            at_once -= 1
+            return await super().peek(hits)
+
+    async def run() -> None:
+        async with Limiter.open(rules=rules) as limiter:
+            limiter.store = Watched(FakeClock())
+            assert len(await quota(limiter, USER)) == 500
+            assert most == 1
+
+    asyncio.run(run())
