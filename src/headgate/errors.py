@@ -130,11 +130,15 @@ class StoreError(HeadgateError):
 
 
 class DatabaseError(HeadgateError):
-    """The database could not answer; `transient` says whether it may later."""
+    """The database could not answer.
 
-    def __init__(self, message: str, *, transient: bool) -> None:
+    `transient` says whether it may later, `perhaps_done` whether a change may have been made all the same.
+    """
+
+    def __init__(self, message: str, *, transient: bool, perhaps_done: bool = False) -> None:
         """Say what failed, and whether trying later makes sense."""
         self.transient = transient
+        self.perhaps_done = perhaps_done
         super().__init__(message)
 
 

@@ -468,6 +468,27 @@ def test_what_was_done_is_told_even_if_the_answer_cannot_be_kept(
     with_admin(database_url, test)
 
 
+def test_a_change_that_may_have_been_made_is_not_made_again(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the answer to a commit is lost, nobody is told to try again, and a second copy takes no effect."""
+
+    async def test(admin: Admin) -> None:
+        create = admin.parts.keys.create
+
+        async def lose_the_answer(data: object, who: str) -> object:
+            await create(data, who)
+            msg = "the connection was lost"
+            raise DatabaseError(msg, transient=True, perhaps_done=True)
+
+        monkeypatch.setattr(admin.parts.keys, "create", lose_the_answer)
+        first = await admin.ask("POST", "/v1/keys", {"name": "x"}, idempotency_key="k")
+        assert "look before you make it again" in problem_of(first, 503)["message"]
+        assert "retry-after" not in first.headers
+        problem_of(await admin.ask("POST", "/v1/keys", {"name": "x"}, idempotency_key="k"), 409)
+        assert len((await admin.good("GET", "/v1/keys"))["items"]) == 1
+
+    with_admin(database_url, test)
+
+
 def test_a_body_that_breaks_off_is_not_an_accident_of_ours(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever hangs up in the middle leaves nothing behind, in the tables or in the log."""
 

@@ -148,7 +148,7 @@ class Following:
     async def _listen(self) -> None:
         """Hear announcements; when the connection is lost, or something was not heard, subscribe again."""
         while True:
-            with suppress(StoreError, TimeoutError):
+            try:
                 async with (
                     asyncio.timeout(None) as self._subscription,
                     aclosing(self._feed.announcements()) as arriving,
@@ -158,6 +158,10 @@ class Following:
                             self._woken.set()  # whatever was announced before we listened
                         else:
                             self._hear(announcement)
+            except (StoreError, TimeoutError):
+                pass  # `_watch` says that it is away
+            except Exception:
+                log.exception("announcements are not heard for a moment")  # and somebody must go on listening
             self._subscription = None
             await asyncio.sleep(self._every * random.uniform(0.1, 0.5))  # noqa: S311 (so that a fleet does not come at once)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -27,7 +26,6 @@ from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
-from headgate.core.api_key import RANDOM_BYTES, new_token
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import rule_set_data
@@ -35,14 +33,14 @@ from headgate.dataplane.limiter import Limiter
 from headgate.edge.admin.app import admin_app
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.server import serve_admin
-from headgate.errors import DatabaseError, HeadgateError, InvalidSettings
+from headgate.errors import DatabaseError, HeadgateError
 from headgate.ports import BLOCKS, RULES
 from headgate.wiring import complete, open_counters, open_database, rest_of
+from headgate.wiring.admin_token import kept_token, new_admin_token
 from headgate.wiring.identity import identity_from
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-    from pathlib import Path
     from typing import Self
 
     from fastapi import FastAPI
@@ -59,7 +57,6 @@ _SECONDS_FOR_DOCUMENTS: Final = 0.8
 _SECONDS_FOR_A_RECORD: Final = 2.0
 _SECONDS_BETWEEN_TRIES: Final = 1.0
 _SECONDS_BETWEEN_SWEEPS: Final = 60.0
-_TOKEN_FILE: Final = "admin-token"  # noqa: S105 (a file's name)
 
 
 @asynccontextmanager
@@ -80,7 +77,7 @@ async def user_service(settings: Settings) -> AsyncIterator[Users]:
 async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
     """The control plane without a service."""
     # The token is good in this process only, and nothing is left in the data directory of whoever runs a command.
-    settings = complete(replace(settings, rules_file=None, admin_token=_new_token()))
+    settings = complete(replace(settings, rules_file=None, admin_token=new_admin_token()))
     counters = open_counters(settings.redis_url or "", data_dir=settings.data_dir)
     limiter = Limiter(counters.store, *rest_of(settings.redis_url or ""))
     async with limiter, ControlPlane(settings, counters, limiter, saves=False) as control:
@@ -140,7 +137,7 @@ class ControlPlane:
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
         self._blocks = Blocks(database, announce)
-        self.admin_token = settings.admin_token or _kept_token(settings.data_dir)
+        self.admin_token = settings.admin_token or kept_token(settings.data_dir)
         self.parts = AdminParts(
             database=database,
             access=Access(database, self.admin_token),
@@ -161,7 +158,7 @@ class ControlPlane:
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = asyncio.create_task(self._prepare())
+        preparing = _kept_running(self._prepare())
         await asyncio.wait({preparing}, timeout=_SECONDS_FOR_THE_DATABASE)
         await self.identity.start()
         await self.following.start(_SECONDS_FOR_DOCUMENTS)
@@ -255,22 +252,3 @@ def _kept_running(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
 def _on_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
         log.error("a part of the control plane has ended", exc_info=task.exception())
-
-
-def _new_token() -> str:
-    return new_token(secrets.token_bytes(RANDOM_BYTES))
-
-
-def _kept_token(data_dir: Path) -> str:
-    """The admin token of this data directory, made when there is none. Only who may read the folder has it."""
-    file = data_dir / _TOKEN_FILE
-    try:
-        if not file.exists():
-            data_dir.mkdir(parents=True, exist_ok=True)
-            file.touch(mode=0o600, exist_ok=True)
-            file.write_text(_new_token() + "\n", encoding="ascii")
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not text"
-        msg = f"the admin token cannot be kept in {file}: {reason}; set HEADGATE_ADMIN_TOKEN or HEADGATE_DATA_DIR"
-        raise InvalidSettings(msg) from error

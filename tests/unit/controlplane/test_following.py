@@ -99,6 +99,10 @@ class Trial:
     def _take(self, data: object, _number: int) -> None:
         self.limits = [str(rule.limits[0]) for rule in parse_rule_set(data).rules]
 
+    def stumble(self, _names: Sequence[str]) -> None:
+        msg = "an accident"
+        raise RuntimeError(msg)
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         task = asyncio.create_task(self.following.run())
@@ -265,6 +269,26 @@ def test_announcements_that_never_arrive_are_noticed_by_looking() -> None:
             await trial.feed.looks(4)
             assert trial.forgotten == [["*"]]
             assert trial.following.missed == 1
+
+    asyncio.run(run())
+
+
+def test_a_process_that_stumbles_over_an_announcement_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever goes wrong with one, the next is heard; or nothing that changes would ever reach the process again."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.publish(rules(1))
+        await trial.following.start()
+        forget, trial.following._forget = trial.following._forget, trial.stumble
+        async with trial.running():
+            await trial.feed.looks()
+            await trial.feed.publish(rules(2), ["user:u1"])
+            await trial.until(2)
+            trial.following._forget = forget
+            await trial.feed.publish(rules(3), ["rules", "user:u2"])
+            await trial.until(3)
+            assert "not heard for a moment" in caplog.text
 
     asyncio.run(run())
 

@@ -97,7 +97,7 @@ class Database:
                 if not outcome_is_unknown(error):
                     raise
                 msg = f"{error}, and it is not known whether the change was made; look before you make it again"
-                raise DatabaseError(msg, transient=True) from error
+                raise DatabaseError(msg, transient=True, perhaps_done=True) from error
             if done != "COMMIT":  # PostgreSQL says what it did instead, and does not call it an error
                 msg = "the change was not made, because a statement of it had failed"
                 raise DatabaseError(msg, transient=False)

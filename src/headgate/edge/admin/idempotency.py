@@ -66,8 +66,9 @@ async def once(database: Database, attempt: Attempt, answer: Callable[[], Awaita
         raise _in_progress()  # the first copy has just failed
     try:
         response = await answer()
-    except Exception:  # not if it is cancelled: then nobody knows what was done, and the key says so
-        await asyncio.shield(_release(database, attempt))
+    except Exception as error:  # not if it is cancelled: then nobody knows what was done, and the key says so
+        if not (isinstance(error, DatabaseError) and error.perhaps_done):
+            await asyncio.shield(_release(database, attempt))
         raise
     await asyncio.shield(_keep(database, attempt, response))
     return response

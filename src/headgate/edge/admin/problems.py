@@ -88,6 +88,9 @@ async def _of_ours(_request: Request, error: Exception) -> Response:
         raise error
     if isinstance(error, DatabaseError | StoreError):
         log.error("the admin API could not answer: %s", error)
+        if isinstance(error, DatabaseError) and error.perhaps_done:
+            sentence = "the database did not say whether the change was made; look before you make it again"
+            return problem(status, sentence)
         what = "database" if isinstance(error, DatabaseError) else "counter store"
         state = "is out of reach" if error.transient else "refuses to do that"
         sentence = f"the {what} {state}; the service's log says more"
