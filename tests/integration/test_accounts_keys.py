@@ -192,6 +192,27 @@ def test_a_key_that_is_not_there_is_not_found(database_url: str) -> None:
     with_accounts(database_url, test, rules=False)
 
 
+def test_a_secret_that_is_taken_for_an_id_is_not_repeated(database_url: str) -> None:
+    """Not even to whoever sent it: messages end in logs and in tickets."""
+
+    async def test(accounts: Accounts) -> None:
+        _, key = await accounts.keys.create({}, "me")
+        _, token = await accounts.access.create({"name": "ci", "role": "viewer"}, "me")
+        for secret in (key, token):
+            for wrong in (
+                accounts.keys.revoke(secret, "me"),
+                accounts.access.revoke(secret, "me"),
+                accounts.blocks.delete(secret, "me"),
+                accounts.blocks.create({"api_key": secret}, "me"),
+            ):
+                with pytest.raises((NotFound, InvalidFields), match="name it by its id") as caught:
+                    await wrong
+                assert secret[:8] in str(caught.value)
+                assert secret[:16] not in str(caught.value)
+
+    with_accounts(database_url, test, rules=False)
+
+
 def test_many_keys_are_loaded_at_once(database_url: str) -> None:
     """By their secrets or by what is kept of them; a revoked one stays revoked."""
 

@@ -10,11 +10,11 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.controlplane.changes import Kind, record
-from headgate.controlplane.fields import as_json, found, id_of, instant_ahead, refuse, time_now
+from headgate.controlplane.fields import as_json, found, id_of, instant_ahead, refuse, shown_id, time_now
 from headgate.controlplane.key_records import KeyState
 from headgate.core.api_key import RANDOM_BYTES, hash_of, looks_like_token, new_token, prefix_of
 from headgate.core.parsing.fields import Fields, name_problem
-from headgate.errors import Conflict, Problem, shown
+from headgate.errors import Conflict, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -156,7 +156,7 @@ def _token_name_problem(name: str) -> str | None:
 
 
 async def _get(statements: Statements, id: str) -> TokenRecord:  # noqa: A002 (tokens have ids)
-    return _record(found(f"token {shown(id)}", await statements.row("tokens.get", id_of(id))))
+    return _record(found(f"token {shown_id(id)}", await statements.row("tokens.get", id_of(id))))
 
 
 def _record(row: Mapping[str, Any]) -> TokenRecord:

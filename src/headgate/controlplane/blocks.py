@@ -15,13 +15,14 @@ from headgate.controlplane.fields import (
     id_of,
     instant_ahead,
     refuse,
+    shown_id,
     stays,
     storable,
     time_now,
 )
 from headgate.core.address import parse_network
 from headgate.core.parsing.fields import Fields
-from headgate.errors import Conflict, Problem, shown
+from headgate.errors import Conflict, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +150,7 @@ async def _read(writing: Writing, data: object) -> _Form:
     key = fields.text("api_key", None)
     key_id = None if key is None else id_of(key)
     if key is not None and await writing.row("keys.get", key_id) is None:
-        fields.problem(f"there is no API key {shown(key)}; name it by its id", "api_key")
+        fields.problem(f"there is no API key {shown_id(key)}; name it by its id", "api_key")
     subject = _Subject(fields.text("user", None, at_most(LONGEST_ID)), key_id, _network(fields))
     form = _Form(subject, _reason(fields), instant_ahead(fields, "until", await time_now(writing)))
     refuse(problems)
@@ -177,7 +178,7 @@ def _network_or_none(text: str) -> Network | None:
 
 
 async def _get(statements: Statements, id: str, version: int | None = None) -> BlockRecord:  # noqa: A002 (blocks have ids)
-    return _record(found(f"block {shown(id)}", await statements.row("blocks.get", id_of(id)), version))
+    return _record(found(f"block {shown_id(id)}", await statements.row("blocks.get", id_of(id)), version))
 
 
 def _record(row: Mapping[str, Any]) -> BlockRecord:

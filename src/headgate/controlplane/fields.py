@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from headgate.core.api_key import looks_like_api_key, looks_like_token, prefix_of
 from headgate.core.parsing.fields import name_problem, unusable
 from headgate.errors import InvalidFields, NotFound, Problem, Stale, shown
 
@@ -51,6 +52,12 @@ def id_of(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+def shown_id(text: str) -> str:
+    """An id as it stands in a message; of a secret that was taken for one, only what may be shown."""
+    is_secret = looks_like_api_key(text) or looks_like_token(text)
+    return f"{prefix_of(text)}… (a secret; name it by its id)" if is_secret else shown(text)
 
 
 def id_before(after: str | None) -> UUID:

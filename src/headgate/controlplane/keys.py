@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
-from headgate.controlplane.fields import found, id_before, id_of, refuse, storable, time_now
+from headgate.controlplane.fields import found, id_before, id_of, refuse, shown_id, storable, time_now
 from headgate.controlplane.key_records import KeyForm, KeyReader, KeyRecord, KeyState, as_record
 from headgate.controlplane.loading import Complaints, batches
 from headgate.core.api_key import RANDOM_BYTES, hash_of, new_api_key, prefix_of
@@ -173,7 +173,7 @@ async def _add(writing: Writing, form: KeyForm, who: str) -> tuple[KeyRecord, st
 
 
 async def _get(statements: Statements, id: str, version: int | None = None) -> KeyRecord:  # noqa: A002 (keys have ids)
-    return as_record(found(f"API key {shown(id)}", await statements.row("keys.get", id_of(id)), version))
+    return as_record(found(f"API key {shown_id(id)}", await statements.row("keys.get", id_of(id)), version))
 
 
 async def _changed(writing: Writing, who: str, verb: str, before: KeyRecord) -> KeyRecord:
