@@ -109,6 +109,19 @@ class Database(Statements, Protocol):
         """One transaction that changes something; all of them, in all processes, go one after another."""
 
 
+class RecordSource(Protocol):
+    """Where what is known about users and API keys is on record. Raises `DatabaseError`, and nothing else."""
+
+    async def user(self, name: str) -> Mapping[str, Any] | None:
+        """``{"tier", "overrides": {rule: [limit]}}`` of a user, or None."""
+
+    async def key(self, digest: bytes) -> Mapping[str, Any] | None:
+        """``{"id", "hash", "user", "tenant", "tier", "limits": {rule: [limit]}, "expires", "revoked"}``, or None.
+
+        `digest` is the SHA-256 of the key, `hash` the same in hexadecimal; `expires` is in Unix seconds.
+        """
+
+
 class Cache(Protocol):
     """Small values that any process may read again for a while. Never raises: what cannot be reached is not there."""
 

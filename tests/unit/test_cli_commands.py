@@ -5,9 +5,10 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 
 from headgate.cli import commands, main
 from headgate.errors import HeadgateError
@@ -124,7 +125,12 @@ def test_an_answer_that_is_no_verdict_is_told_apart(stranger: str, capsys: pytes
     assert capsys.readouterr().err == f"headgate: {stranger} answered 200: that is not a verdict of headgate\n"
 
 
-@pytest.mark.parametrize("verb", [[], ["serve"], ["check"], ["peek"], ["rules"], ["rules", "validate"]], ids=str)
+def _verbs(command: Any, words: list[str]) -> list[list[str]]:  # noqa: ANN401 (typer brings a click of its own)
+    below = getattr(command, "commands", {})
+    return [words, *(verb for name, each in below.items() for verb in _verbs(each, [*words, name]))]
+
+
+@pytest.mark.parametrize("verb", _verbs(typer.main.get_command(commands.app), []), ids=" ".join)
 def test_every_verb_has_help(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--help and -h answer for the command and for every verb."""
     for option in ("--help", "-h"):

@@ -25,10 +25,14 @@ class Headers:
     def get(self, key: str) -> str | None:
         return self.headers.get(key)
 
+    def get_all(self, key: str) -> list[str]:
+        return [self.headers[key]] if key in self.headers else []
+
 
 class Scope:
     def __init__(self, method: str, path: str, headers: Headers) -> None:
         self.method, self.path, self.headers = method, path, headers
+        self.query_string, self.client = "", "127.0.0.1:50000"
 
 
 class Exchange:

@@ -26,6 +26,15 @@ class RulesFile:
 
     def load(self) -> RuleSet:
         """Read and check the file; every problem comes with file, line and field."""
+        document = self.document()
+        try:
+            return parse_rule_set(document.data, zones.zone)
+        except InvalidRules as error:
+            lines = [f"{self.path}:{document.line(problem.path)}: {problem}" for problem in error.problems]
+            raise InvalidRules(error.problems, lines) from error
+
+    def document(self) -> yaml_text.Document:
+        """What the file says, and on which lines, whether or not it is right."""
         name = str(self.path)
         text = self._text(name)
         try:
@@ -35,11 +44,7 @@ class RulesFile:
         # A file may be seen while it is being written; then it is first of all empty.
         if document.data is None:
             raise _refused(name, "is empty; a file without rules says 'rules: []'")
-        try:
-            return parse_rule_set(document.data, zones.zone)
-        except InvalidRules as error:
-            lines = [f"{name}:{document.line(problem.path)}: {problem}" for problem in error.problems]
-            raise InvalidRules(error.problems, lines) from error
+        return document
 
     def _text(self, name: str) -> str:
         try:

@@ -148,9 +148,14 @@ def _scalar(event: Any) -> object:  # noqa: ANN401 (yaml has no types)
         return text
     if text in _WORDS:
         return _WORDS[text]
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    return float(text) if _NUMBER.fullmatch(text) else text
+    if is_plain(text):
+        return text
+    return int(text) if _WHOLE.fullmatch(text) else float(text)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text is read as itself if it stands without quotes."""
+    return text not in _WORDS and not _WHOLE.fullmatch(text) and not _NUMBER.fullmatch(text)
 
 
 def _line(mark: Any) -> int:  # noqa: ANN401 (yaml has two kinds of marks)

@@ -1,18 +1,35 @@
 """All verbs together, and how they end.
 
-A verb returns its exit code: 0 is fine, 1 is failed, 2 is what `check` and `peek` say of a
-denial. So usage errors, which are 2 elsewhere, are 1 here.
+A verb returns its exit code: 0 is fine, 1 is failed, 2 is a denial (`check`, `peek`, `explain`)
+or a difference (`rules plan`, `db status`). So usage errors, which are 2 elsewhere, are 1 here.
 """
 
 import sys
+from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
 
 from headgate import __version__
-from headgate.cli import check, rules, serve
+from headgate.cli import (
+    activity,
+    blocks,
+    check,
+    db,
+    explain,
+    keys,
+    loading,
+    quota,
+    rule_files,
+    rules,
+    rules_kept,
+    serve,
+    tiers,
+    tokens,
+    users,
+)
 from headgate.cli.output import complain, counted, give_up_output
-from headgate.errors import HeadgateError, InvalidRules
+from headgate.errors import HeadgateError, InvalidFields, InvalidRules
 
 FAILED = 1
 INTERRUPTED = 130
@@ -29,9 +46,77 @@ app = typer.Typer(
 app.command("serve")(serve.serve)
 app.command("check")(check.check)
 app.command("peek")(check.peek)
-rules_app = typer.Typer(name="rules", help="Look after rules.", no_args_is_help=True)
-rules_app.command("validate")(rules.validate)
-app.add_typer(rules_app)
+app.command("explain")(explain.explain)
+app.command("quota")(quota.quota)
+app.command("changes")(activity.changes)
+app.command("events")(activity.events)
+app.command("violators")(activity.violators)
+app.command("usage")(activity.usage)
+
+
+def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object]]) -> None:
+    group = typer.Typer(name=name, help=meaning, no_args_is_help=True)
+    for verb, function in verbs.items():
+        group.command(verb)(function)
+    app.add_typer(group)
+
+
+_add_group(
+    "rules",
+    "Look after rules: in files, in force, and as they were.",
+    {
+        "validate": rules.validate,
+        "plan": rule_files.plan,
+        "apply": rule_files.apply,
+        "sync": rule_files.sync,
+        "dump": rules_kept.dump,
+        "history": rules_kept.history,
+        "rollback": rules_kept.rollback,
+        "enable": rules_kept.enable,
+        "disable": rules_kept.disable,
+        "import": rules_kept.import_rules,
+        "schema": rules_kept.schema,
+    },
+)
+_add_group(
+    "tiers",
+    "The plans that users are on.",
+    {"list": tiers.list_tiers, "show": tiers.show, "set": tiers.set_tier, "delete": tiers.delete},
+)
+_add_group(
+    "users",
+    "Who there is, on which tier, with which limits of their own.",
+    {
+        "list": users.list_users,
+        "show": users.show,
+        "set": users.set_user,
+        "delete": users.delete,
+        "override": users.override,
+        "load": loading.load,
+    },
+)
+_add_group(
+    "keys",
+    "API keys: shown once, stored as a hash.",
+    {
+        "list": keys.list_keys,
+        "show": keys.show,
+        "create": keys.create,
+        "rotate": keys.rotate,
+        "revoke": keys.revoke,
+    },
+)
+_add_group(
+    "blocks",
+    "Users, keys and networks that are shut out.",
+    {"list": blocks.list_blocks, "add": blocks.add, "remove": blocks.remove},
+)
+_add_group(
+    "tokens",
+    "Who may use the admin API, and for what.",
+    {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
+)
+_add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
@@ -63,6 +148,12 @@ def run(arguments: list[str]) -> int:
             complain(f"{sentence} (see headgate --help)")
     except InvalidRules as error:
         complain(f"the rules are refused, for {counted(len(error.lines), 'problem')}:", *error.lines)
+    except InvalidFields as error:
+        first, *more = map(str, error.problems)
+        if more:
+            complain(f"that is refused, for {counted(len(error.problems), 'problem')}:", first, *more)
+        else:
+            complain(first)
     except HeadgateError as error:
         complain(str(error))
     except BrokenPipeError:

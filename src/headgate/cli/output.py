@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _WIDE: Final = 200
 
@@ -41,6 +45,77 @@ def complain(sentence: str, *details: str) -> None:
 def print_json(data: object) -> None:
     """A result for programs."""
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+def print_rows(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    numbers: Sequence[str] = (),
+    whole: Sequence[str] = (),
+) -> None:
+    """A table; columns of `numbers` are aligned to the right, and like those that stay `whole` never wrapped."""
+    if not rows:
+        print_note("there are none")
+        return
+    shown = table()
+    for heading in headings:
+        is_number = heading in numbers
+        no_wrap = is_number or heading in whole or heading.endswith("(UTC)")
+        shown.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=no_wrap)
+    for row in rows:
+        shown.add_row(*row)
+    console().print(shown)
+
+
+def print_fields(fields: Mapping[str, str | Text]) -> None:
+    """One thing, a line for each of its fields; empty ones are left out."""
+    shown = Table.grid(padding=(0, 2, 0, 0))
+    shown.add_column(style="dim", no_wrap=True)
+    shown.add_column(overflow="fold")
+    for name, value in fields.items():
+        if value:
+            shown.add_row(name, value)
+    console().print(shown)
+
+
+def print_done(word: str, what: str) -> None:
+    """That something was done: ``created  tier pro``."""
+    console().print(Text.assemble((word, "bold green"), f"  {what}"), soft_wrap=True)
+
+
+def print_secret(secret: str, *, alone: bool) -> None:
+    """A secret, the one time that it is shown."""
+    if alone:
+        sys.stdout.write(f"{secret}\n")
+        return
+    out = console()
+    out.print(Text.assemble("\n  ", (secret, "bold yellow"), "\n"), soft_wrap=True)
+    out.print(Text("It is shown this one time and stored nowhere; keep it now.", "yellow"))
+
+
+def print_note(sentence: str) -> None:
+    """Something beside the result, for people."""
+    console().print(Text(sentence, "dim"), soft_wrap=True)
+
+
+def print_more(limit: int) -> None:
+    """That a list goes on."""
+    print_note(f"there are more; --limit {10 * limit} shows more of them")
+
+
+def state(word: str) -> Text:
+    """Whether a key or token is good, in its colour."""
+    return Text(word, {"active": "green", "expired": "yellow", "revoked": "red"}.get(word, ""))
+
+
+def moment(text: str | None) -> str:
+    """A time as the API answers it, for people: ``2026-10-31 12:00``, in UTC."""
+    return "" if text is None else text[:16].replace("T", " ")
+
+
+def write_text(text: str) -> None:
+    """A result as it is."""
+    sys.stdout.write(text)
 
 
 def give_up_output() -> None:

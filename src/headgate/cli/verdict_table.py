@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def print_verdict(verdict: Mapping[str, Any]) -> None:
     """Print a verdict in the shape of `Verdict.as_dict`."""
     out = console()
-    out.print(_headline(verdict), soft_wrap=True)
+    out.print(headline(verdict), soft_wrap=True)
     if not verdict["decisions"]:
         return
     shown = table()
@@ -28,26 +28,27 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
             each["rule"],
             each["layer"],
             _answer(each),
-            f"{each['limit']} per {_span(each['window'])}",
+            f"{each['limit']} per {span(each['window'])}",
             f"{each['remaining']}",
-            _span(each["reset_after"]),
-            "" if each["allowed"] else _span(each["retry_after"]),
+            span(each["reset_after"]),
+            "" if each["allowed"] else span(each["retry_after"]),
             f"{each['cost']}",
         )
     out.print(shown)
 
 
-def _headline(verdict: Mapping[str, Any]) -> Text:
+def headline(verdict: Mapping[str, Any]) -> Text:
+    """The verdict in one line."""
     policy = verdict["policy"]
     if verdict["allowed"]:
         if verdict["remaining"] is None:
             why = f"exempt by {policy}" if policy else "no rule limits it"
         else:
             why = f"{verdict['remaining']} of {verdict['limit']} left under {policy}"
-        held = f", to be held for {_span(verdict['delay'])}" if verdict["delay"] else ""
+        held = f", to be held for {span(verdict['delay'])}" if verdict["delay"] else ""
         return Text.assemble(("ALLOWED", "bold green"), f"  {why}{held}")
     wait = verdict["retry_after"]
-    when = "it can never pass" if wait is None else f"try again in {_span(wait)}"
+    when = "it can never pass" if wait is None else f"try again in {span(wait)}"
     return Text.assemble(("DENIED", "bold red"), f"  by {policy}; {when}")
 
 
@@ -56,7 +57,7 @@ def _answer(decision: Mapping[str, Any]) -> Text:
     return Text(f"{word} (watched)" if decision["shadow"] else word, style)
 
 
-def _span(seconds: float | None) -> str:
+def span(seconds: float | None) -> str:
     """A span at a glance: ``never``, ``0.25 s``, ``42 s``, ``1.5 min``, ``2 h``."""
     if seconds is None:
         return "never"

@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+import asyncio
+import secrets
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
-from headgate.controlplane.changes import nothing
+from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
+from headgate.controlplane.fields import found, id_before, id_of, refuse, storable, time_now
+from headgate.controlplane.key_records import KeyForm, KeyReader, KeyRecord, KeyState, as_record
+from headgate.controlplane.loading import Complaints, batches
+from headgate.core.api_key import RANDOM_BYTES, hash_of, new_api_key, prefix_of
+from headgate.errors import Conflict, InvalidFields, Problem, shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterable, Callable, Iterable
     from datetime import datetime
 
     from headgate.controlplane.changes import Announce
     from headgate.core.meter import Zones
-    from headgate.ports import Database
+    from headgate.ports import Database, Statements, Writing
 
+__all__ = ["KeyRecord", "KeyState", "Keys"]
 
-class KeyState(StrEnum):
-    """Whether a key is good."""
-
-    ACTIVE = "active"
-    EXPIRED = "expired"
-    REVOKED = "revoked"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRecord:
-    """A key as it is kept; the key itself is not."""
-
-    id: str
-    prefix: str
-    """Its first characters, by which its owner recognises it."""
-    name: str | None
-    user: str | None
-    tenant: str | None
-    tier: str | None
-    limits: Mapping[str, tuple[str, ...]]
-    """Limits in place of a rule's own, by the rule's name."""
-    expires_at: datetime | None
-    last_used: datetime | None
-    revoked_at: datetime | None
-    revoked_by: str | None
-    rotated_to: str | None
-    """The id of the key that takes its place."""
-    version: int
-    created_at: datetime
-    created_by: str
-    state: KeyState
-
-    def as_dict(self) -> dict[str, Any]:
-        """What can be set and was done, as JSON has it."""
-        raise NotImplementedError
+_LONGEST_OVERLAP: Final = 30 * 86_400
 
 
 class Keys:
@@ -67,23 +40,43 @@ class Keys:
         self, *, user: str | None = None, state: str | None = None, after: str | None = None, most: int = 50
     ) -> list[KeyRecord]:
         """Keys by id, those behind the id `after`."""
-        raise NotImplementedError
+        if state is not None and state not in set(KeyState):
+            raise InvalidFields([Problem(("state",), f"{shown(state)} is not one of {', '.join(KeyState)}")])
+        behind = id_before(after)
+        if user is None:
+            rows = await self._database.rows("keys.list", state, behind, most)
+        else:
+            rows = await self._database.rows("keys.list_of_user", storable(user), state, behind, most)
+        return [as_record(row) for row in rows]
 
     async def get(self, id: str) -> KeyRecord:  # noqa: A002 (keys have ids)
         """One key, or `NotFound`."""
-        raise NotImplementedError
+        return await _get(self._database, id)
 
     async def create(self, data: object, who: str) -> tuple[KeyRecord, str]:
         """A new key, and the secret itself, which nobody can ever see again."""
-        raise NotImplementedError
+        async with announced(self._database, self._announce) as writing:
+            form = await self._read(writing, data)
+            return await _add(writing, form, who)
 
     async def replace(self, id: str, data: object, who: str, version: int | None = None) -> KeyRecord:  # noqa: A002 (as above)
         """Change name, tenant, tier, limits and expiry to what `data` says; the owner stays."""
-        raise NotImplementedError
+        async with announced(self._database, self._announce) as writing:
+            before = await _get(writing, id, version)
+            _refuse_revoked(before)
+            form = await self._read(writing, data, before)
+            limits = form.limits
+            await writing.run("keys.set", id_of(id), form.name, form.tenant, form.tier, limits, form.expires_at)
+            return await _changed(writing, who, "changed", before)
 
     async def revoke(self, id: str, who: str, version: int | None = None) -> KeyRecord:  # noqa: A002 (as above)
         """End a key now and for good. One that is revoked already stays as it is."""
-        raise NotImplementedError
+        async with announced(self._database, self._announce) as writing:
+            before = await _get(writing, id, version)
+            if before.state is KeyState.REVOKED:
+                return before
+            await writing.run("keys.revoke", id_of(id), who)
+            return await _changed(writing, who, "revoked", before)
 
     async def rotate(
         self,
@@ -94,7 +87,23 @@ class Keys:
         overlap_seconds: int = 0,
     ) -> tuple[KeyRecord, str]:
         """A new key in place of this one, with its secret. The old one is revoked, or expires after the overlap."""
-        raise NotImplementedError
+        _check_overlap(overlap_seconds)
+        async with announced(self._database, self._announce) as writing:
+            old = await _get(writing, id, version)
+            _refuse_revoked(old)
+            if old.rotated_to is not None:
+                msg = f"API key {old.id} was rotated already; rotate {old.rotated_to}, which took its place"
+                raise Conflict(msg)
+            if old.state is KeyState.EXPIRED:
+                msg = f"API key {old.id} has expired; create a new one"
+                raise Conflict(msg)
+            form = KeyForm(None, None, old.name, old.user, old.tenant, old.tier, dict(old.limits), old.expires_at)
+            new, secret = await _add(writing, form, who)
+            await writing.run("keys.rotate", id_of(id), id_of(new.id), await _end(writing, old, overlap_seconds))
+            if not overlap_seconds:
+                await writing.run("keys.revoke", id_of(id), who)
+            await _changed(writing, who, "rotated", old)
+            return new, secret
 
     async def load(
         self,
@@ -106,4 +115,68 @@ class Keys:
 
         A row has what `create` takes and the ``secret``, or its ``hash`` (SHA-256 in hexadecimal) and ``prefix``.
         """
-        raise NotImplementedError
+        through, complaints, reader = 0, Complaints(), KeyReader(self._zones)
+        async with announced(self._database, self._announce) as writing:
+            await writing.run("keys.start_loading")
+            async for batch in batches(rows):
+                await reader.look_up(writing, batch)
+                # In a thread, because it takes as long as a thousand decisions.
+                forms, problems = await asyncio.to_thread(reader.read_many, batch, through)
+                complaints.add(problems)
+                if not complaints.count:
+                    await writing.copy("loading_keys", KeyForm._fields, [*{form.hash: form for form in forms}.values()])
+                    await writing.run("keys.load", who)
+                    await writing.run("keys.loaded")
+                through += len(batch)
+                progress(through)
+            complaints.refuse()
+            await record(writing, who, Kind.API_KEY, EVERYTHING, "loaded", None, {"keys": through})
+        return through
+
+    async def _read(self, writing: Writing, data: object, before: KeyRecord | None = None) -> KeyForm:
+        problems: list[Problem] = []
+        reader = KeyReader(self._zones)
+        await reader.look_up(writing, [data])
+        form = reader.read(data, problems, before)
+        refuse(problems)
+        return form
+
+
+def _check_overlap(seconds: object) -> None:
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= _LONGEST_OVERLAP:
+        message = f"expected whole seconds from 0 to {_LONGEST_OVERLAP}, not {shown(seconds)}"
+        raise InvalidFields([Problem(("overlap_seconds",), message)])
+
+
+def _refuse_revoked(key: KeyRecord) -> None:
+    if key.state is KeyState.REVOKED:
+        msg = f"API key {key.id} was revoked by {shown(key.revoked_by)}, and that is for good; create a new one"
+        raise Conflict(msg)
+
+
+async def _end(writing: Writing, key: KeyRecord, overlap_seconds: int) -> datetime | None:
+    """When a key that is being rotated expires: after the overlap, if it would live longer."""
+    if not overlap_seconds:
+        return key.expires_at
+    end = await time_now(writing) + timedelta(seconds=overlap_seconds)
+    return end if key.expires_at is None else min(end, key.expires_at)
+
+
+async def _add(writing: Writing, form: KeyForm, who: str) -> tuple[KeyRecord, str]:
+    """Make a key. The secret goes to whoever asked, and nowhere else."""
+    secret = new_api_key(secrets.token_bytes(RANDOM_BYTES))
+    row = await writing.row("keys.add", hash_of(secret), prefix_of(secret), *form[2:], who)
+    assert row is not None  # noqa: S101 (an INSERT that returns)
+    made = await _get(writing, str(row["id"]))
+    await record(writing, who, Kind.API_KEY, made.id, "created", None, made.as_dict())
+    return made, secret
+
+
+async def _get(statements: Statements, id: str, version: int | None = None) -> KeyRecord:  # noqa: A002 (keys have ids)
+    return as_record(found(f"API key {shown(id)}", await statements.row("keys.get", id_of(id)), version))
+
+
+async def _changed(writing: Writing, who: str, verb: str, before: KeyRecord) -> KeyRecord:
+    after = await _get(writing, before.id)
+    await record(writing, who, Kind.API_KEY, before.id, verb, before.as_dict(), after.as_dict())
+    return after

@@ -7,24 +7,25 @@ request (`Ready.bind`).
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headgate.core.decision import Hit
 from headgate.core.ids import new_id
 from headgate.core.keys import SUBJECTS, escape
-from headgate.core.meter import Algorithm, Meter, meter_for
+from headgate.core.meter import Algorithm
 from headgate.core.request import Request
 from headgate.core.rule import ATTRIBUTE, Action, Rule
 from headgate.core.safety import safety_of
+from headgate.core.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headgate.core.address import Address
-    from headgate.core.limit import Limit
-    from headgate.core.meter import Calendars
+    from headgate.core.meter import Calendars, Meter
+    from headgate.core.own_limits import OwnLimits
     from headgate.core.rule import Override, Tier
+    from headgate.core.steps import Step
 
 Part: TypeAlias = "Callable[[Request, Address | None], str]"
 """One part of `per`, read off a request as it stands in keys: a letter, and the value."""
@@ -108,16 +109,16 @@ class Compiled:
     def __init__(self, rule: Rule, tiers: Mapping[str, Tier], overrides: Iterable[Override]) -> None:
         """Compile the rule's limits, by tier and override, and put what it counts per in the order of its keys."""
         self.rule = rule
-        self.steps = _steps(rule, rule.limits)
+        self.steps = steps_of(rule, rule.limits)
         self.by_tier: dict[str | None, tuple[Step, ...]] = {}
         if rule.tier_limit is not None:
             for tier in tiers.values():
                 if rule.tier_limit in tier.limits:
-                    self.by_tier[tier.name] = _steps(rule, tier.limits[rule.tier_limit])
+                    self.by_tier[tier.name] = steps_of(rule, tier.limits[rule.tier_limit])
         self.overrides: dict[tuple[str, str | None], tuple[Step, ...]] = {}
         for override in overrides:
             owner = ("api_key", override.api_key) if override.user is None else ("user", override.user)
-            self.overrides[owner] = _steps(rule, override.limits)
+            self.overrides[owner] = steps_of(rule, override.limits)
         named = [name for name in SUBJECTS if name in rule.per]
         self.per = (*named, *(name for name in rule.per if name not in named and name != "global"))
 
@@ -125,32 +126,6 @@ class Compiled:
         """All meters whose window depends on a calendar."""
         for steps in (self.steps, *self.by_tier.values(), *self.overrides.values()):
             yield from (step.meter for step in steps if step.meter.is_calendar)
-
-
-class Step(NamedTuple):
-    """One limit of a rule."""
-
-    middle: str
-    """What every key of it has between the subject and the other parts."""
-    meter: Meter
-    policy: str
-
-
-# Rules with the same limit share its meter: with thousands of rules, less to fetch from memory for each request.
-_meter = lru_cache(1_024)(meter_for)
-
-
-def _steps(rule: Rule, limits: tuple[Limit, ...]) -> tuple[Step, ...]:
-    meters = [_meter(limit, rule.algorithm, rule.max_delay) for limit in limits]
-    return tuple(
-        Step(
-            f"}}:{rule.name}:{meter.code}",
-            meter,
-            rule.name if len(meters) == 1 else f"{rule.name}:{meter.code[2:]}",
-        )
-        for meter in meters
-        if meter is not None
-    )
 
 
 class Ready:
@@ -192,16 +167,23 @@ class Ready:
             self._always = tuple(Bound(hit, rule, step.policy) for hit, step in zip(hits, self._steps, strict=True))
 
     def bind(
-        self, request: Request, address: Address | None, cost: int | None, names: dict[Part, str], bounds: list[Bound]
+        self,
+        request: Request,
+        address: Address | None,
+        cost: int | None,
+        names: dict[Part, str],
+        bounds: list[Bound],
+        own: OwnLimits | None,
     ) -> bool:
         """Append one bound hit for each limit; False if there is none, so that the rule counts nothing.
 
-        `names` keeps what was read off the request already, for other rules that count per the same.
+        `names` keeps what was read off the request already, for other rules that count per the same;
+        `own` are the request's limits.
         """
-        if self._always and cost is None:
+        if self._always and cost is None and own is None:
             bounds += self._always
             return True
-        steps = self._steps if not self._overrides else self._steps_of(request)
+        steps = self._steps if own is None and not self._overrides else self._steps_for(request, own)
         if not steps:
             return False
         rule, subject, rest = self.rule, self._subject, ""
@@ -222,10 +204,18 @@ class Ready:
             bounds.append(_new(Bound, (hit, rule, policy)))
         return True
 
-    def _steps_of(self, request: Request) -> tuple[Step, ...]:
-        """First found first: the user's override, the key's, what everybody has."""
-        for owner in (("user", request.user), ("api_key", request.api_key)):
-            steps = self._overrides.get(owner)
+    def _steps_for(self, request: Request, own: OwnLimits | None) -> tuple[Step, ...]:
+        """First found first: the user's own limits, the key's, what everybody has.
+
+        Of each, those on record come before those in the rule set.
+        """
+        for owner, name, special in (
+            ("user", request.user, own and own.user),
+            ("api_key", request.api_key, own and own.api_key),
+        ):
+            steps = special.steps(self.rule, self._calendars) if special else None
+            if steps is None:
+                steps = self._overrides.get((owner, name))
             if steps is not None:
                 return steps
         return self._steps

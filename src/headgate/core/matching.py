@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.core import endpoint
 from headgate.core.address import Address, parse_address
 from headgate.core.binding import Bound, Compiled, Part, Ready, method_of
 from headgate.core.index import Candidate, Leaf, Node, PathIndex
 from headgate.core.meter import Calendars, check_cost
 from headgate.core.path import normalise_path
+from headgate.core.ranking import ANY_PATH, rank
 from headgate.core.rule import Action, Rule, RuleSet, default_layer
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "Plan", "Snapshot"]
 
-_ANY_PATH: Final = "/*"
 _GATE: Final = -1
 _REMEMBERED: Final = 4_096
 _LONGEST_REMEMBERED: Final = 256
@@ -72,9 +71,7 @@ class Snapshot:
         """Compile. `zones` finds time zones by name; `clock` is only read for calendar limits."""
         self.number = number
         self.rule_set = rule_set
-        self._calendars = Calendars(zones, clock)
-        self._default_tier = rule_set.default_tier
-        self._tiers = rule_set.tiers
+        self.calendars = Calendars(zones, clock)
         rules = [rule for rule in rule_set.rules if rule.enabled]
         overrides: dict[str, list[Override]] = {}
         for override in rule_set.overrides:
@@ -82,7 +79,7 @@ class Snapshot:
         self._compiled = [Compiled(rule, rule_set.tiers, overrides.get(rule.name, ())) for rule in rules]
         for compiled in self._compiled:
             for meter in compiled.calendar_meters():
-                self._calendars.current(meter)  # an unknown zone must fail now, not on a request
+                self.calendars.current(meter)  # an unknown zone must fail now, not on a request
         candidates = _ranked(rules)
         self._index = PathIndex(candidates)
         # What was worked out once is remembered. Of each, so many that all rules can be in use at the same time.
@@ -105,7 +102,7 @@ class Snapshot:
             cost = request.cost
         if cost is not None:
             check_cost(cost)
-        address = self._address(request.ip) if request.ip else None
+        address = self.address(request.ip) if request.ip else None
         kind = self._kinds.get((request.path, request.method, request.tier)) or self._kind(request)
         winners = kind.winners if not kind.asking else self._winners_for(kind, request, address)
         if winners.gate is not None:
@@ -114,9 +111,10 @@ class Snapshot:
         shadows: list[Bound] = []
         unlimited: list[Rule] = []
         names: dict[Part, str] = {}
+        own = request.limits
         for ready in winners.rules:
             side = shadows if ready.is_watched else enforced
-            if not ready.bind(request, address, cost, names, side):
+            if not ready.bind(request, address, cost, names, side, own):
                 unlimited.append(ready.rule)
         return _new(Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited)))
 
@@ -130,8 +128,7 @@ class Snapshot:
         """What kind of request this is: settled once for all paths that the same patterns match."""
         path, method, tier = request.path or "/", method_of(request), request.tier
         can_be_remembered = len(path) + len(method) + len(tier or "") <= _LONGEST_REMEMBERED
-        if self._tiers and tier not in self._tiers:  # where none are defined, any name is one
-            tier = self._default_tier
+        tier = self.rule_set.tier_of(tier)
         settled = (self._index.trees(normalise_path(path)), method, tier)
         kind = self._settled.get(settled)
         if kind is None:
@@ -165,11 +162,12 @@ class Snapshot:
     def _ready_for(self, winner: Candidate, tier: str | None) -> Ready:
         ready = self._ready.get((winner.rank, tier))
         if ready is None:
-            ready = Ready(self._compiled[winner.entry], self._calendars, winner.pattern, tier)
+            ready = Ready(self._compiled[winner.entry], self.calendars, winner.pattern, tier)
             self._remember(self._ready, (winner.rank, tier), ready)
         return ready
 
-    def _address(self, text: str) -> Address:
+    def address(self, text: str) -> Address:
+        """An address as rules and blocks see it; `InvalidRequest` if it is none."""
         address = self._addresses.get(text)
         if address is None:
             address = parse_address(text)
@@ -189,19 +187,9 @@ def _ranked(rules: list[Rule]) -> list[Candidate]:
     for entry, rule in enumerate(rules):
         layer = rule.layer or default_layer(rule.per, rule.match)
         slot = _GATE if rule.is_gate else slots.setdefault((layer, rule.action is Action.LOG), len(slots))
-        for pattern in rule.match.endpoints or (_ANY_PATH,):
-            kind, segments = endpoint.kind(pattern), endpoint.segments(pattern)
-            order = (
-                rule.priority,
-                rule.action is not Action.BLOCK if rule.is_gate else False,  # on a tie between gates, block
-                kind,
-                -len(segments) if kind is endpoint.Kind.PREFIX else 0,
-                -rule.match.conditions,
-                rule.name,
-                pattern,
-            )
-            unranked.append((order, slot, entry, pattern, rule.match))
+        patterns = rule.match.endpoints or (ANY_PATH,)
+        unranked += [(rank(rule, pattern), slot, entry, pattern, rule.match) for pattern in patterns]
     unranked.sort(key=lambda each: each[0])
     return [
-        Candidate(rank, slot, entry, pattern, match) for rank, (_, slot, entry, pattern, match) in enumerate(unranked)
+        Candidate(place, slot, entry, pattern, match) for place, (_, slot, entry, pattern, match) in enumerate(unranked)
     ]

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 LARGEST_LOG: Final = 65_536
 MOST_SLOTS: Final = 10_000
+_MOST_CALENDARS: Final = 65_536
+"""Users can have calendars of their own; of so many the windows are remembered."""
 NO_DELAY_LIMIT: Final = 1_000 * 366 * DAY
 """As a `max_delay`: the queue's own length is the only bound."""
 
@@ -194,6 +196,8 @@ class Calendars:
             return known[1]
         bounded = meter.at(now, self._zones)
         assert bounded.bounds is not None  # noqa: S101 (just set)
+        if len(self._current) >= _MOST_CALENDARS:
+            self._current.clear()
         self._current[meter] = (bounded.bounds, bounded)
         return bounded
 

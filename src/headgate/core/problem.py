@@ -22,7 +22,7 @@ def for_verdict(verdict: Verdict) -> dict[str, Any]:
         detail = _detail(verdict)
     else:
         kind, error, title = "about:blank", "blocked", "Blocked"
-        detail = f"Blocked by rule {verdict.policy}."
+        detail = f"Blocked by policy {verdict.policy}."
     custom = None if rule is None else rule.response.message
     return {
         "type": kind,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from headgate.core.own_limits import OwnLimits
 from headgate.errors import InvalidRequest, shown
 
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -28,15 +29,20 @@ class Request(NamedTuple):
     """The framework's own template for the path, where it knows one."""
     cost: int | None = None
     """What the call costs under every rule, where the caller says; else each rule's price list does."""
+    limits: OwnLimits | None = None
+    """What the user and the API key have of their own, in place of the rules' limits."""
 
     def check(self) -> Request:
         """Return the request if every part has the right type; raise `InvalidRequest` otherwise."""
-        user, tenant, api_key, ip, tier, method, path, attributes, route, _ = self
+        user, tenant, api_key, ip, tier, method, path, attributes, route, _, limits = self
         # Done for every request, so what is usual is seen at one glance.
         if not _USUAL.issuperset(map(type, (user, tenant, api_key, ip, tier, method, path, route))):
             _check_texts(self)
         if attributes is not NO_ATTRIBUTES:
             _check_attributes(attributes)
+        if limits is not None and not isinstance(limits, OwnLimits):
+            msg = f"limits are a headgate.core.own_limits.OwnLimits, not {shown(limits)}"
+            raise InvalidRequest(msg)
         return self
 
 

@@ -159,3 +159,8 @@ class RuleSet:
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
     default_tier: str | None = None
     overrides: tuple[Override, ...] = ()
+
+    def tier_of(self, named: str | None) -> str | None:
+        """The tier that a request counts as which names this one."""
+        # Where no tiers are defined, any name is one.
+        return self.default_tier if self.tiers and named not in self.tiers else named

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from headgate.core.matching import Plan
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
 from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
@@ -20,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Self
 
+    from headgate.core.blocklist import BlockList
     from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
-    from headgate.core.matching import Bound, Plan
+    from headgate.core.matching import Bound
     from headgate.dataplane.bare_keys import BareKeys
     from headgate.dataplane.snapshots import Follower, Snapshots
     from headgate.ports import CounterStore
@@ -41,6 +43,8 @@ class Limiter:
         self.snapshots = snapshots
         self.bare_keys = bare_keys
         self.follower = follower
+        self.blocks: BlockList | None = None
+        """Who is shut out for now; swapped as a whole."""
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
@@ -100,10 +104,22 @@ class Limiter:
         return await asyncio.gather(*[self.check(request, cost) for request in requests])
 
     def _plan(self, request: Request, cost: int | None) -> Plan:
+        if self.blocks is not None:
+            blocked = self._blocked(self.blocks, request)
+            if blocked is not None:
+                return blocked
         if not isinstance(request, Request):
-            msg = f"expected a headgate.Request, not {shown(request)}"
-            raise InvalidRequest(msg)
+            raise _no_request(request)
         return self.snapshots.current.plan(request.check(), cost)
+
+    def _blocked(self, blocks: BlockList, request: Request) -> Plan | None:
+        """The plan for somebody who is shut out; None for everybody else."""
+        if not isinstance(request, Request):
+            raise _no_request(request)
+        request.check()
+        snapshot, now = self.snapshots.current, self.snapshots.clock()
+        block = blocks.find(request, snapshot.address(request.ip) if request.ip else None, now)
+        return None if block is None else Plan(snapshot.number, (), (), block.gate(now), ())
 
     # Keys, by limits
 
@@ -161,7 +177,10 @@ class Limiter:
 
         With ``cost=0`` it says how things stand.
         """
-        plan = self._asked(subject, limit, cost, algorithm)
+        if isinstance(subject, Request) and limit is None:
+            plan = self._plan(subject, cost)
+        else:
+            plan = self._asked(subject, limit, cost, algorithm)
         decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
@@ -202,7 +221,14 @@ class Limiter:
         if limit is not None:
             msg = "a limit goes with a key; a request is decided by the rules"
             raise InvalidRequest(msg)
-        return self._plan(subject, cost)
+        if not isinstance(subject, Request):
+            raise _no_request(subject)
+        # Without a look at blocks: this is about counters, which blocked callers have too.
+        return self.snapshots.current.plan(subject.check(), cost)
+
+
+def _no_request(subject: object) -> InvalidRequest:
+    return InvalidRequest(f"expected a headgate.Request, not {shown(subject)}")
 
 
 def _all_allowed(decisions: Iterable[Decision]) -> bool:

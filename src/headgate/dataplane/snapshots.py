@@ -35,7 +35,7 @@ class Snapshots:
     def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
         """Start with no rules at all."""
         self._zones = zones
-        self._clock = clock
+        self.clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
 
     def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
@@ -44,7 +44,7 @@ class Snapshots:
         Without a `number` of its own it gets the next.
         """
         number = self.current.number + 1 if number is None else number
-        snapshot = Snapshot(rule_set, number, self._zones, self._clock)
+        snapshot = Snapshot(rule_set, number, self._zones, self.clock)
         self.current = snapshot
         return snapshot
 

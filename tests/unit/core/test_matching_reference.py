@@ -62,6 +62,7 @@ REQUESTS = st.builds(
     api_key=st.none(),
     route=st.none(),
     cost=st.none(),
+    limits=st.none(),
     tier=st.sampled_from((None, *TIERS, "unheard-of")),
     method=st.sampled_from((None, "GET", "get", "HEAD", "POST", "PATCH")),
     path=st.sampled_from(PATHS),

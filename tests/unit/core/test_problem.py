@@ -68,10 +68,10 @@ def test_a_block_is_a_plain_problem() -> None:
         "type": "about:blank",
         "title": "Blocked",
         "status": 403,
-        "detail": "Blocked by rule banned.",
+        "detail": "Blocked by policy banned.",
         "violated-policies": [],
         "error": "blocked",
-        "message": "Blocked by rule banned.",
+        "message": "Blocked by policy banned.",
     }
 
 

@@ -20,6 +20,8 @@ Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 _JSON: Final = ("content-type", "application/json")
 _PROBLEM: Final = ("content-type", problem.CONTENT_TYPE)
 _NO_STORE: Final = ("cache-control", "no-store")
+_FAULTS: Final = 500
+_STATUS: Final = "x-headgate-status"
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -32,6 +34,23 @@ def for_verdict(verdict: Verdict) -> Answer:
     # Always 429, whatever the rule tells its callers: a 5xx of ours must only ever mean that there is no
     # verdict, because gateways fail open on it. The rule's own status is in the body.
     return 429, [_PROBLEM, *headers], _line(verdict.problem() | body)
+
+
+def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
+    """The verdict for a gateway that passes a refusal on to its caller, who is a stranger.
+
+    nginx takes 401 and 403 for a refusal and everything else for a fault, so it is told 403, and
+    in a header what to answer.
+    """
+    headers = [*verdict.headers().items()]
+    if verdict.allowed:
+        return 200, headers, b""
+    # As the rule says; but a 5xx would be taken for a fault of ours, on which gateways let everybody in.
+    status = verdict.status if verdict.status < _FAULTS else 429
+    if nginx:
+        headers.append((_STATUS, str(status)))
+        status = 403
+    return status, [_PROBLEM, *headers], _line(verdict.problem())
 
 
 def for_problem(unanswerable: Unanswerable) -> Answer:

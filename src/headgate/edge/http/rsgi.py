@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined] # granian documents it, and does not list it
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Sequence
 
 __all__ = ["Exchange", "Headers", "ProtocolClosed", "Scope"]
 
@@ -16,7 +16,10 @@ class Headers(Protocol):
     """The headers of a request, by lower-case name."""
 
     def get(self, key: str) -> str | None:
-        """One header's value, if it is there."""
+        """One header's value, if it is there; of several lines the first."""
+
+    def get_all(self, key: str) -> Sequence[str]:
+        """The values of all lines of a header."""
 
 
 class Scope(Protocol):
@@ -29,6 +32,14 @@ class Scope(Protocol):
     @property
     def path(self) -> str:
         """The path without the query, percent-decoded."""
+
+    @property
+    def query_string(self) -> str:
+        """The query, as it was sent."""
+
+    @property
+    def client(self) -> str:
+        """The other end of the connection, as address and port."""
 
     @property
     def headers(self) -> Headers:

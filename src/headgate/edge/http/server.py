@@ -91,22 +91,10 @@ def free_address(host: str, port: int) -> Address:
 
 async def serve(service: DecisionService, address: Address, ending: Ending, started: Callable[[], None]) -> None:
     """Answer until SIGTERM or SIGINT; `started` is called once anybody can connect."""
-    server = Server(
-        service,
-        address=address.host,
-        port=address.port,
-        interface=Interfaces.RSGI,
-        http=HTTPModes.http1,
-        websockets=False,
-        backlog=_BACKLOG,
-        backpressure=_connections(),
-        http1_settings=HTTP1Settings(header_read_timeout=_MILLISECONDS_FOR_HEADERS),
-        log_level=LogLevels.error,
-        log_dictconfig=_LOGGING,
-    )
+    server = granian_server(service, address, Interfaces.RSGI)
     stops = _Stops()
-    serving = asyncio.create_task(_serve(server))
-    if await _accepting(address, serving):
+    serving = asyncio.create_task(run_server(server))
+    if await accepting(address, serving):
         started()
     await _first(serving, stops.asked, None)
     service.ready = False
@@ -121,7 +109,25 @@ async def serve(service: DecisionService, address: Address, ending: Ending, star
         raise HeadgateError(msg)
 
 
-async def _serve(server: Server) -> None:
+def granian_server(target: object, address: Address, interface: Interfaces) -> Server:
+    """A server for this event loop, not started yet."""
+    return Server(
+        target,
+        address=address.host,
+        port=address.port,
+        interface=interface,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=_BACKLOG,
+        backpressure=_connections(),
+        http1_settings=HTTP1Settings(header_read_timeout=_MILLISECONDS_FOR_HEADERS),
+        log_level=LogLevels.error,
+        log_dictconfig=_LOGGING,
+    )
+
+
+async def run_server(server: Server) -> None:
+    """Serve until the server is stopped; `HeadgateError` if it ends in any other way."""
     try:
         await server.serve()
     except (OSError, RuntimeError) as error:
@@ -166,7 +172,7 @@ async def _first(serving: asyncio.Task[None], event: asyncio.Event, seconds: flo
     waiting.cancel()
 
 
-async def _accepting(address: Address, serving: asyncio.Task[None]) -> bool:
+async def accepting(address: Address, serving: asyncio.Task[None]) -> bool:
     """Wait until a connection succeeds; False if the server has given up before."""
     while not serving.done():
         with suppress(OSError):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.http import answers
+from headgate.dataplane.identity import Identity
+from headgate.edge.http import answers, forward_auth
 from headgate.edge.http.check_body import read_check
 from headgate.edge.http.patience import Patience
 from headgate.edge.http.rsgi import ProtocolClosed
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     Endpoint: TypeAlias = Callable[[Scope, Exchange], Awaitable[Answer]]
 
 log = logging.getLogger("headgate")
+_ANY: Final = "ANY"
 # A caller that did not send all it announced cannot send a next request on the same connection.
 _CLOSE: Final = ("connection", "close")
 
@@ -31,16 +34,31 @@ _CLOSE: Final = ("connection", "close")
 class DecisionService:
     """Translates requests for the limiter and verdicts for the caller."""
 
-    def __init__(self, limiter: Limiter, *, body_limit: int, body_seconds: float) -> None:
-        """`body_limit` is in bytes; `body_seconds` is how long a caller may take to send a body."""
+    def __init__(
+        self,
+        limiter: Limiter,
+        *,
+        body_limit: int,
+        body_seconds: float,
+        identity: Identity | None = None,
+        has_rules: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`body_limit` is in bytes; `body_seconds` is how long a caller may take to send a body.
+
+        Without an `identity` callers are taken by their word, or by their address. As long as
+        `has_rules` says no, the service lets everybody pass and is not ready.
+        """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
+        self._has_rules = has_rules
         self._limiter = limiter
+        self._identity = identity or Identity(limiter.snapshots.clock)
         self._body_limit = body_limit
         self._patience = Patience(body_seconds)
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
             "/v1/peek": {"POST": self._peek},
+            forward_auth.PATH: {_ANY: self._forward_auth},
             "/livez": {"GET": self._livez, "HEAD": self._livez},
             "/readyz": {"GET": self._readyz, "HEAD": self._readyz},
         }
@@ -66,10 +84,12 @@ class DecisionService:
 
     def _endpoint(self, scope: Scope) -> Endpoint:
         methods = self._endpoints.get(scope.path)
+        if methods is None and scope.path.startswith(f"{forward_auth.PATH}/"):
+            return self._forward_auth
         if methods is None:
             sentence = f"there is no {shown(scope.path)} here; there are {', '.join(self._endpoints)}"
             raise Unanswerable(HTTPStatus.NOT_FOUND, sentence)
-        endpoint = methods.get(scope.method)
+        endpoint = methods.get(scope.method) or methods.get(_ANY)
         if endpoint is None:
             sentence = f"{scope.path} takes {' and '.join(methods)}, not {shown(scope.method)}"
             raise Unanswerable(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
@@ -77,18 +97,28 @@ class DecisionService:
 
     async def _check(self, scope: Scope, exchange: Exchange) -> Answer:
         request, cost = read_check(await self._body(scope, exchange))
+        request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.check(request, cost))
 
     async def _peek(self, scope: Scope, exchange: Exchange) -> Answer:
         request, cost = read_check(await self._body(scope, exchange))
+        request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.peek(request, cost=cost))
+
+    async def _forward_auth(self, scope: Scope, _exchange: Exchange) -> Answer:
+        call, mode = forward_auth.read_call(scope, self._identity.api_key_header)
+        verdict = await self._limiter.check(await self._identity.called(call))
+        if verdict.delay:
+            await asyncio.sleep(verdict.delay)  # gateways know of no other way to hold a call back
+        return answers.for_gateway(verdict, nginx=mode == forward_auth.NGINX)
 
     async def _livez(self, _scope: Scope, _exchange: Exchange) -> Answer:
         return answers.for_state(HTTPStatus.OK, {"status": "alive"})
 
     async def _readyz(self, _scope: Scope, _exchange: Exchange) -> Answer:
-        state = {"status": "ready" if self.ready else "stopping", "snapshot": self._limiter.snapshots.current.number}
-        return answers.for_state(HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE, state)
+        status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"
+        state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
+        return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
     async def _body(self, scope: Scope, exchange: Exchange) -> bytes:
         """All of the body, as long as it comes in time and is not too large."""

@@ -65,6 +65,15 @@ CREATE TABLE overrides (
 );
 CREATE INDEX overrides_by_rule ON overrides (rule);
 
+-- Users as they are shown: with their overrides, and totals of today and this month only.
+CREATE VIEW user_records AS
+SELECT id, tier, tier_since, last_request, times_exceeded, quota_reset, version, created_at, updated_at,
+       CASE WHEN counted_on = (now() AT TIME ZONE 'UTC')::date THEN requests_today ELSE 0 END AS requests_today,
+       CASE WHEN date_trunc('month', counted_on) = date_trunc('month', (now() AT TIME ZONE 'UTC')::date)
+            THEN requests_month ELSE 0 END AS requests_month,
+       coalesce((SELECT jsonb_object_agg(rule, limits) FROM overrides WHERE user_id = users.id), '{}') AS overrides
+FROM users;
+
 -- A key itself is never here: what is kept cannot be turned back into it.
 CREATE TABLE api_keys (
     id         uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -87,8 +96,16 @@ CREATE TABLE api_keys (
 );
 CREATE INDEX api_keys_by_user ON api_keys (user_id, id);
 CREATE INDEX api_keys_by_tier ON api_keys (tier);
+CREATE INDEX api_keys_by_successor ON api_keys (rotated_to) WHERE rotated_to IS NOT NULL;
 CREATE INDEX api_keys_by_limited_rule ON api_keys USING gin (limits) WHERE limits <> '{}';
 CREATE INDEX api_keys_by_expiry ON api_keys (expires_at) WHERE revoked_at IS NULL;
+
+-- Keys as they are shown: whether they are good, and nothing that they could be found by.
+CREATE VIEW key_records AS
+SELECT id, prefix, name, user_id, tenant, tier, limits, expires_at, last_used, revoked_at, revoked_by, rotated_to,
+       version, created_at, created_by,
+       CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= now() THEN 'expired' ELSE 'active' END AS state
+FROM api_keys;
 
 CREATE TABLE blocks (
     id         uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -106,6 +123,12 @@ CREATE UNIQUE INDEX blocks_by_user ON blocks (user_id) WHERE user_id IS NOT NULL
 CREATE UNIQUE INDEX blocks_by_api_key ON blocks (api_key) WHERE api_key IS NOT NULL;
 CREATE UNIQUE INDEX blocks_by_network ON blocks (network) WHERE network IS NOT NULL;
 CREATE INDEX blocks_by_end ON blocks (until) WHERE until IS NOT NULL;
+
+-- Blocks that have not ended.
+CREATE VIEW live_blocks AS
+SELECT id, user_id, api_key, network, reason, until, version, created_at, created_by
+FROM blocks
+WHERE until IS NULL OR until > now();
 
 -- Who did what when. Every change is written in the transaction that makes it, one transaction at a time
 -- (see database.py), so ids grow in the order in which changes took effect, and processes can be told
@@ -127,8 +150,8 @@ CREATE INDEX changes_by_time ON changes (at);
 -- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
 -- from a backup is given a new one as soon as that is noticed (announcing.py).
 CREATE TABLE lineage (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    id   uuid    NOT NULL DEFAULT gen_random_uuid()
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    id      uuid    NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO lineage DEFAULT VALUES;
 
@@ -165,6 +188,12 @@ CREATE TABLE tokens (
     created_by text        NOT NULL,
     CHECK ((revoked_at IS NULL) = (revoked_by IS NULL))
 );
+
+-- Tokens as they are shown.
+CREATE VIEW token_records AS
+SELECT id, name, role, prefix, expires_at, last_used, revoked_at, revoked_by, created_at, created_by,
+       CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= now() THEN 'expired' ELSE 'active' END AS state
+FROM tokens;
 
 -- What was answered to a request that carried an Idempotency-Key, so that a second copy gets the same.
 CREATE TABLE idempotency (
@@ -207,8 +236,9 @@ CREATE INDEX events_by_user ON events (user_id, at DESC);
 CREATE INDEX events_by_rule ON events (rule, at DESC);
 CREATE INDEX events_by_decision ON events (decision, at DESC);
 
--- Makes the partition of the month that a time is in, if it is not there; returns its name.
-CREATE FUNCTION make_event_partition(instant timestamptz) RETURNS text LANGUAGE plpgsql AS $$
+-- Makes the partition of the month that a time is in, if it is not there; returns its name. Whatever the caller's
+-- search_path, it works on the tables that were made with it.
+CREATE FUNCTION make_event_partition(instant timestamptz) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     first timestamp := date_trunc('month', instant AT TIME ZONE 'UTC');
     name  text := 'events_' || to_char(first, 'YYYY_MM');

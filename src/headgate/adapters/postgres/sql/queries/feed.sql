@@ -29,8 +29,9 @@ SELECT coalesce((SELECT max(id) FROM changes WHERE kind = 'block'), 0) AS number
        coalesce(
            (SELECT jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
                        'id', id, 'user', user_id, 'api_key', api_key, 'network', network::text, 'reason', reason
-                   )) || jsonb_build_object('until', extract(epoch FROM until)) ORDER BY id)
-            FROM blocks WHERE until IS NULL OR until > now()),
+                   )) || jsonb_build_object('until', CASE WHEN isfinite(until) THEN extract(epoch FROM until) END)
+                   ORDER BY id)
+            FROM live_blocks),
            '[]'
        ) AS blocks;
 

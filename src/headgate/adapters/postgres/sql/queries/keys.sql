@@ -1,0 +1,39 @@
+-- keys.list(state or null, after, limit): keys by id
+SELECT * FROM key_records WHERE ($1::text IS NULL OR state = $1) AND id > $2 ORDER BY id LIMIT $3;
+
+-- keys.list_of_user(user, state or null, after, limit): those of a user, by id
+SELECT * FROM key_records WHERE user_id = $1 AND ($2::text IS NULL OR state = $2) AND id > $3 ORDER BY id LIMIT $4;
+
+-- keys.get(id): the key, or no row
+SELECT * FROM key_records WHERE id = $1;
+
+-- keys.add(hash, prefix, name, user, tenant, tier, limits, expiry, who): the id
+INSERT INTO api_keys (hash, prefix, name, user_id, tenant, tier, limits, expires_at, created_by, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp())
+RETURNING id;
+
+-- keys.set(id, name, tenant, tier, limits, expiry): nothing
+UPDATE api_keys
+SET name = $2, tenant = $3, tier = $4, limits = $5, expires_at = $6, version = version + 1
+WHERE id = $1;
+
+-- keys.revoke(id, who): nothing
+UPDATE api_keys SET revoked_at = clock_timestamp(), revoked_by = $2, version = version + 1 WHERE id = $1;
+
+-- keys.rotate(id, new id, expiry or null): nothing
+UPDATE api_keys SET rotated_to = $2, expires_at = $3, version = version + 1 WHERE id = $1;
+
+-- keys.start_loading(): nothing; there is a table to copy rows into
+CREATE TEMPORARY TABLE loading_keys (
+    hash bytea, prefix text, name text, user_id text, tenant text, tier text, limits jsonb, expires_at timestamptz
+) ON COMMIT DROP;
+
+-- keys.load(who): nothing; what was copied is in the table, and what was revoked stays so
+INSERT INTO api_keys (hash, prefix, name, user_id, tenant, tier, limits, expires_at, created_by)
+SELECT hash, prefix, name, user_id, tenant, tier, limits, expires_at, $1 FROM loading_keys
+ON CONFLICT (hash) DO UPDATE
+SET name = excluded.name, user_id = excluded.user_id, tenant = excluded.tenant, tier = excluded.tier,
+    limits = excluded.limits, expires_at = excluded.expires_at, version = api_keys.version + 1;
+
+-- keys.loaded(): nothing; there is room for the next rows
+TRUNCATE loading_keys;

@@ -1,0 +1,71 @@
+-- users.list(after, limit): users by id
+SELECT * FROM user_records WHERE id > $1 ORDER BY id LIMIT $2;
+
+-- users.list_of_tier(tier, after, limit): those on a tier, by id
+SELECT * FROM user_records WHERE tier = $1 AND id > $2 ORDER BY id LIMIT $3;
+
+-- users.get(id): the user, or no row
+SELECT * FROM user_records WHERE id = $1;
+
+-- users.among(ids): those of these that are there
+SELECT id FROM users WHERE id = ANY ($1::text[]);
+
+-- users.add(id, tier or null): nothing
+INSERT INTO users (id, tier, tier_since, created_at, updated_at)
+VALUES ($1, $2, CASE WHEN $2::text IS NOT NULL THEN clock_timestamp() END, clock_timestamp(), clock_timestamp());
+
+-- users.set(id, tier or null): nothing
+UPDATE users
+SET tier = $2,
+    tier_since = CASE WHEN tier = $2 THEN tier_since WHEN $2 IS NOT NULL THEN clock_timestamp() END,
+    version = version + 1,
+    updated_at = clock_timestamp()
+WHERE id = $1;
+
+-- users.touch(id): nothing; it is at its next version
+UPDATE users SET version = version + 1, updated_at = clock_timestamp() WHERE id = $1;
+
+-- users.reset(id): nothing; its quota was reset now
+UPDATE users SET quota_reset = clock_timestamp(), version = version + 1, updated_at = clock_timestamp() WHERE id = $1;
+
+-- users.put_override(id, rule, limits): nothing
+INSERT INTO overrides (user_id, rule, limits) VALUES ($1, $2, $3)
+ON CONFLICT (user_id, rule) DO UPDATE SET limits = excluded.limits;
+
+-- users.drop_overrides(id, rules): nothing
+DELETE FROM overrides WHERE user_id = $1 AND rule = ANY ($2::text[]);
+
+-- users.keys(id): the ids of its keys
+SELECT id FROM api_keys WHERE user_id = $1 ORDER BY id;
+
+-- users.delete(id): nothing
+DELETE FROM users WHERE id = $1;
+
+-- users.start_loading(): nothing; there is a table to copy rows into
+CREATE TEMPORARY TABLE loading_users (id text, tier text, overrides jsonb) ON COMMIT DROP;
+
+-- users.load_versions(): nothing; whoever gets other overrides is at the next version
+-- (Ids in an array are looked up one by one. Joined, they would be met by reading all users, in every batch.)
+UPDATE users SET version = version + 1, updated_at = clock_timestamp()
+WHERE id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
+
+-- users.load_tiers(): nothing; everybody is there, on the right tier
+INSERT INTO users (id, tier, tier_since)
+SELECT id, tier, CASE WHEN tier IS NOT NULL THEN clock_timestamp() END FROM loading_users
+ON CONFLICT (id) DO UPDATE
+SET tier = excluded.tier,
+    tier_since = excluded.tier_since,
+    version = users.version + 1,
+    updated_at = clock_timestamp()
+WHERE users.tier IS DISTINCT FROM excluded.tier;
+
+-- users.load_no_overrides(): nothing; overrides that were there make way
+DELETE FROM overrides WHERE user_id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
+
+-- users.load_overrides(): nothing; they are in their table
+INSERT INTO overrides (user_id, rule, limits)
+SELECT loading.id, each.rule, ARRAY(SELECT jsonb_array_elements_text(each.limits))
+FROM loading_users AS loading, jsonb_each(loading.overrides) AS each (rule, limits);
+
+-- users.loaded(): nothing; there is room for the next rows
+TRUNCATE loading_users;

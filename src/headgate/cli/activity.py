@@ -1,0 +1,166 @@
+"""`headgate changes`, `events`, `violators` and `usage`: what happened."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text as Styled
+
+from headgate.cli.admin_client import admin, at
+from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
+from headgate.cli.output import moment, print_json, print_more, print_rows
+from headgate.cli.verdict_table import span
+from headgate.errors import shown
+
+_STYLES = {"denied": "red", "blocked": "red", "throttled": "yellow", "shadow": "yellow", "allowed": "green"}
+_FOLLOWING = {"tier_since", "version"}
+"""Fields that have another value because another one has."""
+_LONGEST = 60
+
+
+def changes(
+    kind: Annotated[Text, typer.Option(help="Only of a rule, tier, user, api_key, block or token.")] = None,
+    name: Annotated[Text, typer.Option(help="Only of the one with this name or id.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show who changed what, the newest first."""
+    with admin(url, token) as client:
+        found, more = client.some(at("changes"), limit, kind=kind, name=name)
+    if as_json:
+        print_json(found)
+        return
+    headings = ("change", "at (UTC)", "who", "what", "done", "difference")
+    print_rows(headings, [_change(each) for each in found], numbers=["change"])
+    if more:
+        print_more(limit)
+
+
+def events(
+    user: Annotated[Text, typer.Option(help="Only of this user.")] = None,
+    rule: Annotated[Text, typer.Option(help="Only by this rule.")] = None,
+    decision: Annotated[Text, typer.Option(help="Only allowed, denied, throttled, blocked or shadow.")] = None,
+    since: Annotated[Text, typer.Option(metavar="WHEN", help="From a time on, or from a span ago, as in 24h.")] = None,
+    until: Annotated[Text, typer.Option(metavar="WHEN", help="Up to a time, or up to a span ago.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show recorded decisions, the newest first."""
+    narrowed = {
+        "user": user,
+        "rule": rule,
+        "decision": decision,
+        "since": moment_of(since, "--since", ahead=False),
+        "until": moment_of(until, "--until", ahead=False),
+    }
+    with admin(url, token) as client:
+        found, more = client.some(at("events"), limit, **narrowed)
+    if as_json:
+        print_json(found)
+        return
+    headings = ("at (UTC)", "decision", "user", "request", "rule", "retry in")
+    print_rows(headings, [_event(each) for each in found], numbers=["retry in"])
+    if more:
+        print_more(limit)
+
+
+def violators(
+    rule: Annotated[Text, typer.Option(help="Only by this rule.")] = None,
+    since: Annotated[Text, typer.Option(metavar="WHEN", help="From a time on, or from a span ago, as in 24h.")] = None,
+    limit: Limit = 10,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show who was denied most, of the last day unless told."""
+    with admin(url, token) as client:
+        found, _ = client.some(at("violators"), limit, rule=rule, since=moment_of(since, "--since", ahead=False))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["user"], str(each["violations"]), moment(each["last"])) for each in found]
+    print_rows(("user", "denied", "last (UTC)"), rows, numbers=["denied"])
+
+
+def usage(
+    user: Annotated[Text, typer.Option(help="Only of this user.")] = None,
+    first: Annotated[Text, typer.Option("--from", metavar="DAY", help="The first day, as in 2030-01-31.")] = None,
+    last: Annotated[Text, typer.Option("--to", metavar="DAY", help="The last day; today unless told.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show what was used on each day, by user and rule."""
+    with admin(url, token) as client:
+        found, more = client.some(at("usage"), limit, user=user, from_=first, to=last)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            each["day"],
+            each["user"],
+            each["rule"] or "all",
+            *(str(each[name]) for name in ("requests", "denied", "cost")),
+        )
+        for each in found
+    ]
+    headings = ("day", "user", "rule", "requests", "denied", "cost")
+    print_rows(headings, rows, numbers=["requests", "denied", "cost"])
+    if more:
+        print_more(limit)
+
+
+def _change(change: dict[str, Any]) -> tuple[str, ...]:
+    done = difference(change["before"], change["after"])
+    return str(change["id"]), moment(change["at"]), change["who"], _what(change), change["verb"], done
+
+
+def _what(change: dict[str, Any]) -> str:
+    """What was changed, by the name that people have for it."""
+    kind, name = change["kind"].replace("api_key", "key"), change["name"]
+    if name == "*":
+        return f"{kind}s"
+    known = change["after"] or change["before"] or {}
+    said = next((known[member] for member in ("name", "user", "network", "api_key") if known.get(member)), name)
+    return f"{kind} {said if kind in {'key', 'block', 'token'} else name}"
+
+
+def difference(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
+    """The fields that have another value: ``price 0 → 49``."""
+    if before is None or after is None:
+        return ""
+    return "; ".join(_differences(before, after))
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    for name in {**before, **after}:
+        old, new = before.get(name), after.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new)
+        elif old != new and name not in _FOLLOWING:
+            yield f"{name} {_value(old)} → {_value(new)}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        value = ", ".join(value)
+    text = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
+    text = text if isinstance(text, str) else shown(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _event(event: dict[str, Any]) -> tuple[str | Styled, ...]:
+    request = " ".join(word for word in (event["method"], event["endpoint"]) if word)
+    wait = "" if event["retry_after"] is None else span(event["retry_after"])
+    decision = Styled(event["decision"], _STYLES.get(event["decision"], ""))
+    return moment(event["at"]), decision, event["user"] or event["ip"] or "", request, event["rule"] or "", wait

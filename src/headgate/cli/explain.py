@@ -1,0 +1,128 @@
+"""`headgate explain`: which rules apply to a request, which do not, and why."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.text import Text as Styled
+
+from headgate.cli.admin_client import admin, at
+from headgate.cli.asking import check_members
+from headgate.cli.options import Json, Token, Url
+from headgate.cli.output import console, counted, print_json, table
+from headgate.cli.request_options import (
+    ApiKey,
+    Attributes,
+    Cost,
+    Ip,
+    Method,
+    Path,
+    Tenant,
+    Tier,
+    User,
+    attributes_of,
+    cost_of,
+)
+from headgate.cli.verdict_table import headline, span
+from headgate.core.request import Request
+
+DENIED = 2
+
+
+def explain(
+    user: User = None,
+    tenant: Tenant = None,
+    api_key: ApiKey = None,
+    ip: Ip = None,
+    tier: Tier = None,
+    method: Method = None,
+    path: Path = None,
+    cost: Cost = None,
+    attribute: Attributes = None,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> int:
+    """Say which rules apply to a request and why the others do not. Counts nothing.
+
+    Exit code 0 is allowed, 2 denied, 1 no answer.
+    """
+    request = Request(user, tenant, api_key, ip, tier, method, path, attributes_of(attribute))
+    with admin(url, token) as client:
+        answer = client.post(at("explain"), check_members(request, cost_of(cost)))
+    if as_json:
+        print_json(answer)
+    else:
+        print_explanation(answer)
+    return 0 if answer["verdict"]["allowed"] else DENIED
+
+
+def print_explanation(answer: dict[str, Any]) -> None:
+    """Print an explanation in the shape of `headgate.dataplane.explaining.explain`."""
+    out = console()
+    out.print(headline(answer["verdict"]), soft_wrap=True)
+    out.print(Styled(f"for {_asked(answer['request'])}, by snapshot {answer['snapshot']}", "dim"), soft_wrap=True)
+    block = answer["block"]
+    if block is not None:
+        until = f" until {datetime.fromtimestamp(block['until'], UTC):%Y-%m-%d %H:%M:%S}" if block["until"] else ""
+        reason = f": {block['reason']}" if block["reason"] else ""
+        out.print(Styled.assemble(("\nblock", "bold red"), f"  {block['id']}{until}{reason}"), soft_wrap=True)
+    shown = table()
+    for heading in ("layer", "rule", "why"):
+        shown.add_column(heading, overflow="fold")
+    for place, gate in enumerate(answer["gates"]):
+        shown.add_row("" if place else "gates", _mark(gate["rule"], applies=gate["decides"]), _gate(gate))
+    for layer in answer["layers"]:
+        shown.add_section()
+        _add_layer(shown, layer)
+    out.print(shown)
+    if answer["left_out"]:
+        out.print(Styled(f"and {counted(answer['left_out'], 'rule')} that are further off", "dim"))
+
+
+def _asked(request: dict[str, Any]) -> str:
+    words = [request["method"], request["path"], request["ip"] and f"from {request['ip']}"]
+    words += [request["tier"] and f"on tier {request['tier']}"]
+    words += [f"{name}={value}" for name, value in request["attributes"].items()]
+    return " ".join(word for word in words if word)
+
+
+def _mark(rule: str, *, applies: bool) -> Styled:
+    return Styled.assemble(("● ", "green"), (rule, "bold")) if applies else Styled(f"  {rule}", "dim")
+
+
+def _gate(gate: dict[str, Any]) -> Styled:
+    if gate["decides"]:
+        return Styled("blocks it", "red") if gate["action"] == "block" else Styled("exempts it", "green")
+    return Styled(gate["why"], "dim")
+
+
+def _add_layer(shown: Any, layer: dict[str, Any]) -> None:  # noqa: ANN401 (rich's table)
+    name = layer["layer"]
+    for applied in (layer["winner"], layer["watched"]):
+        if applied is not None:
+            shown.add_row(name, _mark(applied["rule"], applies=True), _applied(applied))
+            name = ""
+    for lost in layer["lost"]:
+        shown.add_row(name, _mark(lost["rule"], applies=False), Styled(lost["why"], "dim"))
+        name = ""
+
+
+def _applied(applied: dict[str, Any]) -> Styled:
+    words = Styled("watched only; " if applied["action"] == "log" else "")
+    if not applied["limits"]:
+        words.append("unlimited", "green")
+    for place, limit in enumerate(applied["limits"]):
+        words.append("; " if place else "")
+        words.append(limit["limit"], "bold")
+        words.append(f", {limit['remaining']} left", None if limit["allowed"] else "red")
+        if not limit["allowed"]:
+            wait = limit["retry_after"]
+            words.append(", never enough" if wait is None else f", enough in {span(wait)}")
+        if limit["cost"] != 1:
+            words.append(f", costs {limit['cost']}")
+    if applied["origin"] != "rule":
+        words.append(f" (from {applied['limits_from']})", "dim")
+    for limit in applied["limits"]:
+        words.append(f"\n{limit['counter']}", "dim")
+    return words

@@ -1,0 +1,87 @@
+"""`headgate quota`: what a user has left."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text as Styled
+
+from headgate.cli.admin_client import admin, at
+from headgate.cli.options import Json, Token, Url
+from headgate.cli.output import console, counted, print_done, print_json, print_rows
+from headgate.cli.verdict_table import span
+
+_BAR = 10
+_TIGHT = 0.2
+
+
+def quota(
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user's id.", show_default=False)],
+    url: Url = None,
+    token: Token = None,
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what the user has used.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show every limit that can apply to a user: what is used, what is left, and when all of it is back."""
+    with admin(url, token) as client:
+        path = at("users", user, "quota")
+        answer = client.post(f"{path}/reset") if reset else client.get(path)
+    if as_json:
+        print_json(answer)
+    elif reset:
+        print_done("reset", f"user {user}: {counted(answer['counters'], 'counter')} forgotten; shared ones stay")
+    else:
+        _print(answer)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    tier = f", tier {answer['tier']}" if answer["tier"] else ""
+    console().print(Styled.assemble((answer["user"], "bold"), tier), soft_wrap=True)
+    headings = ("rule", "where", "limit", "used", "left", "full in", "")
+    print_rows(
+        headings,
+        [_row(entry) for entry in answer["items"]],
+        numbers=["limit", "used", "left", "full in"],
+        whole=["rule", ""],
+    )
+
+
+def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:
+    known = entry["remaining"] is not None
+    return (
+        entry["rule"],
+        _where(entry),
+        entry["limit"] or "",
+        f"{entry['used']}" if known else "",
+        f"{entry['remaining']}" if known else "",
+        span(entry["reset_after"]) if entry["used"] else "",
+        _remark(entry),
+    )
+
+
+def _where(entry: dict[str, Any]) -> str:
+    conditions = [
+        *entry["methods"],
+        *entry["endpoints"],
+        *entry["ip_ranges"],
+        *(f"{name}={value}" for name, value in entry["attributes"].items()),
+    ]
+    return " ".join(conditions) or "everywhere"
+
+
+def _remark(entry: dict[str, Any]) -> Styled:
+    """A bar of what is used, or what there is to say in its place."""
+    if entry["limit"] is None:
+        return Styled("not limited here", "green") if entry["action"] == "allow" else Styled("blocked here", "red")
+    if entry["depends_on"]:
+        return Styled(f"for each {' and '.join(entry['depends_on'])}", "dim")
+    if entry["remaining"] is None:
+        return Styled()
+    whole = entry["used"] + entry["remaining"]
+    left = entry["remaining"] / whole
+    filled = round(_BAR * (1 - left))
+    style = "red" if not entry["remaining"] else "yellow" if left < _TIGHT else "green"
+    remarks = [*(["shared"] if entry["shared"] else []), *(["watched"] if entry["action"] == "log" else [])]
+    return Styled.assemble(
+        ("█" * filled, style), ("░" * (_BAR - filled), "dim"), (f" {', '.join(remarks)}" if remarks else "", "dim")
+    )

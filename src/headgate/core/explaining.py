@@ -1,0 +1,228 @@
+"""Why a request gets the rules it gets: the winner of every layer, and why each other rule is not it.
+
+Every rule is looked at, one after the other, which is slow and easy to follow; a property
+test holds that the winners are those of `Snapshot.plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.core.rule import Action, default_layer
+from headgate.core.suitability import Asked, Candidate, outranked
+from headgate.core.units import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from headgate.core.decision import Decision, Hit
+    from headgate.core.matching import Bound, Plan, Snapshot
+    from headgate.core.request import Request
+    from headgate.core.rule import Rule
+
+MOST_LOST: Final = 200
+"""Of the rules that lost, so many are told of, the closest first."""
+_GATES: Final = ""
+
+
+class Origin(StrEnum):
+    """Where a rule's limits come from, first found first."""
+
+    USER = "user"
+    API_KEY = "api_key"
+    TIER = "tier"
+    RULE = "rule"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A rule that does not apply."""
+
+    rule: Rule
+    why: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"rule": self.rule.name, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A rule that applies, with the counters that are asked for it; none where it is unlimited."""
+
+    rule: Rule
+    pattern: str
+    origin: Origin
+    limits_from: str
+    """`origin` in words."""
+    bounds: tuple[Bound, ...]
+
+    def as_dict(self, decisions: Callable[[str], Decision | None]) -> dict[str, Any]:
+        """For JSON, with what is known of each counter."""
+        return {
+            "rule": self.rule.name,
+            "action": self.rule.action.value,
+            "priority": self.rule.priority,
+            "endpoint": self.pattern,
+            "per": list(self.rule.per),
+            "algorithm": self.rule.algorithm.value,
+            "origin": self.origin.value,
+            "limits_from": self.limits_from,
+            "limits": [_counter(bound.hit) | standing(bound.hit, decisions(bound.hit.key)) for bound in self.bounds],
+        }
+
+
+@dataclass(slots=True)
+class Layer:
+    """One layer: at most one rule that applies, one that is watched, and the others."""
+
+    name: str
+    winner: Applied | None = None
+    watched: Applied | None = None
+    lost: list[Lost] = field(default_factory=list)
+
+    def as_dict(self, decisions: Callable[[str], Decision | None]) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "layer": self.name,
+            "winner": None if self.winner is None else self.winner.as_dict(decisions),
+            "watched": None if self.watched is None else self.watched.as_dict(decisions),
+            "lost": [lost.as_dict() for lost in self.lost],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything that was looked at for one request."""
+
+    plan: Plan
+    asked: Asked
+    layers: tuple[Layer, ...]
+    """None where a gate decides: then no layer is asked."""
+    other_gates: tuple[Lost, ...]
+    left_out: int
+    """How many more rules lost."""
+
+    def as_dict(self, decisions: Callable[[str], Decision | None] = lambda _: None) -> dict[str, Any]:
+        """For JSON; `decisions` says by a counter's key how it stands, where that is known."""
+        gate = self.plan.gate
+        gates = [] if gate is None else [_gate(gate, "it matches", decides=True)]
+        gates += [_gate(lost.rule, lost.why, decides=False) for lost in self.other_gates]
+        return {
+            "snapshot": self.plan.snapshot,
+            "request": self.asked.as_dict(),
+            "gates": gates,
+            "layers": [layer.as_dict(decisions) for layer in self.layers],
+            "left_out": self.left_out,
+        }
+
+
+def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Explanation:
+    """Explain what `snapshot.plan` answers for the same request and cost."""
+    plan = snapshot.plan(request, cost)
+    asked = Asked.of(request, snapshot.rule_set)
+    candidates = [Candidate.of(rule, asked) for rule in snapshot.rule_set.rules]
+    best = _best(candidates)
+    layers: dict[str, Layer] = {}
+    lost: list[tuple[Candidate, str]] = []
+    for candidate in candidates:
+        if candidate.mismatches:
+            lost.append((candidate, "; ".join(candidate.mismatches)))
+        elif candidate is not (winner := best[_slot(candidate.rule)]):
+            lost.append((candidate, outranked(candidate, winner)))
+        elif not candidate.rule.is_gate:
+            _put(layers, candidate, _applied(candidate, snapshot, request, asked, plan))
+    if plan.gate is not None:
+        layers = {}
+        lost = [(candidate, why) for candidate, why in lost if candidate.rule.is_gate]
+    return _explanation(plan, asked, layers, lost)
+
+
+def _explanation(
+    plan: Plan, asked: Asked, layers: dict[str, Layer], lost: Sequence[tuple[Candidate, str]]
+) -> Explanation:
+    told = nsmallest(MOST_LOST, lost, key=lambda each: each[0].closeness)
+    gates = []
+    for candidate, why in told:
+        if candidate.rule.is_gate:
+            gates.append(Lost(candidate.rule, why))
+        else:
+            name = _layer(candidate.rule)
+            layers.setdefault(name, Layer(name)).lost.append(Lost(candidate.rule, why))
+    ordered = sorted(layers.values(), key=lambda layer: (layer.winner is None, layer.watched is None))
+    return Explanation(plan, asked, tuple(ordered), tuple(gates), len(lost) - len(told))
+
+
+def _best(candidates: Iterable[Candidate]) -> dict[tuple[str, bool], Candidate]:
+    """The best candidate of each place there is to win."""
+    best: dict[tuple[str, bool], Candidate] = {}
+    for candidate in candidates:
+        if not candidate.mismatches:
+            slot = _slot(candidate.rule)
+            if slot not in best or candidate.rank < best[slot].rank:
+                best[slot] = candidate
+    return best
+
+
+def _slot(rule: Rule) -> tuple[str, bool]:
+    return (_GATES, False) if rule.is_gate else (_layer(rule), rule.action is Action.LOG)
+
+
+def _layer(rule: Rule) -> str:
+    return rule.layer or default_layer(rule.per, rule.match)
+
+
+def _put(layers: dict[str, Layer], candidate: Candidate, applied: Applied) -> None:
+    name = _layer(candidate.rule)
+    layer = layers.setdefault(name, Layer(name))
+    if candidate.rule.action is Action.LOG:
+        layer.watched = applied
+    else:
+        layer.winner = applied
+
+
+def _applied(candidate: Candidate, snapshot: Snapshot, request: Request, asked: Asked, plan: Plan) -> Applied:
+    rule = candidate.rule
+    bounds = tuple(bound for bound in (*plan.enforced, *plan.shadows) if bound.rule is rule)
+    return Applied(rule, candidate.rank.pattern, *_origin(rule, snapshot, request, asked), bounds)
+
+
+def _origin(rule: Rule, snapshot: Snapshot, request: Request, asked: Asked) -> tuple[Origin, str]:
+    own = request.limits
+    overridden = [override for override in snapshot.rule_set.overrides if override.rule == rule.name]
+    if (own and own.user.steps(rule, snapshot.calendars) is not None) or (
+        request.user and any(override.user == request.user for override in overridden)
+    ):
+        return Origin.USER, "the user's own limits for this rule"
+    if (own and own.api_key.steps(rule, snapshot.calendars) is not None) or (
+        request.api_key and any(override.api_key == request.api_key for override in overridden)
+    ):
+        return Origin.API_KEY, "the API key's own limits for this rule"
+    if rule.tier_limit is not None:
+        return Origin.TIER, f"{rule.tier_limit!r} of the tier {asked.tier!r}"
+    return Origin.RULE, "the rule itself"
+
+
+def _gate(rule: Rule, why: str, *, decides: bool) -> dict[str, Any]:
+    return {"rule": rule.name, "action": rule.action.value, "decides": decides, "why": why}
+
+
+def _counter(hit: Hit) -> dict[str, Any]:
+    meter = hit.meter
+    return {"limit": str(meter.limit), "window": meter.window / SECOND, "counter": hit.key, "cost": hit.cost}
+
+
+def standing(hit: Hit, decision: Decision | None) -> dict[str, Any]:
+    """How a counter stands, for JSON; nothing where that is not known."""
+    if decision is None:
+        return {}
+    return {
+        "allowed": decision.allowed,
+        "used": hit.meter.capacity - decision.remaining,
+        "remaining": decision.remaining,
+        "reset_after": decision.reset_after / SECOND,
+        "retry_after": None if decision.retry_after is None else decision.retry_after / SECOND,
+    }

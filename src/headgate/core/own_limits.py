@@ -1,0 +1,77 @@
+"""Limits that a user or an API key has of its own, in place of a rule's.
+
+They come from records that others wrote, maybe for rules that have changed since. So one
+that cannot be read, or does not fit its rule any more, is as if it were not there: a
+request is never refused an answer for it.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.parsing.limits import fit_problems, limits
+from headgate.core.steps import steps_of
+from headgate.errors import InvalidLimit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.core.limit import Limit
+    from headgate.core.meter import Calendars
+    from headgate.core.rule import Rule
+    from headgate.core.steps import Step
+    from headgate.errors import Problem
+
+
+class LimitsByRule:
+    """The limits of one user or one API key, by the names of rules. Compiled once for each rule that asks."""
+
+    __slots__ = ("_compiled", "by_rule")
+
+    def __init__(self, texts: Mapping[str, object]) -> None:
+        """Read limits as they are written: ``{"search": "5/minute"}`` or ``{"search": ["1/second", "9/hour"]}``."""
+        read: dict[str, tuple[Limit, ...]] = {}
+        for rule, written in texts.items():
+            problems: list[Problem] = []
+            found = limits(written, (), problems)
+            if not problems:
+                read[rule] = found
+        self.by_rule: Final[Mapping[str, tuple[Limit, ...]]] = MappingProxyType(read)
+        self._compiled: dict[str, tuple[Rule, tuple[Step, ...] | None]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self.by_rule)
+
+    def steps(self, rule: Rule, calendars: Calendars) -> tuple[Step, ...] | None:
+        """What is counted in place of the rule's own limits; None if these say nothing about it."""
+        if rule.name not in self.by_rule:
+            return None
+        known = self._compiled.get(rule.name)
+        if known is None or known[0] is not rule:  # a new rule set may give an old name another algorithm
+            known = self._compiled[rule.name] = (rule, self._compile(rule, calendars))
+        return known[1]
+
+    def _compile(self, rule: Rule, calendars: Calendars) -> tuple[Step, ...] | None:
+        own = self.by_rule[rule.name]
+        if fit_problems(rule, own):
+            return None
+        steps = steps_of(rule, own)
+        try:
+            for step in steps:
+                if step.meter.is_calendar:
+                    calendars.current(step.meter)
+        except InvalidLimit:  # a time zone that is not known here
+            return None
+        return steps
+
+
+NO_LIMITS: Final = LimitsByRule({})
+
+
+class OwnLimits(NamedTuple):
+    """What is special about whoever asks."""
+
+    user: LimitsByRule = NO_LIMITS
+    api_key: LimitsByRule = NO_LIMITS

@@ -1,0 +1,128 @@
+"""Whether a rule suits a request, condition by condition, and what is said of one that does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.core import endpoint
+from headgate.core.address import parse_address
+from headgate.core.binding import method_of
+from headgate.core.path import normalise_path
+from headgate.core.ranking import ANY_PATH, rank
+from headgate.errors import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headgate.core.address import Address, Network
+    from headgate.core.ranking import Rank
+    from headgate.core.request import Request
+    from headgate.core.rule import Match, Rule, RuleSet
+
+_MOST_NAMED: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as rules see it."""
+
+    method: str
+    path: str
+    """In its one spelling."""
+    tier: str | None
+    """The one it counts as."""
+    ip: str | None
+    address: Address | None
+    attributes: Mapping[str, str]
+
+    @classmethod
+    def of(cls, request: Request, rule_set: RuleSet) -> Asked:
+        """Bring a request into the shape that conditions are compared with."""
+        return cls(
+            method_of(request),
+            normalise_path(request.path or "/"),
+            rule_set.tier_of(request.tier),
+            request.ip,
+            parse_address(request.ip) if request.ip else None,
+            request.attributes,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "method": self.method or None,
+            "path": self.path,
+            "tier": self.tier,
+            "ip": self.ip,
+            "counted_as": None if self.address is None else self.address.text,
+            "attributes": dict(self.attributes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule, held against a request."""
+
+    rule: Rule
+    mismatches: tuple[str, ...]
+    """Everything that keeps it from matching, in words; empty if it matches."""
+    rank: Rank
+    """Where it stands by the best of its patterns that matches; by its best of all if none does."""
+
+    @classmethod
+    def of(cls, rule: Rule, asked: Asked) -> Candidate:
+        """Compare every condition."""
+        patterns = rule.match.endpoints or (ANY_PATH,)
+        matching = [pattern for pattern in patterns if endpoint.matches(pattern, asked.path)]
+        disabled = () if rule.enabled else ("it is disabled",)
+        path = () if matching else (_unlike("the path", asked.path, patterns),)
+        mismatches = (*disabled, *path, *_mismatches(rule.match, asked))
+        return cls(rule, mismatches, min(rank(rule, pattern) for pattern in matching or patterns))
+
+    @property
+    def closeness(self) -> tuple[int, Rank]:
+        """Sort key: those that all but apply come first."""
+        return len(self.mismatches), self.rank
+
+
+def _mismatches(match: Match, asked: Asked) -> Iterator[str]:
+    methods = match.methods
+    # A HEAD request asks for the same work as GET.
+    if methods and asked.method not in methods and not (asked.method == "HEAD" and "GET" in methods):
+        yield _unlike("the method", asked.method, methods)
+    if match.tiers and asked.tier not in match.tiers:
+        yield _unlike("the tier", asked.tier, match.tiers)
+    if match.ip_ranges and not any(_inside(network, asked.address) for network in match.ip_ranges):
+        yield _unlike("the address", asked.ip, [f"in {network}" for network in match.ip_ranges])
+    for name, value in match.attributes:
+        if asked.attributes.get(name) != value:
+            yield _unlike(f"the attribute {name}", asked.attributes.get(name), [shown(value)])
+
+
+def _inside(network: Network, address: Address | None) -> bool:
+    if address is None or address.version != network.version:
+        return False
+    dropped = network.max_prefixlen - network.prefixlen
+    return address.number >> dropped == int(network.network_address) >> dropped
+
+
+def _unlike(what: str, found: str | None, wanted: Sequence[str]) -> str:
+    """The one sentence for all conditions: ``the method is 'POST', not GET or HEAD``."""
+    named = [*wanted[:_MOST_NAMED], *([f"{len(wanted) - _MOST_NAMED} more"] if len(wanted) > _MOST_NAMED else [])]
+    listed = " or ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
+    return f"{what} is {shown(found)}, not {listed}" if found else f"{what} is not known, and should be {listed}"
+
+
+def outranked(loser: Candidate, winner: Candidate) -> str:
+    """Why the winner comes before another rule that matches as well."""
+    low, high, name = loser.rank, winner.rank, winner.rule.name
+    if low.priority != high.priority:
+        return f"its priority is {low.priority}; {name} comes first with {high.priority}"
+    if low.yields != high.yields:
+        return f"{name} has the same priority, and a block comes before an allow"
+    if low[2:4] != high[2:4]:
+        return f"{name} matches by the more specific path {high.pattern}"
+    if low.conditions != high.conditions:
+        return f"{name} has more conditions ({-high.conditions}, not {-low.conditions})"
+    return f"{name} comes first by its name; in all else they are equal"

@@ -1,0 +1,159 @@
+"""Who is asking, and what is special about them.
+
+    verified token ─┐
+    API key ────────┼─> user, tenant, key ──> records ──> tier and limits of their own
+    trusted word ───┘
+
+What comes first counts. A token that is not sound, or a key that is unknown, revoked or has
+expired, proves nothing: its bearer is counted by address like everybody whom nobody knows. It
+never gets a counter of its own, or inventing keys would be a way around every limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.api_key import hash_of, looks_like_api_key
+from headgate.core.own_limits import NO_LIMITS, OwnLimits
+from headgate.core.request import Request
+from headgate.dataplane.jwt_verifier import Bearer
+from headgate.dataplane.proxies import Proxies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headgate.core.known import KnownKey
+    from headgate.core.units import Micros
+    from headgate.dataplane.jwt_verifier import JwtVerifier
+    from headgate.dataplane.records import Records
+
+_BEARER: Final = "bearer "
+_NOBODY: Final = Bearer(None, None, None, 0)
+DEFAULT_API_KEY_HEADER: Final = "x-api-key"
+
+
+class Call(NamedTuple):
+    """What a gateway passes on of a call that nobody has vouched for."""
+
+    method: str | None
+    path: str | None
+    peer: str | None = None
+    """Who is on the other end of the connection: an address, with or without its port."""
+    forwarded_for: str | None = None
+    """`X-Forwarded-For`, all of its lines."""
+    forwarded: str | None = None
+    """`Forwarded`, all of its lines."""
+    authorization: str | None = None
+    api_key: str | None = None
+
+
+class Identity:
+    """Finds out who is asking. Never raises: who cannot be made out is nobody in particular."""
+
+    def __init__(
+        self,
+        clock: Callable[[], Micros],
+        *,
+        tokens: JwtVerifier | None = None,
+        records: Records | None = None,
+        proxies: Proxies | None = None,
+        api_key_header: str = DEFAULT_API_KEY_HEADER,
+    ) -> None:
+        """`clock` says what time it is; what is not given is not looked at."""
+        self.api_key_header = api_key_header.lower()
+        """The header that API keys come in."""
+        self.refused: Counter[str] = Counter()
+        """Why keys were not believed; `tokens` counts the same of tokens."""
+        self.tokens = tokens
+        self.records = records
+        self._clock = clock
+        self._proxies = proxies or Proxies()
+
+    async def stated(self, request: Request) -> Request:
+        """The request of a trusted caller, with what is on record about the user and the API key it states.
+
+        A key that does not look like one of ours is a name that the caller has for it, and stays.
+        """
+        if self.records is None:
+            return request
+        key = None
+        if request.api_key and looks_like_api_key(request.api_key):
+            key = await self._key(self.records, request.api_key)
+            if key is None:
+                request = request._replace(api_key=None)
+            else:
+                user, tenant = key.user or request.user, key.tenant or request.tenant
+                request = request._replace(user=user, tenant=tenant, api_key=key.id)
+        return await self._special(self.records, request, key)
+
+    async def called(self, call: Call) -> Request:
+        """The request behind a call, with what its credentials prove."""
+        token = _token(call.authorization)
+        is_key = token is not None and looks_like_api_key(token)
+        given = call.api_key or (token if is_key else None)
+        key = await self._key(self.records, given) if given and self.records is not None else None
+        bearer = _NOBODY
+        if self.tokens is not None and token is not None and not is_key:
+            verified = self.tokens.verify(token)
+            bearer = verified if isinstance(verified, Bearer) else _NOBODY
+        user, tenant, key_id = bearer.user, bearer.tenant, None
+        if key is not None:
+            user, tenant, key_id = user or key.user, tenant or key.tenant, key.id
+        address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
+        request = Request(user, tenant, key_id, address, bearer.tier, call.method, call.path)
+        return request if self.records is None else await self._special(self.records, request, key)
+
+    async def _key(self, records: Records, text: str) -> KnownKey | None:
+        """The record of a key that is in force."""
+        if not looks_like_api_key(text):
+            self.refused["malformed"] += 1
+            return None
+        key = await records.key(hash_of(text))
+        if key is None:
+            self.refused["unknown"] += 1
+        elif key.revoked:
+            self.refused["revoked"] += 1
+        elif key.expires is not None and key.expires <= self._clock():
+            self.refused["expired"] += 1
+        else:
+            return key
+        return None
+
+    async def _special(self, records: Records, request: Request, key: KnownKey | None) -> Request:
+        """The request with its tier (the key's, the user's, or what it says itself) and the limits of its own."""
+        user = await records.user(request.user) if request.user else None
+        tier, of_user, of_key = request.tier, NO_LIMITS, NO_LIMITS
+        if user is not None:
+            tier, of_user = user.tier or tier, user.limits
+        if key is not None:
+            tier, of_key = key.tier or tier, key.limits
+        if tier is request.tier and not of_user and not of_key:
+            return request
+        return request._replace(tier=tier, limits=OwnLimits(of_user, of_key) if of_user or of_key else None)
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Let go of what is known under these names: ``user:ID``, ``key:HASHHEX``, ``*`` for all."""
+        if self.records is not None:
+            self.records.forget(names)
+
+    async def start(self) -> None:
+        """Fetch what is better known before the first request. Goes on without it."""
+        if self.tokens is not None:
+            await self.tokens.keys.refresh()
+        if self.records is not None:
+            await self.records.start()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        if self.tokens is not None:
+            await self.tokens.keys.close()
+        if self.records is not None:
+            await self.records.close()
+
+
+def _token(authorization: str | None) -> str | None:
+    """The token of ``Authorization: Bearer TOKEN`` (RFC 6750, section 2.1)."""
+    if authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
+        return None
+    return authorization[len(_BEARER) :].strip(" ") or None

@@ -1,0 +1,136 @@
+"""What a user has left: every limit that can apply to them, with its counter as it stands.
+
+entries = await quota(limiter, Request(user="u_42", tier="free"))
+await reset(limiter, Request(user="u_42", tier="free"))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.core import endpoint
+from headgate.core.probing import probes
+from headgate.core.ranking import rank
+from headgate.core.rule import ATTRIBUTE, Action
+from headgate.core.units import SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.decision import Decision, Hit
+    from headgate.core.matching import Snapshot
+    from headgate.core.request import Request
+    from headgate.core.rule import Rule
+    from headgate.dataplane.limiter import Limiter
+    from headgate.ports import CounterStore
+
+_TOGETHER: Final = 100
+"""Counters that are looked at in one call; a script must not run for long."""
+_DEPENDS: Final = ("tenant", "api_key", "ip")
+"""What a rule can count per beside the user that is not known of a user alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntry:
+    """One limit that can apply to a user, or a gate that spares or refuses them."""
+
+    rule: Rule
+    endpoints: tuple[str, ...]
+    """Where it holds; empty is everywhere."""
+    methods: tuple[str, ...]
+    depends_on: tuple[str, ...] = ()
+    """What else it counts per. Which counter it is then depends on the request, so none is shown."""
+    hit: Hit | None = None
+    """None where nothing is counted."""
+    decision: Decision | None = None
+
+    @property
+    def is_users_own(self) -> bool:
+        """Whether the counter is this user's and nobody else's."""
+        return "user" in self.rule.per
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON. Spans are in seconds; `used`, `remaining` and `reset_after` are null where no counter is shown."""
+        meter = None if self.hit is None else self.hit.meter
+        limit = "unlimited" if meter is None else str(meter.limit)
+        decision = self.decision
+        return {
+            "rule": self.rule.name,
+            "layer": None if self.rule.is_gate else self.rule.layer,
+            "action": self.rule.action.value,
+            "limit": None if self.rule.is_gate else limit,
+            "window": None if meter is None else meter.window / SECOND,
+            "per": [] if self.rule.is_gate else list(self.rule.per),
+            "endpoints": list(self.endpoints),
+            "methods": list(self.methods),
+            "ip_ranges": [str(network) for network in self.rule.match.ip_ranges],
+            "attributes": dict(self.rule.match.attributes),
+            "depends_on": list(self.depends_on),
+            "shared": self.hit is not None and not self.is_users_own,
+            "used": None if decision is None or meter is None else meter.capacity - decision.remaining,
+            "remaining": None if decision is None else decision.remaining,
+            "reset_after": None if decision is None else decision.reset_after / SECOND,
+            "source": None if decision is None else decision.source.value,
+        }
+
+
+async def quota(limiter: Limiter, user: Request) -> list[QuotaEntry]:
+    """Every limit that can apply to a user, as it stands. `user` says their id, tier and own limits.
+
+    Each rule is listed once for each counter it keeps for the user, wherever it wins its layer.
+    """
+    snapshot, known = limiter.snapshots.current, user.check()
+    # Many rules take a while to plan, in which the event loop has better things to do.
+    entries = await asyncio.to_thread(_entries, snapshot, known)
+    counted = {entry.hit.key: entry.hit for entry in entries if entry.hit is not None and not entry.depends_on}
+    decisions = dict(zip(counted, await _look(limiter.store, list(counted.values())), strict=True))
+    return [entry if entry.hit is None else replace(entry, decision=decisions.get(entry.hit.key)) for entry in entries]
+
+
+async def reset(limiter: Limiter, user: Request) -> int:
+    """Forget what was counted for the user alone; returns how many counters. Those shared with others stay."""
+    entries = await asyncio.to_thread(_entries, limiter.snapshots.current, user.check())
+    keys = [entry.hit.key for entry in entries if entry.hit and entry.is_users_own and not entry.depends_on]
+    for start in range(0, len(keys), _TOGETHER):
+        await limiter.store.reset(keys[start : start + _TOGETHER])
+    return len(keys)
+
+
+async def _look(store: CounterStore, hits: Sequence[Hit]) -> list[Decision]:
+    parts = [hits[start : start + _TOGETHER] for start in range(0, len(hits), _TOGETHER)]
+    answers = await asyncio.gather(*map(store.peek, parts))
+    return [decision for answer in answers for decision in answer]
+
+
+def _entries(snapshot: Snapshot, user: Request) -> list[QuotaEntry]:
+    found: dict[str, QuotaEntry] = {}
+    """By counter, or by rule where none is shown."""
+    for probe in probes(snapshot.rule_set.rules, user):
+        plan = snapshot.plan(probe, 0)  # a cost of nothing asks how things stand
+        for hit, rule, policy in (*plan.enforced, *plan.shadows):
+            depends_on = _depends_on(rule)
+            name = policy if depends_on else hit.key
+            if name not in found and not ("method" in rule.per and probe.method is None):
+                found[name] = QuotaEntry(rule, *_where(rule, probe), depends_on, hit)
+        for rule in plan.unlimited if plan.gate is None else (plan.gate,):
+            if rule.name not in found:
+                found[rule.name] = QuotaEntry(rule, rule.match.endpoints, rule.match.methods)
+    order = {rule.name: place for place, rule in enumerate(snapshot.rule_set.rules)}
+    return sorted(found.values(), key=lambda entry: (entry.rule.action is Action.LOG, order[entry.rule.name]))
+
+
+def _depends_on(rule: Rule) -> tuple[str, ...]:
+    return tuple(part for part in rule.per if part in _DEPENDS or part.startswith(ATTRIBUTE))
+
+
+def _where(rule: Rule, probe: Request) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Endpoints and methods that a counter is for: one where the rule counts each by itself, else all of the rule's."""
+    endpoints, methods = rule.match.endpoints, rule.match.methods
+    if "endpoint" in rule.per and endpoints:
+        matching = [pattern for pattern in endpoints if endpoint.matches(pattern, probe.path or "/")]
+        endpoints = (min(matching, key=lambda pattern: rank(rule, pattern)),)
+    if "method" in rule.per and probe.method:
+        methods = (probe.method,)
+    return endpoints, methods

@@ -1,0 +1,142 @@
+"""The OpenAPI description: what FastAPI reads off the endpoints, and every answer that the way to them can give."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from headgate.controlplane.access import Role
+from headgate.core.problem import CONTENT_TYPE
+from headgate.edge.admin.roles import OPEN, ROLES, changes_something
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+_PROBLEM: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "What is wrong (RFC 9457).",
+    "required": ["type", "title", "status", "detail", "error", "message", "problems"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "A sentence for people."},
+        "error": {"type": "string", "description": "A word for programs."},
+        "message": {"type": "string", "description": "The same sentence."},
+        "problems": {
+            "type": "array",
+            "description": "Each thing that is wrong with a body, and where.",
+            "items": {
+                "type": "object",
+                "required": ["field", "message"],
+                "properties": {"field": {"type": "string"}, "message": {"type": "string"}},
+            },
+        },
+    },
+    "examples": [
+        {
+            "type": "about:blank",
+            "title": "Unprocessable Entity",
+            "status": 422,
+            "detail": "price: expected a number, not 'much'",
+            "error": "unprocessable_entity",
+            "message": "price: expected a number, not 'much'",
+            "problems": [{"field": "price", "message": "expected a number, not 'much'"}],
+        }
+    ],
+}
+_MEANING: Final = {
+    HTTPStatus.BAD_REQUEST: "The request is malformed: its JSON, a header, a cursor or the path.",
+    HTTPStatus.UNAUTHORIZED: "There is no token, or it is unknown, expired or revoked.",
+    HTTPStatus.FORBIDDEN: "The token's role does not suffice.",
+    HTTPStatus.NOT_FOUND: "There is no such thing.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body did not come in time.",
+    HTTPStatus.CONFLICT: "It cannot be done as things stand, or the first copy of the request is still under way.",
+    HTTPStatus.PRECONDITION_FAILED: "It has changed since it was read.",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not said to be JSON.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "Something in it has no meaning here; `problems` says what.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The database or the counter store is out of reach.",
+}
+_IDEMPOTENCY_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A second copy of the request with the same key gets the first one's answer, for a day.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
+}
+_IF_NONE_MATCH: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "description": "Answer only if it is not of this version any more.",
+    "schema": {"type": "string"},
+}
+_TAG: Final = {"description": "The version, for If-Match and If-None-Match.", "schema": {"type": "string"}}
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """The whole description."""
+    description = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    schemas: dict[str, Any] = description["components"]["schemas"]
+    schemas["Problem"] = _PROBLEM
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    names = {
+        f"{method} {route.path_format}": route.name
+        for route in app.routes
+        if isinstance(route, APIRoute)
+        for method in route.methods or ()
+    }
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            endpoint = f"{method.upper()} {path}"
+            operation["operationId"] = names[endpoint]
+            if endpoint not in OPEN:
+                _complete(endpoint, operation)
+    return description
+
+
+def _complete(endpoint: str, operation: dict[str, Any]) -> None:
+    """Add what the gate asks for, and what it and the services may answer."""
+    role = ROLES[endpoint]
+    operation["security"] = [{"token": []}]
+    operation["description"] = f"{operation.get('description', '')}\n\nTakes the role `{role}`.".strip()
+    parameters: list[dict[str, Any]] = operation.setdefault("parameters", [])
+    responses: dict[str, Any] = operation["responses"]
+    if endpoint.startswith("POST ") and changes_something(endpoint):
+        parameters.append(_IDEMPOTENCY_KEY)
+    if "304" in responses:
+        parameters.append(_IF_NONE_MATCH)
+        responses["200"]["headers"] = {"ETag": _TAG}
+        responses["304"]["headers"] = {"ETag": _TAG}
+    for status in _answers(endpoint, operation):
+        responses[str(status.value)] = {
+            "description": _MEANING[status],
+            "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+    operation["responses"] = dict(sorted(responses.items()))
+
+
+def _answers(endpoint: str, operation: dict[str, Any]) -> Iterator[HTTPStatus]:
+    """Every problem that an endpoint can answer with."""
+    yield from (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.UNPROCESSABLE_ENTITY)
+    yield HTTPStatus.SERVICE_UNAVAILABLE
+    if ROLES[endpoint] is not Role.VIEWER:
+        yield HTTPStatus.FORBIDDEN
+    if "{" in endpoint:
+        yield HTTPStatus.NOT_FOUND
+    if changes_something(endpoint) or endpoint == "POST /v1/ruleset/plan":
+        yield HTTPStatus.CONFLICT
+    if any(each["name"].lower() == "if-match" for each in operation["parameters"]):
+        yield HTTPStatus.PRECONDITION_FAILED
+    if endpoint.startswith(("POST ", "PUT ")):
+        yield from (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    if "requestBody" in operation:
+        yield HTTPStatus.UNSUPPORTED_MEDIA_TYPE

@@ -1,0 +1,1 @@
+"""What is asked where: one file for each subject, none of which decides anything."""

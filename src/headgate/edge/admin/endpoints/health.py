@@ -1,0 +1,38 @@
+"""What needs no token: whether this process is alive and ready, and the description of the API."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from headgate.controlplane.changes import changes
+from headgate.edge.admin.gate import Parts
+from headgate.errors import DatabaseError
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/livez")
+async def is_alive() -> dict[str, str]:
+    """It answers, so it is alive."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", responses={503: {"description": "The database does not answer.", "model": dict[str, Any]}})
+async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
+    """Whether the database answers, and what this process runs on."""
+    state: dict[str, Any] = {"status": "ready", "snapshot": parts.limiter.snapshots.current.number}
+    try:
+        await changes(parts.database, most=1)
+    except DatabaseError:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+        state["status"] = "the database does not answer"
+    return state
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def get_description(request: Request) -> dict[str, Any]:
+    """The OpenAPI description; putting it together takes a while, in which decisions have better things to do."""
+    description: dict[str, Any] = await asyncio.to_thread(request.app.openapi)
+    return description

@@ -1,0 +1,159 @@
+"""Rules one by one."""
+
+from http import HTTPStatus
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request, Response
+
+from headgate.controlplane.rules import RuleRecord, RuleVersion
+from headgate.edge.admin.gate import Gate, Parts, Who
+from headgate.edge.admin.models.rules import RollbackBody, RuleBody, RuleHistory, RulePage, RuleView
+from headgate.edge.admin.models.shared import Text, Truth
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, page, place_of
+from headgate.edge.admin.paths import Name
+from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
+
+router = APIRouter(route_class=Gate, tags=["rules"])
+
+Draft = Annotated[Truth, Query(description="Prepare it only; `publish` puts it in force.")]
+
+
+@router.get("/v1/rules", response_model=RulePage)
+async def list_rules(
+    parts: Parts,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+    owner: Text = None,
+    tier: Text = None,
+    endpoint: Text = None,
+    enabled: Truth | None = None,
+) -> Page[RuleRecord]:
+    """Rules by name; `tier` and `endpoint` are as a rule's `match` names them."""
+    found = await parts.rules.list(
+        after=place_of("rules", after), most=limit + 1, owner=owner, tier=tier, endpoint=endpoint, enabled=enabled
+    )
+    return page("rules", found, limit, lambda record: record.name)
+
+
+@router.post("/v1/rules", response_model=RuleView, status_code=HTTPStatus.CREATED)
+async def create_rule(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    body: RuleBody,
+    *,
+    owner: Text = None,
+    draft: Draft = False,
+) -> RuleRecord:
+    """A new rule, in force at once unless it is a draft."""
+    record = await parts.rules.create(body, who, draft=draft, owner=owner)
+    response.headers["location"] = f"/v1/rules/{quote(record.name, safe='')}"
+    tagged(request, response, record)
+    return record
+
+
+@router.post("/v1/rules/publish", response_model=RulePage)
+async def publish_rules(parts: Parts, who: Who) -> Page[RuleRecord]:
+    """Put every draft there is in force, all of them or none; answers those that were."""
+    return Page(await parts.rules.publish(None, who), None)
+
+
+@router.get("/v1/rules/{name:part}", response_model=RuleView, responses=NOT_MODIFIED)
+async def get_rule(parts: Parts, request: Request, response: Response, name: Name) -> RuleRecord:
+    """One rule."""
+    record = await parts.rules.get(name)
+    tagged(request, response, record)
+    return record
+
+
+@router.put("/v1/rules/{name:part}", response_model=RuleView)
+async def replace_rule(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    name: Name,
+    body: RuleBody,
+    expected: IfMatch,
+    *,
+    draft: Draft = False,
+) -> RuleRecord:
+    """Another content for a rule, in force at once unless it is a draft."""
+    version = await expected.version(lambda: parts.rules.get(name))
+    record = await parts.rules.replace(name, body, who, version, draft=draft)
+    tagged(request, response, record)
+    return record
+
+
+@router.delete("/v1/rules/{name:part}", status_code=HTTPStatus.NO_CONTENT)
+async def delete_rule(parts: Parts, who: Who, name: Name, expected: IfMatch) -> None:
+    """Take a rule away, with the limits that users and keys have for it."""
+    await parts.rules.delete(name, who, await expected.version(lambda: parts.rules.get(name)))
+
+
+@router.get("/v1/rules/{name:part}/history", response_model=RuleHistory)
+async def get_rule_history(parts: Parts, name: Name) -> Page[RuleVersion]:
+    """What the rule has been, the newest first; also of one that is gone. There is one page."""
+    return Page(await parts.rules.history(name), None)
+
+
+@router.post("/v1/rules/{name:part}/enable", response_model=RuleView)
+async def enable_rule(
+    parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
+) -> RuleRecord:
+    """Switch a rule on."""
+    version = await expected.version(lambda: parts.rules.get(name))
+    record = await parts.rules.set_enabled(name, True, who, version)
+    tagged(request, response, record)
+    return record
+
+
+@router.post("/v1/rules/{name:part}/disable", response_model=RuleView)
+async def disable_rule(
+    parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
+) -> RuleRecord:
+    """Switch a rule off."""
+    version = await expected.version(lambda: parts.rules.get(name))
+    record = await parts.rules.set_enabled(name, False, who, version)
+    tagged(request, response, record)
+    return record
+
+
+@router.post("/v1/rules/{name:part}/publish", response_model=RuleView)
+async def publish_rule(
+    parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
+) -> RuleRecord:
+    """Put the draft of a rule in force."""
+    await expected.check(lambda: parts.rules.get(name))
+    (record,) = await parts.rules.publish([name], who)
+    tagged(request, response, record)
+    return record
+
+
+@router.post(
+    "/v1/rules/{name:part}/discard",
+    response_model=RuleView,
+    responses={204: {"description": "The rule was never in force, and is gone."}},
+)
+async def discard_rule(
+    parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
+) -> RuleRecord | Response:
+    """Drop the draft of a rule; the rule is gone if it was never in force."""
+    record = await parts.rules.discard(name, who, await expected.version(lambda: parts.rules.get(name)))
+    if record is None:
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+    tagged(request, response, record)
+    return record
+
+
+@router.post("/v1/rules/{name:part}/rollback", response_model=RuleView)
+async def roll_rule_back(
+    parts: Parts, who: Who, request: Request, response: Response, name: Name, body: RollbackBody, expected: IfMatch
+) -> RuleRecord:
+    """Make a rule what it was from a change on; also one that is gone."""
+    version = await expected.version(lambda: parts.rules.get(name))
+    record = await parts.rules.rollback(name, body.change, who, version)
+    tagged(request, response, record)
+    return record

@@ -1,0 +1,142 @@
+"""The way into every endpoint under /v1: who asks, may they, what did they send, and was it sent before."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from headgate.controlplane.access import Access, Caller, Role
+from headgate.edge.admin import idempotency
+from headgate.edge.admin.body import most_bytes, parsed, read_body
+from headgate.edge.admin.parts import AdminParts
+from headgate.edge.admin.roles import ROLES, changes_something
+from headgate.edge.problems import Unanswerable
+from headgate.errors import InvalidFields, Problem, shown
+
+_MOST_TOKEN: Final = 1_024
+_NO_BODY: Final = (b"", b"{}")
+
+
+def parts_of(request: Request) -> AdminParts:
+    """The services of the application that is asked."""
+    parts: AdminParts = request.app.state.parts
+    return parts
+
+
+def who_of(request: Request) -> str:
+    """Who asks, as it stands in change records."""
+    caller: Caller = request.state.caller
+    return caller.name
+
+
+Parts = Annotated[AdminParts, Depends(parts_of)]
+Who = Annotated[str, Depends(who_of)]
+
+
+class Gate(APIRoute):
+    """A route that lets nobody in without a token whose role suffices."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint, behind everything that comes before it."""
+        answer = super().get_route_handler()
+        (method,) = self.methods or ("GET",)
+        endpoint = f"{method} {self.path_format}"
+        needed = ROLES[endpoint]
+        queries = _queries(self.dependant)
+
+        async def handle(request: Request) -> Response:
+            request.state.caller = await _admitted(request, parts_of(request).access, needed)
+            _refuse_other_queries(request, queries)
+            if method not in {"POST", "PUT"}:
+                return await answer(request)
+            body = await read_body(request, most_bytes(self.path_format))
+            if self.body_field is None:
+                if body.strip() not in _NO_BODY:
+                    raise Unanswerable(HTTPStatus.BAD_REQUEST, f"{endpoint} takes no body")
+                data = None
+            else:
+                data = await parsed(request, body) if body else None
+            once = changes_something(endpoint) and method == "POST"
+            return await _answered(_Received(request, body, data), answer, once=once)
+
+        return handle
+
+
+class _Received(Request):
+    """A request whose body was read and understood."""
+
+    def __init__(self, request: Request, body: bytes, data: object) -> None:
+        super().__init__(request.scope, request.receive)
+        self._received = body, data
+
+    async def body(self) -> bytes:
+        return self._received[0]
+
+    async def json(self) -> object:
+        return self._received[1]
+
+
+async def _answered(request: _Received, answer: Callable[[Request], Awaitable[Response]], *, once: bool) -> Response:
+    keys = request.headers.getlist("idempotency-key") if once else []
+    if not keys:
+        return await answer(request)
+    caller: Caller = request.state.caller
+    key = idempotency.read_key(keys)
+    asked = (request.method, request.scope["path"], request.url.query, await request.body())
+    digest = await asyncio.to_thread(idempotency.digest_of, *asked)  # rule sets are large
+    attempt = idempotency.Attempt(caller.token_id or "", key, digest)
+    return await idempotency.once(parts_of(request).database, attempt, lambda: answer(request))
+
+
+async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
+    """Whoever has sent the request, if their token is good and its role suffices."""
+    caller = await access.authenticate(_token(request))
+    if caller is None:
+        sentence = "that token is unknown, expired or revoked"
+        raise _unauthorized(sentence, ', error="invalid_token"')
+    if not caller.role.covers(needed):
+        sentence = f"that takes the role {needed}, and this token has the role {caller.role}"
+        raise Unanswerable(HTTPStatus.FORBIDDEN, sentence)
+    return caller
+
+
+def _token(request: Request) -> str:
+    given = request.headers.getlist("authorization")
+    if not given:
+        sentence = "send a token: Authorization: Bearer hgt_…"
+        raise _unauthorized(sentence)
+    scheme, _, token = given[0].strip().partition(" ")
+    token = token.strip(" ")
+    good = token.isascii() and token.isprintable() and " " not in token and 0 < len(token) <= _MOST_TOKEN
+    if len(given) > 1 or scheme.lower() != "bearer" or not good:
+        sentence = "the header is malformed; send one: Authorization: Bearer hgt_…"
+        raise _unauthorized(sentence, ', error="invalid_request"')
+    return token
+
+
+def _unauthorized(sentence: str, more: str = "") -> Unanswerable:
+    return Unanswerable(HTTPStatus.UNAUTHORIZED, sentence, ("www-authenticate", f'Bearer realm="headgate"{more}'))
+
+
+def _refuse_other_queries(request: Request, known: frozenset[str]) -> None:
+    """A misspelt filter would otherwise be one that is not there."""
+    problems = []
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in dict.fromkeys(given):
+        if name not in known:
+            hint = f"known are {', '.join(sorted(known))}" if known else "there are none here"
+            problems.append(Problem((name,), f"unknown query parameter; {hint}"))
+        elif given.count(name) > 1:
+            problems.append(Problem((name,), f"it is there {given.count(name)} times; {shown(name)} is taken once"))
+    if problems:
+        raise InvalidFields(problems)
+
+
+def _queries(dependant: Dependant) -> frozenset[str]:
+    """The query parameters that an endpoint and what it depends on take."""
+    own = frozenset(field.alias for field in dependant.query_params)
+    return own.union(*map(_queries, dependant.dependencies))

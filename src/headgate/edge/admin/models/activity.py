@@ -1,0 +1,121 @@
+"""Changes, events and usage as they are answered."""
+
+from datetime import date, datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from headgate.controlplane.changes import Kind
+from headgate.edge.admin.models.shared import Output, example
+
+Decision = Literal["allowed", "denied", "throttled", "blocked", "shadow"]
+
+
+class ChangeView(Output):
+    """Who did what, when."""
+
+    model_config = example(
+        id=17,
+        at="2026-01-31T12:00:00Z",
+        who="token:ci",
+        kind="tier",
+        name="free",
+        verb="changed",
+        before={"price": 0},
+        after={"price": 1},
+    )
+
+    id: int
+    at: datetime
+    who: str
+    kind: Kind
+    name: str
+    verb: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class ChangePage(Output):
+    """Changes, the newest first."""
+
+    items: list[ChangeView]
+    next: str | None
+
+
+class EventView(Output):
+    """One decision that was recorded."""
+
+    model_config = example(
+        at="2026-01-31T12:00:00Z",
+        id="d1",
+        user="u1",
+        endpoint="/api/search",
+        rule="search",
+        decision="denied",
+        status=429,
+    )
+
+    at: datetime
+    id: str
+    user: str | None
+    tenant: str | None
+    api_key: str | None
+    ip: str | None
+    tier: str | None
+    method: str | None
+    endpoint: str | None
+    rule: str | None
+    decision: Decision
+    source: str | None
+    count: int | None
+    limit: int | None
+    cost: int | None
+    status: int | None
+    retry_after: float | None
+    region: str | None
+    server: str | None
+    latency: float | None = Field(description="In seconds.")
+
+
+class EventPage(Output):
+    """Events, the newest first."""
+
+    items: list[EventView]
+    next: str | None
+
+
+class ViolatorView(Output):
+    """A user who was denied."""
+
+    model_config = example(user="u1", violations=12, last="2026-01-31T12:00:00Z")
+
+    user: str
+    violations: int
+    last: datetime
+
+
+class ViolatorPage(Output):
+    """Those who were denied most, the worst first. There is one page."""
+
+    items: list[ViolatorView]
+    next: str | None
+
+
+class UsageView(Output):
+    """What a user has used on a day."""
+
+    model_config = example(day="2026-01-31", user="u1", rule="search", requests=120, denied=3, cost=120)
+
+    day: date
+    user: str
+    rule: str = Field(description="Empty for all rules together.")
+    requests: int
+    denied: int
+    cost: int
+
+
+class UsagePage(Output):
+    """Usage by day, user and rule."""
+
+    items: list[UsageView]
+    next: str | None

@@ -1,0 +1,138 @@
+"""What the models of several subjects have in common."""
+
+import re
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Final
+
+from fastapi import Query
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from headgate.errors import shown
+
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MOST_LIMITS: Final = 32
+_LONGEST_LIMIT: Final = 255
+
+
+class Input(BaseModel):
+    """A body: nothing is converted to what it is not, and nothing unknown is let through."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    def given(self) -> dict[str, Any]:
+        """What was sent, as the services take it."""
+        return self.model_dump(exclude_unset=True)
+
+
+class Output(BaseModel):
+    """An answer, read off a record."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+def example(**members: Any) -> ConfigDict:  # noqa: ANN401 (JSON of any kind)
+    """The configuration of a model with an example in its description."""
+    return ConfigDict(json_schema_extra={"examples": [members]})
+
+
+def whole_number(value: object) -> object:
+    """A whole number from a query or a path, in its one spelling: not ``1_000``, ``+5`` or ``5.0``."""
+    if not isinstance(value, str):
+        return value
+    if not _WHOLE.fullmatch(value):
+        msg = "whole_number"
+        raise PydanticCustomError(msg, "expected a whole number, not {given}", {"given": shown(value)})
+    return int(value)
+
+
+def _truth(value: object) -> object:
+    words = {"true": True, "false": False}
+    if not isinstance(value, str):
+        return value
+    if value not in words:
+        msg = "truth"
+        raise PydanticCustomError(msg, "expected true or false, not {given}", {"given": shown(value)})
+    return words[value]
+
+
+def _instant(value: object) -> object:
+    """A time from a query, as RFC 3339 writes it; there, a plus that nobody has encoded has become a space."""
+    if not isinstance(value, str):
+        return value
+    text = value.replace(" ", "+")
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if _TIME.fullmatch(text) else _not_a("time", value)
+    except (ValueError, OverflowError):
+        return _not_a("time", value)
+
+
+def _day(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return date.fromisoformat(value) if _DAY.fullmatch(value) else _not_a("day", value)
+    except ValueError:
+        return _not_a("day", value)
+
+
+def _not_a(what: str, value: object) -> object:
+    such = "2026-01-31" if what == "day" else "2026-01-31T12:00:00Z"
+    raise PydanticCustomError(
+        what, "expected a {what} such as {such}, not {given}", {"what": what, "such": such, "given": shown(value)}
+    )
+
+
+def _limits(value: object) -> object:
+    texts = [value] if isinstance(value, str) else value
+    if (
+        not isinstance(texts, list)
+        or not 1 <= len(texts) <= _MOST_LIMITS
+        or not all(isinstance(text, str) and 1 <= len(text) <= _LONGEST_LIMIT for text in texts)
+    ):
+        msg = "limits"
+        sentence = 'expected a limit such as "100/minute", or a list of up to {most}, not {given}'
+        raise PydanticCustomError(msg, sentence, {"most": _MOST_LIMITS, "given": shown(value)})
+    return value
+
+
+_LIMIT_SCHEMA: Final = {"type": "string", "minLength": 1, "maxLength": _LONGEST_LIMIT}
+Limits = Annotated[
+    str | list[str],
+    BeforeValidator(_limits),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _LIMIT_SCHEMA,
+                {"type": "array", "items": _LIMIT_SCHEMA, "minItems": 1, "maxItems": _MOST_LIMITS},
+            ],
+            "examples": ["100/minute", ["10/second", "1000/hour"], "unlimited"],
+        }
+    ),
+]
+"""As people write them: one limit, or several that all hold."""
+
+NamedLimits = Annotated[dict[Annotated[str, Field(max_length=64)], Limits], Field(max_length=1_000)]
+"""By the name of a rule, or the name that rules use for them."""
+
+LimitLists = dict[str, list[str]]
+"""Limits as they are answered: always lists."""
+
+Truth = Annotated[bool, BeforeValidator(_truth)]
+"""A query parameter that is true or false."""
+
+Text = Annotated[str | None, Query(min_length=1, max_length=255)]
+"""A query parameter that narrows a list."""
+
+Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+"""A time in a body, as RFC 3339 writes it; the services read it."""
+
+Instant = Annotated[
+    datetime | None, BeforeValidator(_instant), Query(description="As RFC 3339 writes it: `2026-01-31T12:00:00Z`.")
+]
+"""A query parameter that is a time."""
+
+Day = Annotated[date | None, BeforeValidator(_day)]
+"""A query parameter that is a day."""

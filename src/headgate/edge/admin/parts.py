@@ -1,0 +1,38 @@
+"""What the admin API is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.controlplane.access import Access
+    from headgate.controlplane.activity import Activity
+    from headgate.controlplane.blocks import Blocks
+    from headgate.controlplane.keys import Keys
+    from headgate.controlplane.rule_set_changes import RuleSetChanges
+    from headgate.controlplane.rules import Rules
+    from headgate.controlplane.snapshot_history import SnapshotHistory
+    from headgate.controlplane.tiers import Tiers
+    from headgate.controlplane.users import Users
+    from headgate.dataplane.identity import Identity
+    from headgate.dataplane.limiter import Limiter
+    from headgate.ports import Database
+
+
+@dataclass(frozen=True, slots=True)
+class AdminParts:
+    """The services behind the endpoints, the database for what the API itself remembers, and the limiter beside it."""
+
+    database: Database
+    access: Access
+    rules: Rules
+    rule_set_changes: RuleSetChanges
+    snapshots: SnapshotHistory
+    tiers: Tiers
+    users: Users
+    keys: Keys
+    blocks: Blocks
+    activity: Activity
+    limiter: Limiter
+    identity: Identity

@@ -1,0 +1,49 @@
+"""Which role each endpoint needs, in one table. An endpoint that is not here cannot be offered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headgate.controlplane.access import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VIEWER: Final = (
+    *("GET /v1/me", "GET /v1/rules", "GET /v1/rules/{name}", "GET /v1/rules/{name}/history"),
+    *("GET /v1/ruleset", "GET /v1/ruleset/schema", "POST /v1/ruleset/validate", "POST /v1/ruleset/plan"),
+    *("POST /v1/ruleset/import", "GET /v1/snapshot", "GET /v1/snapshots", "GET /v1/snapshots/{number}"),
+    *("GET /v1/tiers", "GET /v1/tiers/{name}", "GET /v1/users", "GET /v1/users/{id}", "GET /v1/users/{id}/quota"),
+    *("GET /v1/keys", "GET /v1/keys/{id}", "GET /v1/blocks", "GET /v1/blocks/{id}", "GET /v1/changes"),
+    *("GET /v1/events", "GET /v1/violators", "GET /v1/usage", "POST /v1/explain"),
+)
+_OPERATOR: Final = (
+    *("POST /v1/rules/{name}/enable", "POST /v1/rules/{name}/disable"),
+    *("POST /v1/users", "PUT /v1/users/{id}", "DELETE /v1/users/{id}", "POST /v1/users/{id}/quota/reset"),
+    *("PUT /v1/users/{id}/overrides/{rule}", "DELETE /v1/users/{id}/overrides/{rule}"),
+    *("POST /v1/keys", "PUT /v1/keys/{id}", "POST /v1/keys/{id}/revoke", "POST /v1/keys/{id}/rotate"),
+    *("POST /v1/blocks", "PUT /v1/blocks/{id}", "DELETE /v1/blocks/{id}"),
+)
+_ADMIN: Final = (
+    *("POST /v1/rules", "PUT /v1/rules/{name}", "DELETE /v1/rules/{name}", "POST /v1/rules/publish"),
+    *("POST /v1/rules/{name}/publish", "POST /v1/rules/{name}/discard", "POST /v1/rules/{name}/rollback"),
+    *("POST /v1/ruleset/apply", "POST /v1/ruleset/sync"),
+    *("POST /v1/snapshot/publish", "POST /v1/snapshots/{number}/rollback"),
+    *("POST /v1/tiers", "PUT /v1/tiers/{name}", "DELETE /v1/tiers/{name}"),
+    *("GET /v1/tokens", "POST /v1/tokens", "DELETE /v1/tokens/{id}"),
+)
+
+ROLES: Final[Mapping[str, Role]] = {
+    **dict.fromkeys(_VIEWER, Role.VIEWER),
+    **dict.fromkeys(_OPERATOR, Role.OPERATOR),
+    **dict.fromkeys(_ADMIN, Role.ADMIN),
+}
+"""By method and path."""
+
+OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /openapi.json"})
+"""What anybody may ask without a token."""
+
+
+def changes_something(endpoint: str) -> bool:
+    """Whether an endpoint is there to change something: reading is all that a viewer may do."""
+    return not endpoint.startswith("GET ") and ROLES[endpoint] is not Role.VIEWER

@@ -1,0 +1,83 @@
+"""`/v1/forward-auth`: gateways ask about a call as it came, and pass a refusal on to the caller.
+
+Traefik and Caddy say in `X-Forwarded-Method` and `X-Forwarded-Uri` what the call was; nginx
+says what its configuration tells it to, by custom in `X-Original-Method` and `X-Original-URI`; Envoy
+asks with the call's own method and its path behind ours (`path_prefix`).
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qs
+
+from headgate.dataplane.identity import Call
+from headgate.edge.problems import Unanswerable
+from headgate.errors import shown
+
+if TYPE_CHECKING:
+    from headgate.edge.http.rsgi import Headers, Scope
+
+PATH: Final = "/v1/forward-auth"
+NGINX: Final = "nginx"
+_FORWARDED: Final = ("x-forwarded-method", "x-forwarded-uri")
+_ORIGINAL: Final = ("x-original-method", "x-original-uri")
+
+
+class Asked(NamedTuple):
+    """A call, and how its gateway wants to be answered."""
+
+    call: Call
+    mode: str | None
+
+
+def read_call(scope: Scope, api_key_header: str) -> Asked:
+    """The call that a gateway asks about."""
+    headers = scope.headers
+    below = scope.path.removeprefix(PATH)
+    mode = None if below else _mode(scope.query_string)  # behind a path the query is the caller's
+    method, path = (None, _as_sent(below)) if below else _original(headers, mode)
+    return Asked(
+        Call(
+            method or scope.method,
+            path or "/",
+            scope.client,
+            _lines(headers, "x-forwarded-for"),
+            _lines(headers, "forwarded"),
+            headers.get("authorization"),
+            headers.get(api_key_header),
+        ),
+        mode,
+    )
+
+
+def _original(headers: Headers, mode: str | None) -> tuple[str | None, str | None]:
+    """Method and path of the call.
+
+    Each gateway writes its own pair of headers and may let the other pair through as the caller
+    sent it, so the first that is there counts, beginning with the gateway's own.
+    """
+    for names in (_ORIGINAL, _FORWARDED) if mode == NGINX else (_FORWARDED, _ORIGINAL):
+        method, path = map(headers.get, names)
+        if method is not None or path is not None:
+            return method, path
+    return None, None
+
+
+def _mode(query: str) -> str | None:
+    given = parse_qs(query, keep_blank_values=True).get("mode", [None])[-1]
+    if given in {None, NGINX}:
+        return given
+    sentence = f"mode is {NGINX} or left out, not {shown(given)}"
+    raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
+
+
+def _as_sent(path: str) -> str:
+    """A path that was decoded once, so that decoding it again leaves it as it is."""
+    return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def _lines(headers: Headers, name: str) -> str | None:
+    """All lines of a header in one, in their order: whoever looked at the first only would believe the caller."""
+    lines = headers.get_all(name)
+    return ", ".join(lines) if lines else None

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.adapters.rules_files import RulesFiles
+from headgate.errors import InvalidRules
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def written(folder: Path, **texts: str) -> list[Path]:
+    """Files of these names with these texts."""
+    paths = [folder / f"{name}.yaml" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text)
+    return paths
+
+
+def refused(folder: Path, **texts: str) -> list[str]:
+    """What is wrong with files, without the folder."""
+    with pytest.raises(InvalidRules) as error:
+        RulesFiles(written(folder, **texts))
+    return [line.replace(f"{folder}/", "") for line in error.value.lines]
+
+
+def test_files_are_one_rule_set_together(tmp_path: Path) -> None:
+    """Rules are in the order of the files, tiers side by side, and every part is found again in its file."""
+    paths = written(
+        tmp_path,
+        one="tiers:\n  free: {price: 0}\nrules:\n  - name: a\n    limits: 1/day\n",
+        two="- name: b\n  limits: 2/day\n",
+        three="tiers:\n  pro: {}\ndefault_tier: pro\nrules:\n  - name: c\n",
+    )
+    files = RulesFiles(paths)
+    assert files.data == {
+        "tiers": {"free": {"price": 0}, "pro": {}},
+        "rules": [{"name": "a", "limits": "1/day"}, {"name": "b", "limits": "2/day"}, {"name": "c"}],
+        "default_tier": "pro",
+    }
+    one, two, three = map(str, paths)
+    assert files.place(("rules", 0, "limits")) == f"{one}:5"
+    assert files.place(("rules", 1, "limits")) == f"{two}:2"
+    assert files.place(("rules", 2, "limits")) == f"{three}:5"
+    assert files.place(("tiers", "pro", "price")) == f"{three}:2"
+    assert files.place(("default_tier",)) == f"{three}:3"
+    assert files.place(("rules",)) == f"{one}:3"
+    assert files.place(("overrides", 0)) is None
+
+
+def test_a_name_in_two_files_is_a_problem_that_names_both(tmp_path: Path) -> None:
+    """Two files that say different things about one name are refused, and both places are told."""
+    lines = refused(
+        tmp_path,
+        one="tiers: {free: {}}\ndefault_tier: free\nrules:\n  - name: a\n",
+        two="tiers:\n  free: {}\ndefault_tier: free\nrules:\n  - name: b\n  - name: a\n",
+    )
+    assert lines[0].startswith("two.yaml:2: tiers.free: the tier 'free' is also in ")
+    assert lines[0].endswith("one.yaml:1")
+    assert lines[1].startswith("two.yaml:3: default_tier: 'default_tier' is also in ")
+    assert lines[2].startswith("two.yaml:6: rules[1].name: the name 'a' is taken by ")
+    assert lines[2].endswith("one.yaml:4")
+
+
+def test_everything_that_is_wrong_with_any_file_is_told(tmp_path: Path) -> None:
+    """A file that is no YAML, one that is missing and one that holds something else are all named."""
+    paths = [*written(tmp_path, one="rules: [", two="just text", three="rules: []"), tmp_path / "missing.yaml"]
+    with pytest.raises(InvalidRules) as error:
+        RulesFiles(paths)
+    lines = [line.replace(f"{tmp_path}/", "") for line in error.value.lines]
+    assert lines[0].startswith("one.yaml:2: not valid YAML")
+    assert lines[1].startswith("missing.yaml: cannot be read")
+    assert lines[2] == "two.yaml:1: expected a mapping with rules and tiers, not 'just text'"
+
+
+def test_what_is_not_as_it_should_be_is_kept_for_whoever_checks(tmp_path: Path) -> None:
+    """Putting files together checks nothing else: rules that are no rules stay what they are."""
+    paths = written(tmp_path, one="rules: [5, {name: 7}]\ntiers: 3\nwhat: ever\n", two="rules: [5, {name: 7}]\n")
+    files = RulesFiles(paths)
+    assert files.data == {"rules": [5, {"name": 7}, 5, {"name": 7}], "tiers": 3, "what": "ever"}

@@ -1,0 +1,69 @@
+"""API keys and tokens: their form, their checksum, what is kept of them."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+
+from headgate.core.api_key import (
+    hash_of,
+    looks_like_api_key,
+    looks_like_token,
+    new_api_key,
+    new_token,
+    prefix_of,
+)
+
+
+def test_a_key_has_one_form() -> None:
+    """``hg_``, 32 characters from the random bytes, 6 of checksum; the same bytes make the same key."""
+    assert new_api_key(bytes(32)).startswith("hg_" + "0" * 32)
+    key = new_api_key(bytes(range(32)))
+    assert len(key) == 41
+    assert key == new_api_key(bytes(range(32)))
+    assert looks_like_api_key(key)
+    assert not looks_like_token(key)
+    token = new_token(bytes(range(32)))
+    assert token.startswith("hgt_")
+    assert looks_like_token(token)
+    assert not looks_like_api_key(token)
+    assert token[4:36] == key[3:35]
+
+
+def test_a_key_is_made_from_enough_chance() -> None:
+    """Too few random bytes would make a key that can be guessed."""
+    with pytest.raises(ValueError, match="32 random bytes, not from 31"):
+        new_api_key(bytes(31))
+
+
+def test_keys_differ() -> None:
+    """In every place, over all characters."""
+    chance = random.Random(7)
+    keys = [new_api_key(chance.randbytes(32)) for _ in range(5_000)]
+    assert len(set(keys)) == len(keys)
+    for place in range(3, 35):
+        assert len({key[place] for key in keys}) == 62
+
+
+def test_a_mistyped_key_is_seen_without_asking_anybody() -> None:
+    """One wrong character, two that changed places, one too many or too few."""
+    key = new_api_key(random.Random(3).randbytes(32))
+    for place in range(len(key)):
+        wrong = "a" if key[place] != "a" else "b"
+        assert not looks_like_api_key(key[:place] + wrong + key[place + 1 :])
+        assert not looks_like_api_key(key[:place] + key[place + 1 :])
+        swapped = key[:place] + key[place : place + 2][::-1] + key[place + 2 :]
+        assert swapped == key or not looks_like_api_key(swapped)
+    for text in ("", key + "a", f"{key}\n", f" {key}", key.upper(), "hg_" + "é" * 38, "\ud800", "\x00", "x" * 10_000):
+        assert not looks_like_api_key(text)
+        assert not looks_like_token(text)
+
+
+def test_what_is_kept_of_a_key() -> None:
+    """Its SHA-256, and ten characters to know it by; there is a hash of any text that somebody may present."""
+    key = new_api_key(bytes(32))
+    assert hash_of(key) == hashlib.sha256(key.encode()).digest()
+    assert prefix_of(key) == key[:10]
+    assert len(hash_of("\ud800")) == 32
