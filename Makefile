@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve test test-long chaos check format bench requirements pictures clean
+.PHONY: help serve test test-long chaos check format bench requirements pictures schema clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,8 +8,8 @@ PYTEST := $(BIN)/python -m pytest
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
-serve: .environment  ## the service on port 8080, with example rules
-	@$(BIN)/headgate serve --rules examples/rules.yaml
+serve: .environment  ## the service on port 8080 and the admin API on 8081, with example rules, on servers of their own
+	@$(BIN)/headgate serve --rules examples/rules.yaml --database embedded://
 
 test: .environment check  ## format, lint, types, layers and the whole test suite, with coverage
 	@$(BIN)/coverage erase
@@ -38,6 +38,9 @@ bench: .bench-environment  ## the benchmarks, beside the peers: a table, bench/r
 
 pictures: .bench-environment  ## draw the pictures in docs/ again
 	@$(VENV)-bench/bin/python docs/draw_algorithms.py
+
+schema: .environment  ## write sql/schema.sql anew, from the migrations
+	@$(BIN)/python -m tests.integration.schema_text
 
 requirements:  ## compile the pinned requirements again
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

@@ -118,7 +118,7 @@ class RecordSource(Protocol):
     async def key(self, digest: bytes) -> Mapping[str, Any] | None:
         """``{"id", "hash", "user", "tenant", "tier", "limits": {rule: [limit]}, "expires", "revoked"}``, or None.
 
-        `digest` and `hash` are the SHA-256 of the key; `expires` is in Unix seconds.
+        `digest` is the SHA-256 of the key, `hash` the same in hexadecimal; `expires` is in Unix seconds.
         """
 
 

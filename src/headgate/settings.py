@@ -106,7 +106,7 @@ def _address(text: str) -> str:
 class Settings:
     """Everything that can be set, with what holds if nobody does."""
 
-    redis_url: str = field(default="memory://", metadata=_about("where the counters are kept", _text, secret=True))
+    redis_url: str | None = field(default=None, metadata=_about("where the counters are kept", _text, secret=True))
     data_dir: Path = field(
         default=DEFAULT_DATA_DIR, metadata=_about("the folder in which embedded servers keep their data", Path)
     )

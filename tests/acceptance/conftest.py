@@ -9,12 +9,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import httpx
 import pytest
+from tests.integration.postgres import Postgres
+from tests.integration.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +39,7 @@ class Service:
 
     def __init__(self, *options: str, **settings: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603 (our own command)
-            [HEADGATE, "serve", "--port", "0", *options],
+            [HEADGATE, "serve", "--port", "0", "--admin-port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(**{"notice_seconds": "0"} | settings),
@@ -51,6 +54,12 @@ class Service:
             self.close()
             raise
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
+        self.admin_url = found[1] if (found := re.search(r"^  admin +(\S+)$", self.output, re.MULTILINE)) else ""
+        token = found[1] if (found := re.search(r"^  token +(\S+)$", self.output, re.MULTILINE)) else ""
+        self.admin_token = settings.get("admin_token", token)
+        self.admin = httpx.Client(
+            base_url=self.admin_url, timeout=PATIENCE, headers={"Authorization": f"Bearer {self.admin_token}"}
+        )
 
     def check(self, **members: object) -> httpx.Response:
         return self.http.post("/v1/check", json=members)
@@ -104,8 +113,9 @@ class Service:
         return self.process.returncode
 
     def close(self) -> None:
-        if hasattr(self, "http"):
+        if hasattr(self, "admin"):
             self.http.close()
+            self.admin.close()
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
@@ -132,6 +142,24 @@ def start() -> Iterator[Start]:
     yield begin
     for service in started:
         service.close()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server that is not the service's own; `postgres.new_database()` is a database for a test."""
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
+        server = Postgres(Path(folder) / "postgres")
+        yield server
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Server]:
+    """A Valkey server that is not the service's own."""
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
+        server = Server(Path(folder) / "valkey")
+        yield server
+        server.kill()
 
 
 @pytest.fixture(scope="session")

@@ -159,7 +159,6 @@ def test_a_port_in_use_is_named(start: Start, headgate: Run, rules: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "there are no rules to decide by; write --rules FILE, or set HEADGATE_RULES_FILE"),
         (["--rules", "RULES", "--workers", "3"], "3 workers on memory:// would each count by themselves"),
         (["--rules", "RULES", "--port", "99999"], "--port is '99999'; write a whole number from 0 to 65535"),
         (["--rules", "RULES", "--host", "203.0.113.1"], "this machine has no such address"),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from tests.integration.server import Server, free_port
 
 from headgate import Limiter, Request, StoreError
+from headgate.adapters.redis import RedisCache, feed_at, store_at
+from headgate.controlplane.documents import make
+from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,9 +36,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server.kill()
 
 
-def _command(root: Path, fences: Fences) -> list[str]:
-    ((_, text),) = fences(root / "docs/how-to/use-redis.md", "console")
-    return shlex.split(text.removeprefix("$ valkey-cli "))
+def _commands(root: Path, fences: Fences) -> list[list[str]]:
+    """For the counters, and for the changes of a control plane."""
+    texts = [text for _, text in fences(root / "docs/how-to/use-redis.md", "console")]
+    return [shlex.split(text.removeprefix("$ valkey-cli ")) for text in texts]
 
 
 async def _everything(url: str) -> set[str]:
@@ -52,17 +56,43 @@ async def _everything(url: str) -> set[str]:
         return {verdict.source for verdict in (checked, *hits)}
 
 
+async def _every_change(url: str) -> None:
+    """Whatever is done with changes: announced, heard, cached."""
+    feed, store = feed_at(url), store_at(url)
+    cache = RedisCache(store)
+    try:
+        await cache.put("hg:user:u1", b"v", 60, over=False)
+        await cache.drop(["hg:user:u1"])
+        await cache.drop(["*"])
+        with suppress(StoreError):
+            async with aclosing(feed.announcements()) as arriving:
+                await anext(arriving)
+        for key in ("document:rules", "position"):  # something foreign is in the way
+            await store.answer(f"hg:{{control}}:{key}", "SET", f"hg:{{control}}:{key}", "x")
+        await feed.put(make("rules", 1, {}))
+        await feed.announce(Announcement(0, Position("l", 1, "m"), []))
+        assert await feed.document("rules") == make("rules", 1, {})
+        assert (await feed.state()).position.number == 1
+    finally:
+        await feed.close()
+        await store.close()
+
+
 def test_the_privileges_are_enough(root: Path, fences: Fences, server: Server) -> None:
     """A user that was made as the page says can do whatever headgate does, and nothing is denied to it."""
-    server.ask(*_command(root, fences))
+    counters, changes = _commands(root, fences)
+    server.ask(*counters)
     url = f"redis://headgate:secret@127.0.0.1:{server.port}?deadline_ms=2000"
     assert asyncio.run(_everything(url)) == {"store"}
+    assert server.ask("ACL", "LOG") == []
+    server.ask(*changes)
+    asyncio.run(_every_change(url))
     assert server.ask("ACL", "LOG") == []
 
 
 def test_no_privilege_is_too_many(root: Path, fences: Fences, server: Server) -> None:
     """Each command on the page is needed: without it something is refused."""
-    given = _command(root, fences)
+    given, changes = _commands(root, fences)
     url = f"redis://headgate:secret@127.0.0.1:{server.port}?deadline_ms=500"
     for command in [word for word in given if word.startswith("+")]:
         server.ask(*given, f"-{command[1:]}")
@@ -71,3 +101,13 @@ def test_no_privilege_is_too_many(root: Path, fences: Fences, server: Server) ->
         with suppress(StoreError):
             asyncio.run(_everything(url))
         assert server.ask("ACL", "LOG"), command
+    server.ask(*given)
+    for words in [word for word in changes[3:] if word[0] in "+~&"]:
+        less = (
+            ["resetkeys", "~rl:*"] if words[0] == "~" else ["resetchannels"] if words[0] == "&" else [f"-{words[1:]}"]
+        )
+        server.ask(*changes, *less)
+        server.ask("ACL", "LOG", "RESET")
+        with suppress(StoreError, AssertionError):
+            asyncio.run(_every_change(url))
+        assert server.ask("ACL", "LOG"), words

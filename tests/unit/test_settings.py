@@ -10,10 +10,10 @@ from headgate.settings import LogLevel, Settings, from_environment, unknown_vari
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
-    """Without variables the service is this machine's, on port 8080, with counters in memory."""
+    """Without variables the service is this machine's, on port 8080; where counters are kept depends on the rest."""
     settings = from_environment({})
     assert settings == Settings()
-    assert (settings.host, settings.port, settings.redis_url) == ("127.0.0.1", 8080, "memory://")
+    assert (settings.host, settings.port, settings.redis_url) == ("127.0.0.1", 8080, None)
     assert (settings.rules_file, settings.data_dir) == (None, Path(".headgate"))
 
 

@@ -117,11 +117,11 @@ def open_client(chosen: Settings) -> Iterator[AdminClient]:
     if chosen.admin_url is not None:
         yield AdminClient(_over_http(chosen.admin_url, chosen.admin_token))
         return
-    if chosen.database_url is None:
+    if chosen.database_url is None and not (chosen.data_dir / "postgres").is_dir():
         msg = "there is nobody to ask; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
     # Imported here, because whoever asks a running service needs none of it.
-    from headgate.wiring_control import admin_application  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (as said above)
+    from headgate.wiring.control import admin_application  # noqa: PLC0415 (as said above)
 
     with _sentences(), asyncio.Runner() as runner:
         application = admin_application(chosen)

@@ -8,10 +8,10 @@ from urllib.parse import unquote, urlsplit
 from headgate.cli.http_call import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, MutableMapping
     from typing import TypeAlias
 
-    Message: TypeAlias = dict[str, Any]
+    Message: TypeAlias = MutableMapping[str, Any]
     Application: TypeAlias = Callable[
         [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
     ]

@@ -1,7 +1,7 @@
 """All verbs together, and how they end.
 
 A verb returns its exit code: 0 is fine, 1 is failed, 2 is a denial (`check`, `peek`, `explain`)
-or a difference (`rules plan`). So usage errors, which are 2 elsewhere, are 1 here.
+or a difference (`rules plan`, `db status`). So usage errors, which are 2 elsewhere, are 1 here.
 """
 
 import sys
@@ -15,6 +15,7 @@ from headgate.cli import (
     activity,
     blocks,
     check,
+    db,
     explain,
     keys,
     loading,
@@ -115,6 +116,7 @@ _add_group(
     "Who may use the admin API, and for what.",
     {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
 )
+_add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)

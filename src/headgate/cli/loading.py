@@ -32,7 +32,7 @@ def load(
     of a user's own. A JSONL file has an object in each line: {"id": "u_42", "tier": "pro"}.
     """
     chosen = settings()
-    if chosen.database_url is None:
+    if chosen.database_url is None and not (chosen.data_dir / "postgres").is_dir():
         msg = "users are loaded into the database itself; set HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
     path = Path(file)
@@ -48,7 +48,7 @@ def load(
 
 async def _load(chosen: Settings, path: Path, progress: Callable[[int], None]) -> int:
     # Imported here, because only this verb works without the admin API.
-    from headgate.wiring_control import user_service  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415 (as said above)
+    from headgate.wiring.control import user_service  # noqa: PLC0415 (as said above)
 
     async with user_service(chosen) as users:
         try:

@@ -27,26 +27,33 @@ log = logging.getLogger("headgate")
 
 _MOST_CHANGES: Final = 1_000
 """That are announced one by one; of more, everything is."""
-_PATIENCE: Final = 2.0
 
 
 class Announcer:
     """Brings the feed up to the database."""
 
-    def __init__(self, database: Database, feed: Feed, cache: Cache, *, every: float = 1.0) -> None:
-        """Every so many seconds `run` looks whether something is missing in the feed."""
+    def __init__(
+        self, database: Database, feed: Feed, cache: Cache, *, every: float = 1.0, patience: float = 2.0
+    ) -> None:
+        """Every so many seconds `run` looks whether something is missing in the feed.
+
+        Whoever makes a change waits no longer than `patience` for it to be announced.
+        """
         self._database = database
         self._feed = feed
         self._cache = cache
         self._every = every
+        self._patience = patience
         self._turn = asyncio.Lock()
+        self._other = ""
+        """The lineage of another database whose place in the feed we took last."""
         self.trouble: str | None = None
         """Why changes cannot be announced just now."""
 
     async def announce(self) -> None:
         """Tell all processes what they have not heard of. Never raises: what fails now, `run` repeats."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self._patience):
                 await self._catch_up()
         except (StoreError, DatabaseError, TimeoutError) as error:
             self._note(str(error) or "no answer in time")
@@ -79,8 +86,12 @@ class Announcer:
                 async with self._database.change() as writing:
                     await writing.run("feed.renew", here["lineage"])
                 here = await self._look(state)
-            elif state.position.lineage not in {"", here["lineage"]}:
-                log.warning("another database was announced before; everything is announced anew")
+            elif state.position.lineage not in {"", here["lineage"], self._other}:
+                self._other = state.position.lineage
+                log.warning(
+                    "another database was announced on this Redis before; everything is announced anew "
+                    "(if both are in use, give each a Redis database of its own)"
+                )
             renewed = [kind for kind in (RULES, BLOCKS) if await self._renew(kind, state, here)]
             await self._tell(state.position, here, renewed)
 

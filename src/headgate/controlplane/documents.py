@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from typing import TYPE_CHECKING, Any, Final
@@ -56,4 +57,4 @@ async def stored(database: Statements, kind: str) -> Document | None:
         return None if row is None else Document(RULES, row["number"], row["body"], row["digest"], row["lineage"])
     row = await database.row("feed.blocks")
     assert row is not None  # noqa: S101 (aggregates always are)
-    return make(BLOCKS, row["number"], row["blocks"], row["lineage"])
+    return await asyncio.to_thread(make, BLOCKS, row["number"], row["blocks"], row["lineage"])

@@ -82,12 +82,15 @@ class Following:
 
     async def start(self, seconds: float = 1.5) -> Mapping[str, InForce]:
         """Put the newest documents in force that can be had in so many seconds, and say where they came from."""
+        saved = [(kind, await asyncio.to_thread(self._read_saved, kind)) for kind in self.state]
         reasons = [
             await self._within(_SHARE_OF_FEED * seconds, self._first_look, "the feed"),
             await self._within(_SHARE_OF_DATABASE * seconds, self._ask_database, "the database"),
         ]
-        for kind in self.state:
-            await self._use_saved(kind)
+        for kind, document in saved:
+            # Also if the feed has lost what this machine has seen already.
+            if document is not None and self._taking.is_behind(kind, document.id):
+                await self._taking.take(kind, document, Origin.SAVED)
         came = ", ".join(
             f"{kind} {number} from {origin}" if origin is not Origin.NOTHING else f"no {kind}"
             for kind, (origin, number) in self.state.items()
@@ -126,18 +129,13 @@ class Following:
                 if document is not None:
                     await self._taking.take(kind, document, Origin.DATABASE)
 
-    async def _use_saved(self, kind: str) -> None:
-        """Fall back on the saved document; also if the feed has lost what this machine has seen already."""
-        if self._saved is None:
-            return
+    def _read_saved(self, kind: str) -> Document | None:
         try:
-            document = await asyncio.to_thread(self._saved.read, kind)
+            return None if self._saved is None else self._saved.read(kind)
         except InvalidFields as error:
             self.refused[Refusal.DIGEST] += 1
             log.error("%s", error)  # noqa: TRY400 (a sentence for the operator, not a traceback)
-            return
-        if document is not None and self._taking.is_behind(kind, document.id):
-            await self._taking.take(kind, document, Origin.SAVED)
+            return None
 
     # Following
 

@@ -11,16 +11,14 @@ from bisect import bisect_right
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.core.address import parse_network
+from headgate.core.address import parse_range
 from headgate.core.parsing.fields import Fields
 from headgate.core.rule import Action, Response, Rule
 from headgate.core.units import SECOND, Micros
 from headgate.errors import InvalidFields, Problem, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from headgate.core.address import Address, Network
+    from headgate.core.address import Address
     from headgate.core.request import Request
 
 POLICY: Final = "block"
@@ -61,7 +59,7 @@ class BlockList:
         problems: list[Problem] = []
         self._users: dict[str, Block] = {}
         self._api_keys: dict[str, Block] = {}
-        networks: dict[Network, Block] = {}
+        networks: dict[tuple[int, int, int], Block] = {}
         if not isinstance(data, list):
             problems.append(Problem((), f"expected a list of blocks, not {shown(data)}"))
             data = []
@@ -77,7 +75,12 @@ class BlockList:
         if problems:
             raise InvalidFields(problems)
         self.size = len(self._users) + len(self._api_keys) + len(networks)
-        self._ranges = {version: _Ranges(networks.items(), version) for version in (4, 6)}
+        self._ranges = {
+            version: _Ranges(
+                [(first, last, block) for (kind, first, last), block in networks.items() if kind == version]
+            )
+            for version in (4, 6)
+        }
 
     def find(self, request: Request, address: Address | None, now: Micros) -> Block | None:
         """The block that holds for a request now; of several, the one that ends last."""
@@ -95,21 +98,19 @@ class BlockList:
 class _Ranges:
     """Networks of one kind of addresses, cut into ranges that do not overlap, in order."""
 
-    def __init__(self, networks: Iterable[tuple[Network, Block]], version: int) -> None:
+    def __init__(self, networks: list[tuple[int, int, Block]]) -> None:
         """Networks contain one another or have nothing in common, so one pass over them in order is enough."""
-        chosen = [(network, block) for network, block in networks if network.version == version]
         # Among those that start together the widest comes first.
-        chosen.sort(key=lambda each: (int(each[0].network_address), each[0].prefixlen))
+        networks.sort(key=lambda each: (each[0], -each[1]))
         self._starts: list[int] = []
         self._blocks: list[Block | None] = []
         around: list[tuple[int, Block]] = []
         """The networks that the present place is in, the narrowest last: the address behind each, and what holds."""
-        for network, block in chosen:
-            start = int(network.network_address)
-            self._close(around, start)
+        for first, last, block in networks:
+            self._close(around, first)
             holds = around[-1][1] if around and around[-1][1].end > block.end else block
-            around.append((int(network.broadcast_address) + 1, holds))
-            self._begin(start, holds)
+            around.append((last + 1, holds))
+            self._begin(first, holds)
         self._close(around, None)
 
     def _close(self, around: list[tuple[int, Block]], place: int | None) -> None:
@@ -149,7 +150,7 @@ def _read(data: object, index: int, problems: list[Problem]) -> tuple[str, Any, 
     name: object = fields.text(subject, "")
     if subject == "network" and isinstance(name, str) and name:
         try:
-            name = parse_network(name)
+            name = parse_range(name)
         except ValueError as error:
             fields.problem(str(error), subject)
     return None if len(problems) > before else (subject, name, block)

@@ -50,7 +50,7 @@ class KnownKey:
         found = _mapping(data)
         expires = found.get("expires")
         if not isinstance(expires, int | float | None) or not isinstance(found.get("revoked"), bool):
-            raise ValueError  # noqa: TRY004 (one error, whatever is wrong)
+            raise _nonsense()
         return cls(
             _text(found, "id") or "",
             bytes.fromhex(_text(found, "hash") or ""),
@@ -66,16 +66,20 @@ class KnownKey:
 def _mapping(data: object) -> Mapping[str, Any]:
     if isinstance(data, Mapping):
         return data
-    raise ValueError
+    raise _nonsense()
 
 
 def _text(data: Mapping[str, Any], name: str) -> str | None:
     value = data.get(name)
     if value is None or isinstance(value, str):
         return value
-    raise ValueError
+    raise _nonsense()
 
 
 def _limits(data: Mapping[str, Any], name: str) -> LimitsByRule:
     written = _mapping(data.get(name) or {})
     return LimitsByRule(written) if written else NO_LIMITS
+
+
+def _nonsense() -> ValueError:
+    return ValueError("this is nothing like a record")

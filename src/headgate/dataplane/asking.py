@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.breaker import Breaker, State
@@ -22,6 +23,8 @@ log = logging.getLogger("headgate")
 
 MOST_AT_ONCE: Final = 32
 SECONDS: Final = 0.05
+_PATIENCE: Final = 20
+"""So many deadlines a question waits for its turn: whoever asked has gone on by then, but will ask again."""
 _SECONDS_BETWEEN_PROBES: Final = 0.5
 
 
@@ -36,7 +39,8 @@ class Asking:
         self._clock = clock
         self._between_probes = between_probes
         self._breaker = Breaker(self._changed)
-        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._answers = 0
         self._running: set[asyncio.Task[Any]] = set()
         self._probing: asyncio.Task[None] | None = None
         self._question: Question | None = None
@@ -53,40 +57,45 @@ class Asking:
             msg = "the database is away"
             raise DatabaseError(msg, transient=True)
         self._question = question
-        await self._turn()
-        try:
-            answer = await self._in_time(question)
-        except DatabaseError:
-            self._breaker.failed(self._clock())
-            raise
+        answer = await self._in_turn(question)
         self._breaker.succeeded(self._clock())
         return answer
 
-    async def _turn(self) -> None:
-        """Wait for a turn. How long that takes says something about us, and nothing about the database."""
+    async def _in_turn(self, question: Question) -> Answer:
+        """Ask when it is our turn, and tell the breaker of a failure.
+
+        A question that is late is not broken off: it may be making a connection, which others will
+        need, and as long as it hangs it is work for the database, so it keeps its turn. The
+        database's own deadline ends it. If others were answered meanwhile, the database is not
+        away, and it is we who ask more than it can answer.
+        """
         try:
-            await asyncio.wait_for(self._slots.acquire(), self.seconds)
+            async with asyncio.timeout(_PATIENCE * self.seconds):
+                await self._turns.acquire()
         except TimeoutError:
             msg = f"{MOST_AT_ONCE} questions to the database are under way already"
             raise DatabaseError(msg, transient=True) from None
-
-    async def _in_time(self, question: Question) -> Answer:
-        """Ask, in a turn that ends only when the question does: one that hangs is still work for the database."""
+        answers = self._answers
         task = asyncio.create_task(question())
         self._running.add(task)
         task.add_done_callback(self._over)
-        done, _ = await asyncio.wait({task}, timeout=self.seconds)
-        if done:
-            return task.result()
-        task.cancel()
+        await asyncio.wait({task}, timeout=self.seconds)
+        if task.done():
+            try:
+                return task.result()
+            except DatabaseError:
+                self._breaker.failed(self._clock())
+                raise
+        if answers == self._answers:
+            self._breaker.failed(self._clock())
         msg = f"the database did not answer within {self.seconds:g} s"
         raise DatabaseError(msg, transient=True)
 
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
-        self._slots.release()
-        if not task.cancelled():
-            task.exception()  # so that nobody complains about one that came too late
+        self._turns.release()
+        if not task.cancelled() and task.exception() is None:
+            self._answers += 1
 
     def _changed(self, state: State) -> None:
         log.warning("the database of users and keys: the circuit breaker is %s", state)
@@ -97,12 +106,8 @@ class Asking:
         """Ask the last question again from time to time, until the database is back."""
         while self._breaker.state is not State.CLOSED and self._question is not None:
             await asyncio.sleep(self._between_probes)
-            try:
-                await self._turn()
-                await self._in_time(self._question)
-            except DatabaseError:
-                self._breaker.failed(self._clock())
-            else:
+            with suppress(DatabaseError):
+                await self._in_turn(self._question)
                 self._breaker.answered_probe(self._clock())
 
     async def close(self) -> None:

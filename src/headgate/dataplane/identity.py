@@ -138,9 +138,11 @@ class Identity:
             self.records.forget(names)
 
     async def start(self) -> None:
-        """Fetch what is better known before the first request."""
+        """Fetch what is better known before the first request. Goes on without it."""
         if self.tokens is not None:
             await self.tokens.keys.refresh()
+        if self.records is not None:
+            await self.records.start()
 
     async def close(self) -> None:
         """Let go of everything."""

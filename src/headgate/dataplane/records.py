@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
+from contextlib import suppress
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -34,6 +35,7 @@ _SHARED_SECONDS: Final = 600.0
 _UNKNOWN_SECONDS: Final = 60.0
 _LIFE: Final[Micros] = 60 * SECOND
 _LONGEST_USER: Final = 255
+_DIGEST: Final = 32
 MOST_KNOWN: Final = 50_000
 MOST_UNKNOWN: Final = 20_000
 
@@ -41,6 +43,8 @@ MOST_UNKNOWN: Final = 20_000
 class _Entry(NamedTuple):
     record: KnownUser | KnownKey | None
     fresh_until: Micros
+    era: int
+    """How often everything had been forgotten when it was read."""
 
 
 class Records:
@@ -63,14 +67,20 @@ class Records:
         self._known = _Shelf(most[0])
         # Apart, so that whoever invents names pushes out nothing but inventions.
         self._unknown = {USER: _Shelf(most[1]), KEY: _Shelf(most[1])}
+        self._era = 0
         self._loading: dict[str, asyncio.Task[_Entry | None]] = {}
         self._putting: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to make the first connection, which may take longer than a request can wait."""
+        with suppress(DatabaseError):
+            await self._asking.ask(lambda: self._source.key(bytes(_DIGEST)))
 
     async def user(self, user: str) -> KnownUser | None:
         """A user, if there is a record."""
         name = USER + user
         entry = self._known.get(name) or self._unknown[USER].get(name)
-        if entry is None or entry.fresh_until <= self._clock():
+        if entry is None or not self._is_fresh(entry):
             if len(user) > _LONGEST_USER or unusable(user):
                 return None  # nobody can be on record under that
             found = await self._load(name, entry, lambda: self._source.user(user))
@@ -82,7 +92,7 @@ class Records:
         """An API key by its SHA-256, if there is a record; it may be revoked or have expired."""
         name = KEY + digest.hex()
         entry = self._known.get(name) or self._unknown[KEY].get(name)
-        if entry is None or entry.fresh_until <= self._clock():
+        if entry is None or not self._is_fresh(entry):
             found = await self._load(name, entry, lambda: self._source.key(digest))
         else:
             found = entry.record
@@ -90,17 +100,21 @@ class Records:
         return found if isinstance(found, KnownKey) and compare_digest(found.digest, digest) else None
 
     def forget(self, names: Sequence[str]) -> None:
-        """Let go of these: ``user:ID``, ``key:HASHHEX``, ``*`` for all. What is being read now is not kept either."""
-        shelves = (self._known, *self._unknown.values())
+        """Let go of these: ``user:ID``, ``key:HASHHEX``. What is being read now is not kept either.
+
+        With ``*`` everything is read again when it is next asked for. What cannot be then stays as it
+        was: else everybody would be a stranger for as long as it takes to read all records anew.
+        """
         if EVERYTHING in names:
             self._loading.clear()
-            for shelf in shelves:
-                shelf.clear()
-            return
+            self._era += 1
         for name in names:
             self._loading.pop(name, None)
-            for shelf in shelves:
+            for shelf in (self._known, *self._unknown.values()):
                 shelf.drop(name)
+
+    def _is_fresh(self, entry: _Entry) -> bool:
+        return entry.era == self._era and self._clock() < entry.fresh_until
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -129,7 +143,7 @@ class Records:
                 record = _record(name, data)
                 if self._loading.get(name) is me:
                     self._share(name, data, known=record is not None)
-            entry = _Entry(record, self._clock() + _LIFE)
+            entry = _Entry(record, self._clock() + _LIFE, self._era)
             if self._loading.get(name) is me:
                 self._keep(name, entry)
         except DatabaseError:
@@ -177,9 +191,6 @@ class _Shelf:
 
     def drop(self, name: str) -> None:
         self._entries.pop(name, None)
-
-    def clear(self) -> None:
-        self._entries.clear()
 
     def __len__(self) -> int:
         return len(self._entries)

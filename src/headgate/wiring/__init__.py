@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
-from headgate.adapters.embedded import EmbeddedServer, EmbeddedStore, named_folder
-from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryStore, WhenFull
-from headgate.adapters.redis import DirectStore, ServerAddress, StoreAddress, is_redis_url, store_at, store_on
+from headgate.adapters.embedded import (
+    VALKEY,
+    EmbeddedPostgres,
+    EmbeddedServer,
+    EmbeddedStore,
+    OpenedDatabase,
+    Starting,
+    named_folder,
+)
+from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryCache, MemoryFeed, MemoryStore, WhenFull
+from headgate.adapters.redis import (
+    DirectStore,
+    RedisCache,
+    ServerAddress,
+    StoreAddress,
+    feed_at,
+    feed_on,
+    is_redis_url,
+    store_at,
+    store_on,
+)
 from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.threads import BlockingStore
 from headgate.core.meter import Calendars
@@ -24,7 +43,7 @@ from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.snapshots import Follower, Snapshots
 from headgate.errors import InvalidSettings, shown
-from headgate.settings import DEFAULT_DATA_DIR
+from headgate.settings import DEFAULT_DATA_DIR, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +53,7 @@ if TYPE_CHECKING:
     from headgate.core.rule import Rule
     from headgate.core.safety import Safety
     from headgate.core.units import Micros
-    from headgate.ports import CounterStore, SharedStore
+    from headgate.ports import Cache, CounterStore, Feed, SharedStore
 
     Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]] | None
 
@@ -42,11 +61,25 @@ _MOST_COUNTERS: Final = 10**9
 _WHOLE: Final = re.compile(r"[0-9]{1,12}")
 
 
+def complete(settings: Settings) -> Settings:
+    """Settings with the addresses that nobody gave: without rules in a file there is a database, be it our own."""
+    database = settings.database_url or (None if settings.rules_file else "embedded://")
+    is_embedded = database is not None and database.startswith("embedded:")
+    store = settings.redis_url or ("embedded://" if is_embedded else "memory://")
+    return replace(settings, database_url=database, redis_url=store)
+
+
 def parts(
     url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR
 ) -> tuple[CounterStore, Snapshots, BareKeys, Follower | None]:
     """What a limiter on the store at `url` is made of, by rules in a file, a mapping, a list, or a `RuleSet`."""
-    store = open_store(url, clock, data_dir)
+    return open_store(url, clock, data_dir), *rest_of(url, rules, clock)
+
+
+def rest_of(
+    url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock
+) -> tuple[Snapshots, BareKeys, Follower | None]:
+    """What a limiter is made of beside its store."""
     snapshots = Snapshots(zones.zone, clock)
     bare_keys = BareKeys(Calendars(zones.zone, clock), safety_of_bare_keys(url))
     follower = None
@@ -56,15 +89,24 @@ def parts(
         # Rules that were put together in Python are checked like those in a file.
         data = rule_set_data(rules) if isinstance(rules, RuleSet) else rules
         snapshots.publish(parse_rule_set(data, zones.zone))
-    return store, snapshots, bare_keys, follower
+    return snapshots, bare_keys, follower
 
 
-def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> CounterStore:
-    """The counter store at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
+class Counters(NamedTuple):
+    """What is at a store's address: counters, the feed of changes, and a cache that processes share."""
+
+    store: CounterStore
+    feed: Feed
+    cache: Cache
+
+
+def open_counters(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> Counters:
+    """What is at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
     # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
     test_clock = None if clock is wall_clock else clock
     if is_redis_url(url):
-        return _guarded(store_at(url, test_clock), clock)
+        shared = store_at(url, test_clock)
+        return Counters(_guarded(shared, clock), feed_at(url), RedisCache(shared))
     try:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
@@ -73,8 +115,10 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
         msg = f"{what} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
     if address.scheme == "embedded":
-        server = EmbeddedServer(named_folder(address, data_dir))
-        return EmbeddedStore(server, _guarded(store_on(ServerAddress(path=str(server.socket)), test_clock), clock))
+        server = EmbeddedServer(named_folder(address, data_dir, "valkey"), VALKEY)
+        place = ServerAddress(path=str(server.socket))
+        shared = store_on(place, test_clock)
+        return Counters(EmbeddedStore(server, _guarded(shared, clock)), feed_on(place), RedisCache(shared))
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
         msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
@@ -82,7 +126,28 @@ def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Pat
     if address.netloc or address.path.strip("/") or address.fragment:
         msg = "the address names a place, but memory:// has none; write memory://"
         raise InvalidSettings(msg)
-    return MemoryStore(clock, *_memory_options(address.query))
+    return Counters(MemoryStore(clock, *_memory_options(address.query)), MemoryFeed(), MemoryCache(clock))
+
+
+def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> CounterStore:
+    """The counters at an address that `open_counters` takes."""
+    return open_counters(url, clock, data_dir).store
+
+
+def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase:
+    """The database at ``postgresql://…``, or at ``embedded://`` on a server of our own. Nothing is asked yet."""
+    try:
+        from headgate.adapters.postgres import Database  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        msg = "a database needs asyncpg, which is not installed: pip install 'headgate[postgres]'"
+        raise InvalidSettings(msg) from error
+    if not isinstance(url, str) or not url.startswith("embedded:"):
+        return OpenedDatabase(lambda seconds: Database(url, seconds=seconds))
+    postgres = EmbeddedPostgres(named_folder(urlsplit(url), data_dir, "postgres"))
+    starting = Starting(postgres.server)
+    return OpenedDatabase(
+        lambda seconds: Database(postgres.url, seconds=seconds, before_connecting=starting.start), starting
+    )
 
 
 def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:

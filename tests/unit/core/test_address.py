@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import IPv4Address, IPv6Address, ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.address import parse_address, parse_network
+from headgate.core.address import parse_address, parse_network, parse_range
 from headgate.errors import InvalidRequest
 
 
@@ -207,3 +208,53 @@ def test_refuses_what_is_no_range(text: str, sentence: str) -> None:
         parse_network(text)
     assert sentence in str(caught.value)
     assert len(str(caught.value)) < 200
+
+
+RANGES = [
+    *("10.0.0.0/8", "0.0.0.0/0", "192.0.2.7", "192.0.2.7/32", "::/0", "2001:db8::/32", "2001:db8::1", "::1/128"),
+    *(
+        "::ffff:10.0.0.0/104",
+        "::ffff:10.0.0.1",
+        "64:ff9b::1.2.3.4/128",
+        "::ffff:0:0/95",
+        " 10.0.0.0/8 ",
+        "10.0.0.0/255.0.0.0",
+    ),
+    *(
+        "::ffff:0:0/96",
+        "10.0.0.1/8",
+        "2001:db8::1/32",
+        "10.0.0.0/33",
+        "::/129",
+        "10.0.0.0/",
+        "10.0.0.0/-1",
+        "10.0.0.0/8x",
+    ),
+    *(
+        "10.0.0",
+        "1.2.3.4.5",
+        "010.0.0.0/8",
+        "fe80::1%eth0",
+        "fe80::%1/64",
+        "[::1]",
+        "",
+        "/8",
+        ":",
+        "x",
+        "1" * 100,
+        "10.0.0.0/\u0668",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", RANGES)
+def test_the_quick_way_reads_ranges_as_the_other_does(text: str) -> None:
+    """`parse_range` takes what `parse_network` takes, means the same, and refuses the rest with the same words."""
+    try:
+        network = parse_network(text)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            parse_range(text)
+        return
+    bounds = int(network.network_address), int(network.broadcast_address)
+    assert parse_range(text) == (network.version, *bounds)

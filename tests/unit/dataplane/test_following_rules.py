@@ -48,11 +48,12 @@ def limit(snapshots: Snapshots) -> str:
 
 
 def test_snapshots_are_numbered() -> None:
-    """There are no rules at first, and every rule set published has the next number."""
+    """There are no rules at first, and every rule set published has the next number, or one of its own."""
     snapshots = Snapshots(zone, FakeClock())
     assert (snapshots.current.number, snapshots.current.rule_set) == (0, RuleSet())
     assert [snapshots.publish(RuleSet()).number for _ in range(3)] == [1, 2, 3]
     assert snapshots.current.number == 3
+    assert [snapshots.publish(RuleSet(), number).number for number in (40, 7)] == [40, 7]
 
 
 def test_what_does_not_compile_is_not_published() -> None:

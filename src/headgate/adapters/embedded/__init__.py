@@ -1,7 +1,19 @@
-"""Counters in a Valkey server of our own: a child process that keeps them in a folder."""
+"""Servers of our own, as child processes that keep their data in a folder: Valkey and PostgreSQL."""
 
+from headgate.adapters.embedded.database import OpenedDatabase
 from headgate.adapters.embedded.folder import named_folder
+from headgate.adapters.embedded.postgres import EmbeddedPostgres
 from headgate.adapters.embedded.server import EmbeddedServer
+from headgate.adapters.embedded.starting import Starting
 from headgate.adapters.embedded.store import EmbeddedStore
+from headgate.adapters.embedded.valkey import VALKEY
 
-__all__ = ["EmbeddedServer", "EmbeddedStore", "named_folder"]
+__all__ = [
+    "VALKEY",
+    "EmbeddedPostgres",
+    "EmbeddedServer",
+    "EmbeddedStore",
+    "OpenedDatabase",
+    "Starting",
+    "named_folder",
+]

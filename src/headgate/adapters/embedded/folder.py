@@ -17,17 +17,15 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-_IN_DATA_DIR: Final = "valkey"
 
-
-def named_folder(address: SplitResult, data_dir: Path) -> Path:
-    """The folder that ``embedded:///path/to/folder`` names; ``embedded://`` means one in the data directory."""
+def named_folder(address: SplitResult, data_dir: Path, name: str) -> Path:
+    """The folder that ``embedded:///path/to/folder`` names; ``embedded://`` means `name` in the data directory."""
     path = unquote(address.path)
     if address.netloc or address.query or address.fragment or "\0" in path or path[:1] not in {"", "/"}:
         # It is not repeated: what stands before a host may be a password.
         msg = "embedded:// names a folder or nothing; write embedded:// or embedded:///path/to/folder"
         raise InvalidSettings(msg)
-    return Path(path) if path.strip("/") else data_dir / _IN_DATA_DIR
+    return Path(path) if path.strip("/") else data_dir / name
 
 
 class Lock:

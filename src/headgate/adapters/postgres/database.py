@@ -1,186 +1,179 @@
-"""A pool of connections, and transactions that change things one after another."""
+"""A pool of connections, and transactions that change things one after another.
+
+No call waits for the server longer than its deadline, whatever the server does: what remains to be done
+with a connection that failed (rolling back, calling off a statement) is done behind the caller's back.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
-from headgate.adapters.postgres.faults import translated
-from headgate.adapters.postgres.statements import statements
-from headgate.errors import InvalidRequest, InvalidSettings
+from headgate.adapters.postgres import address, jsonb
+from headgate.adapters.postgres.connection import Statements, is_lost
+from headgate.adapters.postgres.faults import outcome_is_unknown, translated
+from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from asyncpg.pool import PoolConnectionProxy
 
-_SCHEMES: Final = ("postgresql", "postgres")
+_OLDEST: Final = 14
 _CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
-_CONNECT_SECONDS: Final = 5.0
 _SECONDS: Final = 10.0
+_SECONDS_TO_TIDY: Final = 1.0
 _MOST_CONNECTIONS: Final = 8
-_STATEMENTS: Final = 200
-_SHOWN: Final = 200
-_JSONB_VERSION: Final = b"\x01"  # stands before the text in the binary form, the only one that COPY takes here
+_IDLE: Final = "60s"  # how long a change may think between two statements; a machine that lost its power thinks longer
+# In one trip. Whatever the role has as its default, a change sees what the one before it has written. The
+# server ends by itself what nobody waits for any more.
+_BEGIN: Final = """
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL lock_timeout = {wait};
+SET LOCAL statement_timeout = {most};
+SET LOCAL idle_in_transaction_session_timeout = '{idle}';
+SELECT pg_advisory_xact_lock({lock})"""
 
 
-class Statements:
-    """Statements by name, on one connection. See `headgate.ports.Statements`."""
-
-    def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
-        """`connection` is somebody's for as long as this is used."""
-        self._connection = connection
-
-    async def rows(self, statement: str, *arguments: object) -> list[Mapping[str, Any]]:
-        """All rows."""
-        with translated():
-            return [dict(row) for row in await self._connection.fetch(statements()[statement], *arguments)]
-
-    async def row(self, statement: str, *arguments: object) -> Mapping[str, Any] | None:
-        """The first row, or None."""
-        with translated():
-            row = await self._connection.fetchrow(statements()[statement], *arguments)
-        return None if row is None else dict(row)
-
-    async def run(self, statement: str, *arguments: object) -> None:
-        """Carry it out for its effect."""
-        with translated():
-            await self._connection.execute(statements()[statement], *arguments)
-
-    async def run_many(self, statement: str, many: list[tuple[object, ...]]) -> None:
-        """Carry it out once for each tuple of arguments, in one trip."""
-        with translated():
-            await self._connection.executemany(statements()[statement], many)
-
-    async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
-        """Load many rows into a table."""
-        with translated():
-            try:
-                await self._connection.copy_records_to_table(table, columns=list(columns), records=records)
-            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-                # asyncpg turns what cannot be encoded into an error of its own everywhere but here.
-                msg = f"the database does not take that: {error}"
-                raise InvalidRequest(msg) from error
+async def _nothing() -> None:
+    """What is done before connecting to a server that somebody else looks after."""
 
 
 class Database:
     """See `headgate.ports.Database`. Connects when it is first asked."""
 
-    def __init__(self, url: str, *, seconds: float = _SECONDS, most_connections: int = _MOST_CONNECTIONS) -> None:
-        """`url` is ``postgresql://…``; with ``?pgbouncer=true`` nothing outlives a transaction.
+    def __init__(
+        self,
+        url: str,
+        *,
+        seconds: float = _SECONDS,
+        most_connections: int = _MOST_CONNECTIONS,
+        before_connecting: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        """`url` is ``postgresql://…``, see `address.read`. No call takes longer than `seconds`.
 
-        No statement takes longer than `seconds`.
+        `before_connecting` is awaited before each new connection, and may start the server.
         """
-        self._url, self._cached_statements = _read(url)
+        self._address = address.read(url)
         self._seconds = seconds
         self._most = most_connections
+        self._before_connecting = before_connecting
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
-
-    @asynccontextmanager
-    async def use(self) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:
-        """A connection for a while."""
-        with translated():
-            pool = self._pool or await self._open()
-            connection = await pool.acquire(timeout=_CONNECT_SECONDS)
-        try:
-            yield connection
-        finally:
-            with translated():
-                await pool.release(connection)
-
-    async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
-        async with self._opening:
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    self._url,
-                    min_size=0,
-                    max_size=self._most,
-                    timeout=_CONNECT_SECONDS,
-                    command_timeout=self._seconds,
-                    init=_prepare,
-                    statement_cache_size=self._cached_statements,
-                    server_settings={"application_name": "headgate"},
-                )
-            return self._pool
+        self._tidying: set[asyncio.Task[None]] = set()
 
     async def rows(self, statement: str, *arguments: object) -> list[Mapping[str, Any]]:
         """All rows."""
-        async with self.use() as connection:
-            return await Statements(connection).rows(statement, *arguments)
+        with translated():
+            async with asyncio.timeout(self._seconds), self.use() as connection:
+                return await Statements(connection).rows(statement, *arguments)
 
     async def row(self, statement: str, *arguments: object) -> Mapping[str, Any] | None:
         """The first row, or None."""
-        async with self.use() as connection:
-            return await Statements(connection).row(statement, *arguments)
+        with translated():
+            async with asyncio.timeout(self._seconds), self.use() as connection:
+                return await Statements(connection).row(statement, *arguments)
 
     @asynccontextmanager
     async def change(self) -> AsyncIterator[Statements]:
         """One transaction that changes something. All of them, in all processes, go one after another.
 
         So what a change has read is still true when it is written, and change records are
-        numbered in the order in which they take effect.
+        numbered in the order in which they take effect. It is never tried twice.
         """
+        most = round(self._seconds * 1_000)
+        begin = _BEGIN.format(wait=round(0.9 * most), most=most + 1_000, idle=_IDLE, lock=_CHANGES)
         async with self.use() as connection:
-            transaction = connection.transaction()
             with translated():
-                await transaction.start()
+                await connection.execute(begin)
+            yield Statements(connection)
             try:
                 with translated():
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _CHANGES)
-                yield Statements(connection)
-            except BaseException:
-                with translated():
-                    await transaction.rollback()
-                raise
-            with translated():
-                await transaction.commit()
+                    done = await connection.execute("COMMIT")
+            except DatabaseError as error:
+                if not outcome_is_unknown(error):
+                    raise
+                msg = f"{error}, and it is not known whether the change was made; look before you make it again"
+                raise DatabaseError(msg, transient=True) from error
+            if done != "COMMIT":  # PostgreSQL says what it did instead, and does not call it an error
+                msg = "the change was not made, because a statement of it had failed"
+                raise DatabaseError(msg, transient=False)
+
+    @asynccontextmanager
+    async def use(self) -> AsyncIterator[PoolConnectionProxy[asyncpg.Record]]:
+        """A connection for a while. Each statement on it may take as long as a call."""
+        with translated():
+            async with asyncio.timeout(self._seconds):
+                pool = self._pool or await self._open()
+                connection = await pool.acquire()
+        try:
+            yield connection
+        except BaseException:
+            tidying = asyncio.get_running_loop().create_task(_tidy(pool, connection))
+            self._tidying.add(tidying)
+            tidying.add_done_callback(self._tidying.discard)
+            raise
+        await _tidy(pool, connection)
+
+    async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
+        async with self._opening:
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._address.url,
+                    min_size=0,
+                    max_size=self._most,
+                    timeout=self._seconds,
+                    command_timeout=self._seconds,
+                    connect=self._connect,
+                    reset=_leave,
+                    statement_cache_size=self._address.cached_statements,
+                    server_settings={"application_name": "headgate"},
+                )
+            return self._pool
+
+    async def _connect(self, *address: Any, **options: Any) -> asyncpg.Connection[asyncpg.Record]:  # noqa: ANN401 (asyncpg's)
+        await self._before_connecting()
+        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(*address, **options)
+        try:
+            _check_version(connection.get_server_version().major)
+            await jsonb.prepare(connection)
+        except BaseException:
+            connection.terminate()  # where asyncpg would wait until the server has taken leave
+            raise
+        return connection
 
     async def close(self) -> None:
         """Let go of all connections."""
         pool, self._pool = self._pool, None
+        if self._tidying:
+            await asyncio.wait(self._tidying)
         if pool is not None:
-            try:
-                await asyncio.wait_for(pool.close(), _CONNECT_SECONDS)
-            except TimeoutError:
-                pool.terminate()
+            with suppress(TimeoutError):  # then asyncpg has cut them off
+                await asyncio.wait_for(pool.close(), _SECONDS_TO_TIDY)
 
 
-async def _prepare(connection: asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]) -> None:
-    await connection.set_type_codec("jsonb", encoder=_jsonb, decoder=_from_jsonb, schema="pg_catalog", format="binary")
+def _check_version(version: int) -> None:
+    if version < _OLDEST:
+        msg = f"the database is PostgreSQL {version}; headgate needs {_OLDEST} or newer"
+        raise DatabaseError(msg, transient=False)
 
 
-def _jsonb(value: object) -> bytes:
-    return _JSONB_VERSION + json.dumps(value).encode()
+async def _leave(_connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Spare asyncpg's reset of each connection that comes back, a trip each: all we set ends with its transaction."""
 
 
-def _from_jsonb(data: bytes) -> object:
-    """Written by hand, it may have thousands of digits or levels, which Python does not read: then it is a text."""
-    text = data[len(_JSONB_VERSION) :]
+async def _tidy(pool: asyncpg.Pool[asyncpg.Record], connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+    """Give a connection back to the pool as it was, or cut it off if that cannot be done soon."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text[:_SHOWN].decode(errors="replace")
-
-
-def _read(url: str) -> tuple[str, int]:
-    """The address for asyncpg, and how many prepared statements a connection may keep."""
-    try:
-        parts = urlsplit(url)
-    except (AttributeError, TypeError, ValueError):
-        parts = urlsplit("")
-    if parts.scheme not in _SCHEMES:
-        # It is not repeated: it may hold a password.
-        msg = "that is not the address of a database; write postgresql://user:password@host:5432/name"
-        raise InvalidSettings(msg)
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    bouncer = given.pop("pgbouncer", "false")
-    if bouncer not in {"true", "false"}:
-        msg = "pgbouncer in the address of a database is true or false"
-        raise InvalidSettings(msg)
-    return urlunsplit(parts._replace(query=urlencode(given))), 0 if bouncer == "true" else _STATEMENTS
+        if not is_lost(connection) and connection.is_in_transaction():
+            await connection.execute("ROLLBACK", timeout=_SECONDS_TO_TIDY)
+    except BaseException as error:
+        if not is_lost(connection):
+            connection.terminate()
+        if not isinstance(error, Exception):
+            raise
+    with suppress(Exception):  # then asyncpg has cut it off
+        await pool.release(connection, timeout=_SECONDS_TO_TIDY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,10 @@ from headgate.errors import Conflict, DatabaseError, InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_INPUT: Final = (asyncpg.DataError, asyncpg.UntranslatableCharacterError, asyncpg.CharacterNotInRepertoireError)
+_LOST: Final = (TimeoutError, OSError, asyncpg.PostgresConnectionError)
+_UNFIT: Final = (asyncpg.DataError, asyncpg.CheckViolationError, asyncpg.NotNullViolationError)
+# Connections, transactions that got into each other's way, resources, locks, an operator's intervention.
+_PASSING: Final = frozenset({"08", "40", "53", "55", "57"})
 
 
 @contextmanager
@@ -26,21 +30,46 @@ def translated() -> Iterator[None]:
     except asyncpg.ForeignKeyViolationError as error:
         msg = f"it belongs to something that is not there, or is still needed ({error.constraint_name})"
         raise Conflict(msg) from error
-    except (asyncpg.CheckViolationError, asyncpg.NotNullViolationError) as error:
-        msg = f"the database does not take that ({error.constraint_name or error.column_name})"
+    except _UNFIT as error:
+        msg = f"the database does not take that: {_words(error)}"
         raise InvalidRequest(msg) from error
-    except _INPUT as error:
-        msg = f"the database does not take that: {error}"
-        raise InvalidRequest(msg) from error
-    except (TimeoutError, OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError) as error:
+    except asyncpg.LockNotAvailableError as error:
+        msg = "another change has been under way for too long; try again"
+        raise DatabaseError(msg, transient=True) from error
+    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
+        msg = f"the database is not prepared ({_words(error)}); run 'headgate db migrate'"
+        raise DatabaseError(msg, transient=False) from error
+    except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
+        msg = f"the database refuses: {_words(error)}; behind PgBouncer, write ?pgbouncer=true behind its address"
+        raise DatabaseError(msg, transient=False) from error
+    except _LOST as error:
         msg = f"the database does not answer ({_reason(error)})"
         raise DatabaseError(msg, transient=True) from error
     except asyncpg.PostgresError as error:
-        transient = (error.sqlstate or "")[:2] in {"08", "40", "53", "55", "57"}
-        msg = f"the database refuses: {error}"
-        raise DatabaseError(msg, transient=transient) from error
+        # A table that was changed meanwhile is known to asyncpg after the first failure.
+        passing = (error.sqlstate or "")[:2] in _PASSING or isinstance(error, asyncpg.InvalidCachedStatementError)
+        msg = f"the database refuses: {_words(error)}"
+        raise DatabaseError(msg, transient=passing) from error
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        msg = f"the database cannot be asked that: {_words(error)}"
+        raise DatabaseError(msg, transient=False) from error
+
+
+def outcome_is_unknown(error: DatabaseError) -> bool:
+    """Whether what was asked may have been done, although there was no answer."""
+    return isinstance(error.__cause__, _LOST)
+
+
+def _words(error: Exception) -> str:
+    """What the server says, in one line, without its details: they hold what was to be stored."""
+    text = str(error.args[0]) if error.args else type(error).__name__
+    return text.partition("\n")[0]
 
 
 def _reason(error: Exception) -> str:
     """Why, without anything of the address: it may hold a password."""
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)
     return getattr(error, "strerror", None) or type(error).__name__

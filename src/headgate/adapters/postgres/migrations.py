@@ -7,25 +7,38 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import asyncpg
+
 from headgate.adapters.postgres.faults import translated
 from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
-    import asyncpg
     from asyncpg.pool import PoolConnectionProxy
 
     from headgate.adapters.postgres.database import Database
 
 _MIGRATING: Final = 0x6D696772  # "migr": the advisory lock; a transaction's own, so that PgBouncer lets it go too
+_SECONDS: Final = 3600.0  # asyncpg has no "as long as it takes"
+# In one trip. A role may have time limits that are right for everything but this.
+_BEGIN: Final = f"""
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL statement_timeout = 0;
+SET LOCAL lock_timeout = 0;
+SELECT pg_advisory_xact_lock({_MIGRATING})"""
 _TABLE: Final = """
-CREATE TABLE IF NOT EXISTS migrations (
+CREATE TABLE migrations (
     number integer     PRIMARY KEY,
     name   text        NOT NULL,
     digest bytea       NOT NULL,
     at     timestamptz NOT NULL DEFAULT now()
 )"""
+# Not to_regclass, which may remember from before the lock that there was none.
+_HAS_TABLE: Final = """
+SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'migrations' AND relkind = 'r' AND pg_table_is_visible(oid))"""
+_RECORD: Final = "INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)"
 
 
 class Migration(NamedTuple):
@@ -46,6 +59,8 @@ def known() -> Sequence[Migration]:
     """All migrations there are, in order."""
     found = []
     for file in files(__package__).joinpath("sql", "migrations").iterdir():
+        if not file.name.endswith(".sql"):
+            continue
         number, _, name = file.name.removesuffix(".sql").partition("_")
         found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
     return tuple(sorted(found))
@@ -54,44 +69,71 @@ def known() -> Sequence[Migration]:
 async def pending(database: Database) -> list[Migration]:
     """What has not been carried out yet. Raises `DatabaseError` if the database is ahead of this program."""
     async with database.use() as connection:
-        return await _pending(connection)
+        done = await _carried_out(connection)
+    return [step for step in known() if step.number not in done]
+
+
+async def carried_out(database: Database) -> Mapping[int, datetime]:
+    """When each migration was carried out, by number. Raises `DatabaseError` as `pending` does."""
+    async with database.use() as connection:
+        return await _carried_out(connection)
 
 
 async def migrate(database: Database, done: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
-    """Bring the schema up to date; several processes may try at once. `done` is told of each step."""
-    carried_out: list[Migration] = []
-    async with database.use() as connection:
-        while True:
-            with translated():
-                async with connection.transaction():
-                    await connection.execute("SELECT pg_advisory_xact_lock($1)", _MIGRATING)
-                    await connection.execute(_TABLE)
-                    left = await _pending(connection)
-                    if not left:
-                        return carried_out
-                    step = left[0]
-                    await connection.execute(step.sql, timeout=None)
-                    await connection.execute(
-                        "INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)",
-                        step.number,
-                        step.name,
-                        step.digest,
-                    )
-            carried_out.append(step)
+    """Bring the schema up to date; several processes may try at once. `done` is told of each step.
+
+    It takes as long as it takes: one that is up to date answers within the deadline of the database.
+    """
+    steps: list[Migration] = []
+    while await pending(database):
+        step = await _next_step(database)
+        if step is not None:
+            steps.append(step)
             done(step)
+    return steps
 
 
-async def _pending(connection: PoolConnectionProxy[asyncpg.Record]) -> list[Migration]:
+async def _next_step(database: Database) -> Migration | None:
+    """Carry out the first step that is missing, if one still is when it is our turn."""
+    async with database.use() as connection:
+        with translated():
+            await connection.execute(_BEGIN, timeout=_SECONDS)
+            # Not IF NOT EXISTS, which looks only in the schema that new tables are made in.
+            if not await _has_table(connection):
+                await connection.execute(_TABLE)
+        done = await _carried_out(connection)
+        step = next((step for step in known() if step.number not in done), None)
+        with translated():
+            if step is not None:
+                await connection.execute(step.sql, timeout=_SECONDS)
+                await connection.execute(_RECORD, step.number, step.name, step.digest)
+            await connection.execute("COMMIT", timeout=_SECONDS)
+        return step
+
+
+async def _carried_out(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping[int, datetime]:
     with translated():
-        if await connection.fetchval("SELECT to_regclass('migrations')") is None:
-            return list(known())
-        done = {row["number"]: row["digest"] for row in await connection.fetch("SELECT number, digest FROM migrations")}
-    unknown = sorted(set(done) - {step.number for step in known()})
-    if unknown:
-        msg = f"the database has migration {unknown[0]}, which this headgate does not know; install a newer one"
-        raise DatabaseError(msg, transient=False)
-    for step in known():
-        if step.number in done and done[step.number] != step.digest:
-            msg = f"migration {step.number} was carried out with another text than this headgate has"
+        if not await _has_table(connection):
+            return {}
+        try:
+            rows = await connection.fetch("SELECT number, digest, at FROM migrations")
+        except asyncpg.UndefinedColumnError as error:
+            msg = "there is a table 'migrations' of something else; give headgate a database of its own"
+            raise DatabaseError(msg, transient=False) from error
+    texts = {step.number: step.digest for step in known()}
+    for row in rows:
+        number = row["number"]
+        if number not in texts:
+            msg = f"the database has migration {number}, which this headgate does not know; install a newer one"
             raise DatabaseError(msg, transient=False)
-    return [step for step in known() if step.number not in done]
+        if row["digest"] != texts[number]:
+            msg = (
+                f"migration {number} was carried out with another text than this headgate has; install the one that did"
+            )
+            raise DatabaseError(msg, transient=False)
+    return {row["number"]: row["at"] for row in rows}
+
+
+async def _has_table(connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
+    found: bool = await connection.fetchval(_HAS_TABLE)
+    return found

@@ -1,4 +1,4 @@
-"""The feed on Redis: documents in hashes, a position, and a channel, all on one server."""
+"""The feed on Redis: documents, a position, and a channel, all on one server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 from headgate.adapters.redis.aside import Aside
 from headgate.adapters.redis.replies import error_of
 from headgate.adapters.redis.scripts import ANNOUNCE, PUT_DOCUMENT
+from headgate.errors import StoreError
 from headgate.ports import BLOCKS, RULES, Announcement, Document, DocumentId, FeedState, Position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
     from headgate.adapters.redis.scripts import Script
     from headgate.adapters.redis.topology import Topology
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 _POSITION: Final = "hg:{control}:position"
 _CHANNEL: Final = "hg:{control}:changes"
 _KINDS: Final = (RULES, BLOCKS)
-_SECONDS: Final = 2.0
+SECONDS: Final = 2.0
 _SECONDS_FOR_DOCUMENTS: Final = 30.0
+_PIECE: Final = 512 * 1024
+_TRIES: Final = 3
 _HIGHEST: Final = 2**53
 """Lua's numbers are exact up to here."""
 
@@ -29,46 +32,64 @@ _HIGHEST: Final = 2**53
 class RedisFeed:
     """A `Feed` on the server that holds ``hg:{control}:…``."""
 
-    def __init__(self, topology: Topology) -> None:
-        """`topology` is this feed's own; it says where that server is. Nothing is connected yet."""
+    def __init__(self, topology: Topology, seconds: float = SECONDS) -> None:
+        """`topology` is this feed's own; it says where that server is. Nothing is connected yet.
+
+        Nothing but putting a document takes longer than `seconds`.
+        """
         self._aside = Aside(topology, _POSITION)
+        self._seconds = seconds
 
     async def state(self) -> FeedState:
         """See `Feed.state`."""
-        position, *documents = await self._aside.ask(
-            _SECONDS,
+        position, *answers = await self._aside.ask(
+            self._seconds,
             ("HMGET", _POSITION, "lineage", "number", "mark"),
-            *[("HMGET", _name(kind), "lineage", "number", "digest") for kind in _KINDS],
+            *[_which(kind) for kind in _KINDS],
+            *[("STRLEN", _body(kind)) for kind in _KINDS],
         )
-        found = {kind: id_ for kind, fields in zip(_KINDS, documents, strict=True) if (id_ := _id(fields)) is not None}
+        heads, lengths = answers[: len(_KINDS)], answers[len(_KINDS) :]
+        found = {
+            kind: id_
+            for kind, head, length in zip(_KINDS, heads, lengths, strict=True)
+            if (id_ := _id(head)) is not None and isinstance(length, int) and length > 0
+        }
         match position:
             case [bytes() as lineage, bytes() as number, bytes() as mark]:
                 return FeedState(Position(_text(lineage), _number(number), _text(mark)), found)
         return FeedState(Position(), found)
 
     async def document(self, kind: str) -> Document | None:
-        """See `Feed.document`."""
-        command = ("HMGET", _name(kind), "lineage", "number", "digest", "body")
-        (fields,) = await self._aside.ask(_SECONDS_FOR_DOCUMENTS, command)
-        match fields:
-            case [bytes() as lineage, bytes() as number, bytes() as digest, bytes() as body]:
-                return Document(kind, _number(number), body, digest, _text(lineage))
-        return None
+        """See `Feed.document`. It comes piece by piece: a server that sends all of it at once does nothing else."""
+        for _ in range(_TRIES):
+            head, piece, length, now = await self._aside.ask(
+                self._seconds, _which(kind), _piece(kind, 0), ("STRLEN", _body(kind)), _which(kind)
+            )
+            pieces = [piece]
+            for start in range(_PIECE, length if isinstance(length, int) else 0, _PIECE):
+                piece, now = await self._aside.ask(self._seconds, _piece(kind, start), _which(kind))
+                pieces.append(piece)
+            if now == head:
+                id_ = _id(head)
+                body = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+                return None if id_ is None else Document(kind, id_.number, body, id_.digest, id_.lineage)
+        msg = f"the {kind} changed each time they were read"
+        raise StoreError(msg, transient=True)
 
     async def put(self, document: Document) -> None:
         """See `Feed.put`."""
         kind, number, body, digest, lineage = document
-        arguments = (_name(kind), lineage, number, digest, body)
-        await self._run(_SECONDS_FOR_DOCUMENTS, PUT_DOCUMENT, *arguments)
+        keys = (_head(kind), _body(kind))
+        await self._run(_SECONDS_FOR_DOCUMENTS, PUT_DOCUMENT, keys, lineage, number, digest, body)
 
     async def announce(self, announcement: Announcement) -> None:
         """See `Feed.announce`."""
         since, position, names = announcement
         message = json.dumps([since, position, names])
-        await self._run(_SECONDS, ANNOUNCE, _POSITION, *position, _CHANNEL, message)
+        await self._run(self._seconds, ANNOUNCE, (_POSITION,), *position, _CHANNEL, message)
 
-    async def _run(self, seconds: float, script: Script, *arguments: bytes | str | int) -> None:
-        (answer,) = await self._aside.ask(seconds, ("EVAL", script.text, 1, *arguments))
+    async def _run(self, seconds: float, script: Script, keys: Sequence[str], *arguments: bytes | str | int) -> None:
+        (answer,) = await self._aside.ask(seconds, ("EVAL", script.text, len(keys), *keys, *arguments))
         if not isinstance(answer, int):
             raise error_of(answer)
 
@@ -86,8 +107,20 @@ class RedisFeed:
         await self._aside.close()
 
 
-def _name(kind: str) -> str:
+def _head(kind: str) -> str:
     return f"hg:{{control}}:document:{kind}"
+
+
+def _body(kind: str) -> str:
+    return f"hg:{{control}}:body:{kind}"
+
+
+def _which(kind: str) -> tuple[str, ...]:
+    return ("HMGET", _head(kind), "lineage", "number", "digest")
+
+
+def _piece(kind: str, start: int) -> tuple[str | int, ...]:
+    return ("GETRANGE", _body(kind), start, start + _PIECE - 1)
 
 
 def _id(fields: object) -> DocumentId | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.adapters.redis.address import StoreAddress
 from headgate.adapters.redis.cluster import Cluster
-from headgate.adapters.redis.feed import RedisFeed
+from headgate.adapters.redis.feed import SECONDS, RedisFeed
 from headgate.adapters.redis.node import Patience
 from headgate.adapters.redis.ring import Ring
 from headgate.adapters.redis.sentinel import Sentinel
@@ -32,9 +32,9 @@ def store_on(server: ServerAddress, clock: Callable[[], Micros] | None = None) -
     return RedisStore(lambda: OneServer.at(server), clock)
 
 
-def feed_at(url: str) -> RedisFeed:
-    """The feed at a URL. Nothing is connected yet."""
-    return RedisFeed(_topology(StoreAddress.parse(url)))
+def feed_at(url: str, seconds: float = SECONDS) -> RedisFeed:
+    """The feed at a URL, as `RedisFeed` describes it. Nothing is connected yet."""
+    return RedisFeed(_topology(StoreAddress.parse(url)), seconds)
 
 
 def feed_on(server: ServerAddress) -> RedisFeed:

@@ -35,14 +35,22 @@ class DecisionService:
     """Translates requests for the limiter and verdicts for the caller."""
 
     def __init__(
-        self, limiter: Limiter, *, body_limit: int, body_seconds: float, identity: Identity | None = None
+        self,
+        limiter: Limiter,
+        *,
+        body_limit: int,
+        body_seconds: float,
+        identity: Identity | None = None,
+        has_rules: Callable[[], bool] = lambda: True,
     ) -> None:
         """`body_limit` is in bytes; `body_seconds` is how long a caller may take to send a body.
 
-        Without an `identity` callers are taken by their word, or by their address.
+        Without an `identity` callers are taken by their word, or by their address. As long as
+        `has_rules` says no, the service lets everybody pass and is not ready.
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
+        self._has_rules = has_rules
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._body_limit = body_limit
@@ -108,8 +116,9 @@ class DecisionService:
         return answers.for_state(HTTPStatus.OK, {"status": "alive"})
 
     async def _readyz(self, _scope: Scope, _exchange: Exchange) -> Answer:
-        state = {"status": "ready" if self.ready else "stopping", "snapshot": self._limiter.snapshots.current.number}
-        return answers.for_state(HTTPStatus.OK if self.ready else HTTPStatus.SERVICE_UNAVAILABLE, state)
+        status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"
+        state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
+        return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
     async def _body(self, scope: Scope, exchange: Exchange) -> bytes:
         """All of the body, as long as it comes in time and is not too large."""

@@ -1,6 +1,7 @@
 -- put_document: keeps a document, unless there is a newer one of the same lineage.
 --
--- KEYS  1  a hash: lineage, number, digest and body of a document
+-- KEYS  1  a hash: lineage, number and digest of a document
+--       2  its body
 -- ARGV  1  lineage
 --       2  number
 --       3  digest
@@ -13,5 +14,6 @@ if there.err then
 elseif there[1] == ARGV[1] and (tonumber(there[2]) or 0) > tonumber(ARGV[2]) then
   return 0
 end
-redis.call('HSET', KEYS[1], 'lineage', ARGV[1], 'number', ARGV[2], 'digest', ARGV[3], 'body', ARGV[4])
+redis.call('SET', KEYS[2], ARGV[4])
+redis.call('HSET', KEYS[1], 'lineage', ARGV[1], 'number', ARGV[2], 'digest', ARGV[3])
 return 1

@@ -35,7 +35,7 @@ CREATE TABLE rules (
     CHECK (data ->> 'name' = name AND draft ->> 'name' = name)
 );
 CREATE UNIQUE INDEX rules_by_folded_name ON rules (lower(name));
-CREATE INDEX rules_in_order ON rules (position, name);
+CREATE INDEX rules_in_order ON rules (position, name COLLATE "C");
 CREATE INDEX rules_by_endpoint ON rules USING gin ((data -> 'match' -> 'endpoints'));
 CREATE INDEX rules_by_tier ON rules USING gin ((data -> 'match' -> 'tiers'));
 
@@ -150,8 +150,8 @@ CREATE INDEX changes_by_time ON changes (at);
 -- Which history of changes this is: their numbers mean nothing in another. One row. A database that was restored
 -- from a backup is given a new one as soon as that is noticed (announcing.py).
 CREATE TABLE lineage (
-    single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    id   uuid    NOT NULL DEFAULT gen_random_uuid()
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    id      uuid    NOT NULL DEFAULT gen_random_uuid()
 );
 INSERT INTO lineage DEFAULT VALUES;
 
@@ -236,8 +236,9 @@ CREATE INDEX events_by_user ON events (user_id, at DESC);
 CREATE INDEX events_by_rule ON events (rule, at DESC);
 CREATE INDEX events_by_decision ON events (decision, at DESC);
 
--- Makes the partition of the month that a time is in, if it is not there; returns its name.
-CREATE FUNCTION make_event_partition(instant timestamptz) RETURNS text LANGUAGE plpgsql AS $$
+-- Makes the partition of the month that a time is in, if it is not there; returns its name. Whatever the caller's
+-- search_path, it works on the tables that were made with it.
+CREATE FUNCTION make_event_partition(instant timestamptz) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     first timestamp := date_trunc('month', instant AT TIME ZONE 'UTC');
     name  text := 'events_' || to_char(first, 'YYYY_MM');

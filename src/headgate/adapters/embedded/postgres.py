@@ -1,0 +1,177 @@
+"""PostgreSQL as an embedded server: its files, its options, and how it is spoken to.
+
+In the folder are the socket, ``data/`` with everything that PostgreSQL keeps, and the log.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from headgate.adapters.embedded.postgres_programs import as_owner_of, give_to_server, programs
+from headgate.adapters.embedded.program import Program, until_the_parent_dies
+from headgate.adapters.embedded.server import EmbeddedServer
+from headgate.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_USER: Final = "headgate"
+_DATABASE: Final = "postgres"  # the one that is there from the start
+_PORT: Final = 5432  # nothing listens there; it is part of the socket's name
+_SOCKET: Final = f".s.PGSQL.{_PORT}"
+_SECONDS_TO_ANSWER: Final = 5.0
+_SECONDS_TO_MAKE: Final = 300.0
+
+# No port: only who may enter the folder can connect. Everything that was committed is on disk (fsync and
+# synchronous_commit are as PostgreSQL has them). Nobody replicates from it, which lets bulk loads write less.
+_OPTIONS: Final = (
+    *("listen_addresses=", "unix_socket_directories=..", "unix_socket_permissions=0700", f"port={_PORT}"),
+    *("max_connections=200", "shared_buffers=64MB", "max_wal_size=256MB", "min_wal_size=32MB"),
+    *("wal_level=minimal", "max_wal_senders=0", "max_logical_replication_workers=0"),
+    *("jit=off", "timezone=UTC", "log_checkpoints=off", "cluster_name=headgate"),
+)
+
+
+class EmbeddedPostgres:
+    """The PostgreSQL server that keeps its data in a folder, whoever started it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is started yet, and no folder made."""
+        self.server = EmbeddedServer(folder, POSTGRES)
+        self.url = f"postgresql://{_USER}@/{_DATABASE}?{urlencode({'host': self.server.socket.parent, 'port': _PORT})}"
+
+    def start(self) -> None:
+        """Return when the server answers, starting it if nobody has; raise `DatabaseError` with what to do."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop the server if this process started it, and return when everything is on disk."""
+        self.server.stop()
+
+
+def _command(folder: Path) -> list[str]:
+    """Make the data if there is none, and say how the server runs on it."""
+    if "," in str(folder):
+        msg = f"the path {folder} has a comma, and addresses of PostgreSQL cannot; choose another folder"
+        raise DatabaseError(msg, transient=False)
+    folder.chmod(0o700)  # who can enter is let in without a password
+    data = folder / "data"
+    found = programs(data)
+    if not data.exists():
+        _make(data, found / "initdb")
+    _forget_dead_server(folder)
+    options = [word for option in _OPTIONS for word in ("-c", option)]
+    server = [str(found / "postgres"), "-D", str(data), *options]
+    return [*as_owner_of(data), *until_the_parent_dies(server, POSTGRES.end)]
+
+
+def _make(data: Path, initdb: Path) -> None:
+    """Make the files of an empty database. They are at their place when they are whole, and not before."""
+    for half_made in data.parent.glob(f"{data.name}.new-*"):
+        shutil.rmtree(half_made, ignore_errors=True)  # by somebody who was killed
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{data.name}.new-", dir=data.parent))
+    give_to_server(unfinished)
+    command = [str(initdb), "-D", str(unfinished), "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-locale"]
+    _run([*as_owner_of(unfinished), *until_the_parent_dies(command, signal.SIGKILL)])
+    unfinished.rename(data)
+    directory = os.open(data.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        ran = subprocess.run(  # noqa: S603 (our own server)
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SECONDS_TO_MAKE
+        )
+    except subprocess.TimeoutExpired as error:
+        msg = f"making a database took longer than {_SECONDS_TO_MAKE:.0f} s"
+        raise DatabaseError(msg, transient=True) from error
+    if ran.returncode != 0:
+        said = (ran.stderr or ran.stdout).decode(errors="replace").strip().replace("\n", " ")
+        msg = f"a database cannot be made: {said or f'initdb ended with {ran.returncode}'}"
+        raise DatabaseError(msg, transient=False)
+
+
+def _forget_dead_server(folder: Path) -> None:
+    """Remove the mark of a server that was killed.
+
+    PostgreSQL takes it for alive if any process of this user has its number by now, and in a container, where
+    numbers are small and the same after each start, one often has.
+    """
+    process = _process(folder)
+    if process is None or sys.platform != "linux":
+        return
+    try:
+        alive = Path(f"/proc/{process}/cwd").samefile(folder / "data")  # where a server works
+    except FileNotFoundError:
+        alive = False
+    except OSError:  # somebody else's; PostgreSQL knows what to make of it
+        return
+    if not alive:
+        (folder / "data" / "postmaster.pid").unlink()
+        (folder / f"{_SOCKET}.lock").unlink(missing_ok=True)
+
+
+def _answers(folder: Path) -> bool:
+    # The server marks when it is ready; asking before would only fill its log with refusals.
+    mark = _mark(folder)
+    if len(mark) < 8 or mark[7].strip() != "ready":  # noqa: PLR2004 (the line that says so)
+        return False
+    names = f"user\0{_USER}\0database\0{_DATABASE}\0\0".encode()
+    hello = struct.pack("!ii", 8 + len(names), 3 << 16) + names
+    goodbye = b"X" + struct.pack("!i", 4)
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS_TO_ANSWER)
+        connection.connect(str(folder / _SOCKET))
+        connection.sendall(hello + goodbye)
+        first = connection.recv(1)
+        while connection.recv(4_096):  # until it has taken leave, or it would complain in its log
+            pass
+        return first == b"R"
+    return False
+
+
+def _end_orphan(folder: Path) -> None:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(folder / _SOCKET))  # there is a server, so the number is its own
+        process = _process(folder)
+        if process is not None:
+            os.kill(process, POSTGRES.end)
+
+
+def _process(folder: Path) -> int | None:
+    first = _mark(folder)[:1]
+    return int(first[0]) if first and first[0].isdigit() else None
+
+
+def _mark(folder: Path) -> list[str]:
+    """The lines of the file by which a running server marks its data."""
+    try:
+        return (folder / "data" / "postmaster.pid").read_text(encoding="utf-8").split("\n")
+    except OSError:
+        return []
+
+
+POSTGRES: Final = Program(
+    name="PostgreSQL",
+    keeps="data",
+    socket=_SOCKET,
+    end=signal.SIGINT,
+    instead="run PostgreSQL elsewhere and write postgresql://user:password@host:5432/name",
+    error=DatabaseError,
+    command=_command,
+    answers=_answers,
+    end_orphan=_end_orphan,
+)

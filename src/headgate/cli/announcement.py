@@ -1,0 +1,69 @@
+"""What `headgate serve` says once it is there: where, by which rules, and what to try."""
+
+from __future__ import annotations
+
+import sys
+from textwrap import indent
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from headgate import __version__
+from headgate.adapters.embedded import EmbeddedStore
+from headgate.cli.output import console, counted
+from headgate.cli.trial import trials
+from headgate.ports import LocalStore
+
+if TYPE_CHECKING:
+    from headgate.edge.http.server import Address
+    from headgate.facade import Limiter
+    from headgate.ports import CounterStore
+    from headgate.settings import Settings
+    from headgate.wiring.control import ControlPlane
+
+
+def announce(
+    limiter: Limiter, control: ControlPlane | None, chosen: Settings, address: Address, admin_address: Address | None
+) -> None:
+    """Say it, for a newcomer who has just started it."""
+    rule_set = limiter.snapshots.current.rule_set
+    out = console()
+
+    def line(label: str, text: str) -> None:
+        out.print(Text.assemble((f"  {label:<9}", "dim"), text), soft_wrap=True)
+
+    out.print(Text.assemble((f"headgate {__version__}", "bold"), " listens on ", (address.url, "bold cyan")))
+    rules = counted(len(rule_set.rules), "rule")
+    if control is None or admin_address is None:
+        line("rules", f"{chosen.rules_file} ({rules}; changes are picked up)")
+    else:
+        line("admin", admin_address.url)
+        if chosen.admin_token is None:
+            line("token", control.admin_token)
+        line("rules", f"{control.runs_on} ({rules}; changes are picked up)")
+        line("database", _database(chosen))
+    line("store", f"{(chosen.redis_url or '').partition(':')[0]} ({_how_long(limiter.store)})")
+    out.print()
+    for purpose, command in trials(rule_set, address.url):
+        out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
+        out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
+    if admin_address is not None:
+        out.print(Text("  # list the rules, as an administrator", "dim"), soft_wrap=True)
+        command = f'curl -s {admin_address.url.removeprefix("http://")}/v1/rules -H "Authorization: Bearer $TOKEN"'
+        out.print(Text(f"  {command}", "green"), soft_wrap=True)
+    out.print()
+    out.print(Text("  ctrl-c stops it", "dim"))
+    sys.stdout.flush()
+
+
+def _database(chosen: Settings) -> str:
+    """Which database; never its address, which may hold a password."""
+    kind = (chosen.database_url or "").partition(":")[0]
+    return f"embedded (kept in {chosen.data_dir})" if kind == "embedded" else kind
+
+
+def _how_long(store: CounterStore) -> str:
+    """What becomes of the counters."""
+    if isinstance(store, EmbeddedStore):
+        return f"counters are kept in {store.server.folder}"
+    return "counters end with this process" if isinstance(store, LocalStore) else "counters are kept there"

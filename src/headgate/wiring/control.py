@@ -1,0 +1,276 @@
+"""The control plane of one process: the services, the way that changes take, and who is asking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters import zones
+from headgate.adapters.clock import wall_clock
+from headgate.adapters.postgres import migrate
+from headgate.adapters.postgres.records import PostgresRecords
+from headgate.adapters.saved_documents import SavedDocuments
+from headgate.controlplane import documents
+from headgate.controlplane.access import Access
+from headgate.controlplane.activity import Activity
+from headgate.controlplane.announcing import Announcer
+from headgate.controlplane.blocks import Blocks
+from headgate.controlplane.following import Following, Origin
+from headgate.controlplane.keys import Keys
+from headgate.controlplane.publishing import Publisher
+from headgate.controlplane.rule_set_changes import RuleSetChanges
+from headgate.controlplane.rules import Rules
+from headgate.controlplane.snapshot_history import SnapshotHistory
+from headgate.controlplane.tiers import Tiers
+from headgate.controlplane.users import Users
+from headgate.core.api_key import RANDOM_BYTES, new_token
+from headgate.core.blocklist import BlockList
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.rule_data import rule_set_data
+from headgate.dataplane.limiter import Limiter
+from headgate.edge.admin.app import admin_app
+from headgate.edge.admin.parts import AdminParts
+from headgate.edge.admin.server import serve_admin
+from headgate.errors import DatabaseError, HeadgateError, InvalidSettings
+from headgate.ports import BLOCKS, RULES
+from headgate.wiring import complete, open_counters, open_database, rest_of
+from headgate.wiring.identity import identity_from
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from pathlib import Path
+    from typing import Self
+
+    from fastapi import FastAPI
+
+    from headgate.adapters.rules_file import RulesFile
+    from headgate.edge.http.server import Address
+    from headgate.settings import Settings
+    from headgate.wiring import Counters
+
+log = logging.getLogger("headgate")
+
+_SECONDS_FOR_THE_DATABASE: Final = 1.0
+_SECONDS_FOR_DOCUMENTS: Final = 0.8
+_SECONDS_FOR_A_RECORD: Final = 2.0
+_SECONDS_BETWEEN_TRIES: Final = 1.0
+_SECONDS_BETWEEN_SWEEPS: Final = 60.0
+_TOKEN_FILE: Final = "admin-token"  # noqa: S105 (a file's name)
+
+
+@asynccontextmanager
+async def admin_application(settings: Settings) -> AsyncIterator[tuple[FastAPI, str]]:
+    """The admin API in this process, and a token for it, for commands that go to the database themselves."""
+    async with _alone(settings) as control:
+        yield admin_app(control.parts), control.admin_token
+
+
+@asynccontextmanager
+async def user_service(settings: Settings) -> AsyncIterator[Users]:
+    """The users of the database, for who has very many of them to load."""
+    async with _alone(settings) as control:
+        yield control.parts.users
+
+
+@asynccontextmanager
+async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
+    """The control plane without a service."""
+    # The token is good in this process only, and nothing is left in the data directory of whoever runs a command.
+    settings = complete(replace(settings, rules_file=None, admin_token=_new_token()))
+    counters = open_counters(settings.redis_url or "", data_dir=settings.data_dir)
+    limiter = Limiter(counters.store, *rest_of(settings.redis_url or ""))
+    async with limiter, ControlPlane(settings, counters, limiter, saves=False) as control:
+        yield control
+
+
+@asynccontextmanager
+async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterator[None]:
+    """Serve the admin API as long as the block runs."""
+    started = asyncio.Event()
+    serving = asyncio.create_task(serve_admin(admin_app(control.parts), address, started.set))
+    starting = asyncio.create_task(started.wait())
+    await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    try:
+        if serving.done():
+            serving.result()
+        yield
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+class ControlPlane:
+    """What a service on a database consists of, beside its limiter. Use it in ``async with``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        counters: Counters,
+        limiter: Limiter,
+        rules: RulesFile | None = None,
+        *,
+        saves: bool = True,
+    ) -> None:
+        """`rules`, if given, is a file whose rules are applied to the database, now and whenever it changes.
+
+        `saves` keeps what is in force in the data directory, for a start with everything away.
+        """
+        self._limiter = limiter
+        self._rules = rules
+        self._feed = counters.feed
+        self._opened = open_database(settings.database_url or "", settings.data_dir)
+        database = self._opened.database
+        # So that nobody waits behind an operator to be recognised.
+        records = self._opened.another(_SECONDS_FOR_A_RECORD)
+        self.identity = identity_from(settings, PostgresRecords(records), counters.cache, wall_clock)
+        self.announcer = Announcer(database, counters.feed, counters.cache)
+        self.following = Following(
+            counters.feed,
+            {RULES: self._take_rules, BLOCKS: self._take_blocks},
+            self.identity.forget,
+            SavedDocuments(settings.data_dir / "saved") if saves else None,
+            lambda kind: documents.stored(records, kind),
+        )
+        announce = self.announcer.announce
+        publisher = Publisher(zones.zone, wall_clock)
+        self._rule_set_changes = RuleSetChanges(database, publisher, announce)
+        self._blocks = Blocks(database, announce)
+        self.admin_token = settings.admin_token or _kept_token(settings.data_dir)
+        self.parts = AdminParts(
+            database=database,
+            access=Access(database, self.admin_token),
+            rules=Rules(database, publisher, announce),
+            rule_set_changes=self._rule_set_changes,
+            snapshots=SnapshotHistory(database, publisher, announce),
+            tiers=Tiers(database, publisher, announce),
+            users=Users(database, zones.zone, announce),
+            keys=Keys(database, zones.zone, announce),
+            blocks=self._blocks,
+            activity=Activity(database, wall_clock),
+            limiter=limiter,
+            identity=self.identity,
+        )
+        self._is_prepared = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Start with what can be had within two seconds, and go on from there."""
+        await self._opened.start()
+        preparing = asyncio.create_task(self._prepare())
+        await asyncio.wait({preparing}, timeout=_SECONDS_FOR_THE_DATABASE)
+        await self.identity.start()
+        await self.following.start(_SECONDS_FOR_DOCUMENTS)
+        self._tasks = [preparing, *map(_kept_running, (self.following.run(), self.announcer.run(), self._sweep()))]
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Stop everything, and let go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.identity.close()
+        await self._feed.close()
+        await self._opened.close()
+
+    @property
+    def runs_on(self) -> str:
+        """Where the rules in force came from, in words."""
+        origin, number = self.following.state[RULES][:2]
+        return "no rules yet" if origin is Origin.NOTHING else f"snapshot {number}, from {origin.value}"
+
+    def is_ready(self) -> bool:
+        """Whether the rules are known, be it that there are none."""
+        return self._is_prepared or self.following.state[RULES].origin is not Origin.NOTHING
+
+    def _take_rules(self, data: object, number: int) -> None:
+        self._limiter.snapshots.publish(parse_rule_set(data, zones.zone), number)
+
+    def _take_blocks(self, data: object, _number: int) -> None:
+        blocks = BlockList(data)
+        self._limiter.blocks = blocks if blocks.size else None
+
+    async def _prepare(self) -> None:
+        """Bring schema, rules file and feed up to date, as soon as the database answers; then follow the file."""
+        seen = None if self._rules is None else self._rules.signature()
+        await _until_it_answers(self._bring_up_to_date)
+        self._is_prepared = True
+        while self._rules is not None:
+            await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+            signature = self._rules.signature()
+            if signature != seen:
+                seen = signature
+                await _until_it_answers(self._apply_file)
+
+    async def _bring_up_to_date(self) -> None:
+        await migrate(self._opened.database)
+        await self._apply_file()
+        await self.announcer.announce()
+
+    async def _apply_file(self) -> None:
+        if self._rules is None:
+            return
+        try:
+            data = rule_set_data(await asyncio.to_thread(self._rules.load))
+            await self._rule_set_changes.apply(data, f"file:{self._rules.path.name}", self._rules.path.name)
+        except DatabaseError:
+            raise
+        except HeadgateError as error:
+            log.error("the rules in %s are refused, those in force stay: %s", self._rules.path, error)  # noqa: TRY400 (a sentence for the operator)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
+            try:
+                await self._blocks.sweep()
+            except DatabaseError as error:
+                log.warning("blocks that have ended stay in the table for now: %s", error)
+
+
+async def _until_it_answers(step: Callable[[], Awaitable[None]]) -> None:
+    """Try a step until the database answers; say once that it does not."""
+    said = False
+    while True:
+        try:
+            return await step()
+        except DatabaseError as error:
+            if not error.transient:
+                log.error("the database cannot be used: %s", error)  # noqa: TRY400 (a sentence for the operator)
+            elif not said:
+                log.warning("the database is away, changes wait until it is back: %s", error)
+            said = True
+        await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+def _kept_running(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work)
+    task.add_done_callback(_on_end)
+    return task
+
+
+def _on_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        log.error("a part of the control plane has ended", exc_info=task.exception())
+
+
+def _new_token() -> str:
+    return new_token(secrets.token_bytes(RANDOM_BYTES))
+
+
+def _kept_token(data_dir: Path) -> str:
+    """The admin token of this data directory, made when there is none. Only who may read the folder has it."""
+    file = data_dir / _TOKEN_FILE
+    try:
+        if not file.exists():
+            data_dir.mkdir(parents=True, exist_ok=True)
+            file.touch(mode=0o600, exist_ok=True)
+            file.write_text(_new_token() + "\n", encoding="ascii")
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        msg = f"the admin token cannot be kept in {file}: {reason}; set HEADGATE_ADMIN_TOKEN or HEADGATE_DATA_DIR"
+        raise InvalidSettings(msg) from error

@@ -1,0 +1,168 @@
+"""Changes of rules while 16 processes check requests by them: how soon they are in force, and never by halves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tests.chaos.follower import Findings, Orders
+from tests.chaos.load import share
+from tests.integration.changing import publish
+
+from headgate.adapters.clock import wall_clock
+from headgate.adapters.memory import MemoryCache
+from headgate.adapters.postgres import Database
+from headgate.adapters.redis import feed_at
+from headgate.controlplane.announcing import Announcer
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from tests.chaos.figures import Figures
+    from tests.integration.conftest import Server
+
+PROCESSES: Final = 16
+CHANGES: Final = 500
+PAUSE: Final = 0.1
+_ROOT: Final = Path(__file__).parents[2]
+
+
+def rule_set(amount: int) -> dict[str, Any]:
+    """Two layers with the same limit: a request that is given two different ones was decided by two rule sets."""
+    rules = [{"name": name, "layer": name, "per": "user", "limits": f"{amount}/hour"} for name in ("one", "other")]
+    return {"rules": rules}
+
+
+async def _start(orders: Orders) -> Process:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.chaos.follower"),
+        cwd=_ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=2**24,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(orders).encode() + b"\n")
+    assert await process.stdout.readline() == b"ready\n"
+    return process
+
+
+async def _end(process: Process) -> Findings:
+    assert process.stdin is not None
+    process.stdin.close()
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    return Findings(*json.loads(output))
+
+
+class Admin:
+    """The process in which rules are published."""
+
+    def __init__(self, database: Database, announcer: Announcer) -> None:
+        self._database = database
+        self._announcer = announcer
+        self.committed: dict[int, float] = {}
+        """When each number was committed."""
+
+    async def publish(self, amount: int) -> int:
+        number = await publish(self._database, rule_set(amount))
+        self.committed[number] = time.time()
+        await self._announcer.announce()
+        return number
+
+
+@asynccontextmanager
+async def admin(url: str, database_url: str) -> AsyncIterator[Admin]:
+    database, feed = Database(database_url), feed_at(url)
+    announcer = Announcer(database, feed, MemoryCache(wall_clock))
+    repairing = asyncio.create_task(announcer.run())
+    yield Admin(database, announcer)
+    repairing.cancel()
+    await asyncio.wait([repairing])
+    await feed.close()
+    await database.close()
+
+
+def delays(committed: dict[int, float], findings: Sequence[Findings]) -> list[float]:
+    """Seconds from each commit until each process was past it. One that is in force also replaces those it skipped."""
+    seconds = []
+    for found in findings:
+        in_force = iter(found.in_force)
+        number, at = next(in_force)
+        for change, when in committed.items():
+            while number < change:
+                number, at = next(in_force)
+            seconds.append(at - when)
+    return seconds
+
+
+def hold_together(findings: Sequence[Findings]) -> int:
+    """How many requests were decided by a mixture of two rule sets, or by another than the verdict names."""
+    seen: dict[int, set[tuple[int, int]]] = {}
+    for found in findings:
+        for number, first, second in found.limits:
+            seen.setdefault(number, set()).add((first, second))
+    return sum(len(limits) > 1 or any(first != second for first, second in limits) for limits in seen.values())
+
+
+def test_changes_under_load(valkey: Server, database_url: str, figures: Figures, say: Callable[[str], None]) -> None:
+    """500 changes are in force in 16 busy processes within a second, as are ways back, and no request sees two."""
+    case = f"{CHANGES} changes, {PROCESSES} processes"
+
+    async def run() -> tuple[dict[int, float], dict[int, float], list[Findings]]:
+        async with admin(valkey.url, database_url) as one:
+            await one.publish(1_000_000)
+            many = await asyncio.gather(*[_start(Orders(valkey.url, is_deaf=False)) for _ in range(PROCESSES)])
+            one.committed.clear()
+            for change in range(CHANGES):
+                await one.publish(1_000_001 + change)
+                if change % 100 == 0:
+                    say(f"{change} of {CHANGES} changes")
+                await asyncio.sleep(PAUSE)
+            changes = dict(one.committed)
+            one.committed.clear()
+            for back in range(20):
+                await one.publish(1_000_001 + CHANGES // 2 - back)
+                await asyncio.sleep(PAUSE)
+            await asyncio.sleep(3)
+            return changes, one.committed, await asyncio.gather(*map(_end, many))
+
+    changes, ways_back, findings = asyncio.run(run())
+    figures.note(case, "checks meanwhile", sum(found.checks for found in findings), "")
+    figures.note(case, "of them by the store", sum(found.by_store for found in findings), "")
+    seconds = delays(changes, findings)
+    figures.note(case, "median, commit to in force", 1000 * share(seconds, 0.5), "ms")
+    figures.check(case, "p99, commit to in force", 1000 * share(seconds, 0.99), "ms", 1000)
+    figures.note(case, "longest, commit to in force", 1000 * max(seconds), "ms")
+    figures.check(case, "longest way back", 1000 * max(delays(ways_back, findings)), "ms", 1000)
+    figures.check(case, "rule sets mixed", hold_together(findings), "", 0)
+    assert sum(found.refused for found in findings) == 0
+
+
+def test_lost_announcements(valkey: Server, database_url: str, figures: Figures) -> None:
+    """Where no announcement arrives, changes are in force within five seconds all the same."""
+    case = f"announcements lost, {PROCESSES} processes"
+
+    async def run() -> tuple[dict[int, float], list[Findings]]:
+        async with admin(valkey.url, database_url) as one:
+            await one.publish(1_000_000)
+            many = await asyncio.gather(*[_start(Orders(valkey.url, is_deaf=True)) for _ in range(PROCESSES)])
+            one.committed.clear()
+            for change in range(20):
+                await one.publish(1_000_001 + change)
+                await asyncio.sleep(0.7)
+            await asyncio.sleep(6)
+            return one.committed, await asyncio.gather(*map(_end, many))
+
+    changes, findings = asyncio.run(run())
+    seconds = delays(changes, findings)
+    figures.note(case, "median, commit to in force", 1000 * share(seconds, 0.5), "ms")
+    figures.check(case, "longest, commit to in force", 1000 * max(seconds), "ms", 5000)
+    figures.check(case, "rule sets mixed", hold_together(findings), "", 0)

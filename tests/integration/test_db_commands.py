@@ -1,0 +1,67 @@
+"""`headgate db`, against real databases."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.cli.commands import run
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Postgres
+
+
+def test_a_database_is_migrated_once(
+    postgres: Postgres, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`db status` says by its exit code whether migrations are missing, and `db migrate` carries them out."""
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", postgres.new_database(empty=True))
+    assert run(["db", "status"]) == 2
+    assert "0001 control_plane  not yet" in capsys.readouterr().out
+    assert run(["db", "migrate"]) == 0
+    assert capsys.readouterr().out.startswith("done  0001 control_plane\nThe schema is up to date, by 1 migration.\n")
+    assert run(["db", "migrate"]) == 0
+    assert capsys.readouterr().out == "Nothing to do.\n"
+    assert run(["db", "status"]) == 0
+    assert "The schema is up to date." in capsys.readouterr().out
+
+
+def test_programs_get_json(postgres: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json both commands say the same for programs, and --url names the database."""
+    url = postgres.new_database(empty=True)
+    said = []
+    for verb in ("status", "migrate", "status"):
+        run(["db", verb, "--json", "--url", url])
+        said.append(json.loads(capsys.readouterr().out))
+    assert said[0] == {"pending": 1, "migrations": [{"number": 1, "name": "control_plane", "at": None}]}
+    assert said[1] == {"carried_out": [{"number": 1, "name": "control_plane"}]}
+    assert said[2]["pending"] == 0
+    assert said[2]["migrations"][0]["at"].endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "no database is named; set HEADGATE_DATABASE_URL"),
+        ("postgresql://me:secret@127.0.0.1:1/none", "the database does not answer (Connection refused)"),
+        ("postgresql://me:sec/ret@127.0.0.1/none", "in a password %40 for @"),
+        ("postgresql://me:secret@127.0.0.1/none?sslmode=perhaps", "sslmode"),
+        ("mysql://secret", "that is not the address of a database"),
+        (
+            "embedded:///dev/null/secret",
+            "data cannot be kept in /dev/null/secret: Not a directory; set HEADGATE_DATA_DIR",
+        ),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence(
+    url: str, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No database, none that answers, or an address that is none: exit code 1, and no password repeated."""
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", url)
+    assert run(["db", "status"]) == 1
+    shown = capsys.readouterr().err
+    assert sentence in shown
+    assert shown.count("\n") == 1
+    assert "me:sec" not in shown

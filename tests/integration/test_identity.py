@@ -1,0 +1,165 @@
+"""Who is asking, on a real PostgreSQL and a real Valkey."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from tests.unit.dataplane.fake_records import until
+
+from headgate import Limiter, Request
+from headgate.adapters.clock import wall_clock
+from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.records import PostgresRecords
+from headgate.adapters.redis import store_at
+from headgate.adapters.redis.cache import RedisCache
+from headgate.core.api_key import hash_of, new_api_key
+from headgate.dataplane.asking import SECONDS
+from headgate.settings import Settings
+from headgate.wiring.identity import identity_from
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.integration.conftest import Postgres, Server
+
+    from headgate.dataplane.identity import Identity
+
+KEY, REVOKED, EXPIRED = (new_api_key(bytes([number]) * 32) for number in range(3))
+RULES = [{"name": "search", "per": "user", "limits": "5/minute"}]
+_PEOPLE = """
+INSERT INTO tiers (name) VALUES ('free'), ('pro');
+INSERT INTO rules (name, data, updated_by) VALUES ('search', '{}', 'me');
+INSERT INTO users (id, tier) VALUES ('u1', 'pro'), ('u2', NULL), ('it''s; "me"', 'free');
+INSERT INTO overrides (user_id, rule, limits) VALUES ('u1', 'search', '{7/minute,70/hour}');
+"""
+
+
+@asynccontextmanager
+async def people(
+    url: str, cache: RedisCache | None = None, *, seconds: float = 5.0
+) -> AsyncIterator[tuple[Identity, Database]]:
+    """An identity on a database with a few users and keys, which is waited for as long as a busy machine needs."""
+    database = Database(url)
+    async with database.use() as connection:
+        if not await connection.fetchval("SELECT count(*) FROM users"):
+            await connection.execute(_PEOPLE)
+            for key, extra in ((KEY, {}), (REVOKED, {"revoked": True}), (EXPIRED, {"expired": True})):
+                await connection.execute(
+                    "INSERT INTO api_keys (hash, prefix, user_id, tenant, tier, limits, created_by, revoked_at,"
+                    " revoked_by, expires_at) VALUES ($1, 'hg_0', 'u2', 't2', 'pro', $2, 'me',"
+                    " CASE WHEN $3 THEN now() END, CASE WHEN $3 THEN 'me' END, now() + $4 * interval '1 hour')",
+                    *(hash_of(key), {"search": ["9/minute"]}, "revoked" in extra, -1 if "expired" in extra else 1),
+                )
+    identity = identity_from(Settings(), PostgresRecords(database), cache, wall_clock)
+    assert identity.records is not None
+    identity.records._asking.seconds = seconds
+    await identity.start()
+    try:
+        yield identity, database
+    finally:
+        await identity.close()
+        await database.close()
+
+
+def limit(identity_request: Request) -> list[str]:
+    """The limits that a request is decided by."""
+    plan = Limiter.open(rules=RULES).snapshots.current.plan(identity_request)
+    return [str(bound.hit.meter.limit) for bound in plan.enforced]
+
+
+def test_users_and_keys_are_found_as_they_were_written(database_url: str) -> None:
+    """Tier, overrides, owner and limits come from the tables; keys only while they hold."""
+
+    async def run() -> None:
+        async with people(database_url) as (identity, _):
+            user = await identity.stated(Request(user="u1"))
+            assert (user.tier, limit(user)) == ("pro", ["7/minute", "70/hour"])
+            assert (await identity.stated(Request(user='it\'s; "me"'))).tier == "free"
+            for nobody in ("u3", "' OR 1=1 --", "u1\n", "U1", "用户"):
+                assert await identity.stated(Request(user=nobody)) == Request(user=nobody)
+            key = await identity.stated(Request(api_key=KEY))
+            assert (key.user, key.tenant, key.tier, limit(key)) == ("u2", "t2", "pro", ["9/minute"])
+            assert key.api_key is not None
+            assert len(key.api_key) == 36
+            for text in (REVOKED, EXPIRED, new_api_key(b"x" * 32)):
+                assert await identity.stated(Request(api_key=text)) == Request()
+            assert identity.refused == {"revoked": 1, "expired": 1, "unknown": 1}
+
+    asyncio.run(run())
+
+
+def test_records_are_shared_between_processes(database_url: str, valkey: Server) -> None:
+    """What one process has read, another finds without the database; a change that is dropped there is read anew."""
+
+    async def run() -> None:
+        store = store_at(valkey.url, None)
+        cache = RedisCache(store)
+        async with people(database_url, cache) as (identity, _):
+            await identity.stated(Request(user="u1"))
+            await identity.stated(Request(api_key=KEY))
+            await until(lambda: len(identity.records._putting) == 0 if identity.records else False)
+        async with people(database_url, RedisCache(store)) as (identity, database):
+            async with database.use() as connection:
+                await connection.execute("UPDATE users SET tier = 'free' WHERE id = 'u1'")
+            assert (await identity.stated(Request(user="u1"))).tier == "pro", "from the cache"
+            await cache.drop(["hg:user:u1"])
+            identity.forget(["user:u1"])
+            assert (await identity.stated(Request(user="u1"))).tier == "free"
+            names = [name for name in str(valkey.ask("KEYS", "*")).split() if "hg:" in name]
+            assert names
+            assert KEY not in str(valkey.ask("KEYS", "*"))
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_decisions_go_on_while_the_database_is_frozen(postgres: Postgres) -> None:
+    """Known callers keep their limits, unknown ones are as stated, and nobody waits; afterwards all is as before."""
+
+    async def run() -> None:
+        limiter = Limiter.open(rules=RULES)
+        async with people(postgres.new_database(), seconds=SECONDS) as (identity, _):
+            assert identity.records is not None
+            await _until_found(identity, "u1")
+            postgres.freeze()
+            try:
+                for number in range(30):
+                    known = await identity.stated(Request(user="u1"))
+                    assert limit(known) == ["7/minute", "70/hour"]
+                    stranger = await identity.stated(Request(user=f"new{number}", tier="free"))
+                    assert stranger == Request(user=f"new{number}", tier="free")
+                    assert (await limiter.check(stranger)).allowed
+                assert identity.records._asking.state.value == "open"
+                loop = asyncio.get_running_loop()
+                began = loop.time()
+                await asyncio.gather(*[identity.stated(Request(user=f"more{number}")) for number in range(1_000)])
+                assert loop.time() - began < 1_000 * 0.05 / 10, "nobody waits for a database that is known to be away"
+            finally:
+                postgres.thaw()
+            await until(lambda: identity.records is not None and identity.records._asking.state.value == "closed")
+            await _until_found(identity, "u1")
+            assert (await identity.stated(Request(api_key=KEY))).user == "u2"
+
+    asyncio.run(run())
+
+
+async def _until_found(identity: Identity, user: str) -> None:
+    """Until the first connection is there; on a busy machine that takes longer than the deadline."""
+    while (await identity.stated(Request(user=user))).tier is None:  # noqa: ASYNC110 (nobody says when)
+        await asyncio.sleep(0.001)
+
+
+def test_what_is_shared_holds_no_secret(database_url: str) -> None:
+    """The record of a key is what its hash leads to; the key itself is in none of it."""
+
+    async def run() -> None:
+        async with people(database_url) as (_, database):
+            record = await PostgresRecords(database).key(hash_of(KEY))
+            assert record is not None
+            assert record["hash"] == hash_of(KEY).hex()
+            assert KEY not in json.dumps(record)
+
+    asyncio.run(run())

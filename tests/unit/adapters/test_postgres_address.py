@@ -1,0 +1,50 @@
+"""Addresses of databases."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.adapters.postgres import address
+from headgate.errors import InvalidSettings
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:p%40ss@host:5432/name",
+        "postgres://host/name?sslmode=require",
+        "postgresql://user@a:1,b,[::1]:5432/name?target_session_attrs=read-write",
+        "postgresql://user@/name?host=/run/postgresql&port=5433",
+        "postgresql:///name",
+    ],
+)
+def test_addresses_as_people_write_them(url: str) -> None:
+    """Everything that PostgreSQL's own clients take is taken, and nothing of it is lost."""
+    assert address.read(url).url.replace("%2F", "/") == url
+    assert address.read(url).cached_statements > 0
+
+
+def test_behind_pgbouncer_no_statement_is_kept() -> None:
+    """The option is headgate's own, and does not reach the server."""
+    read = address.read("postgresql://host/name?pgbouncer=true&search_path=own")
+    assert read == ("postgresql://host/name?search_path=own", 0)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "mysql://secret", "postgresql://x/y?pgbouncer=perhaps", 7, None, b"postgresql://x"),
+        *(
+            "postgresql://user:sec/ret@host/name",
+            "postgresql://user:sec?ret@host/name",
+            "postgresql://user:sec#ret@h/n",
+        ),
+        *("postgresql://user:secret@host@other/name", "postgresql://user:secret@host:port/name"),
+        *("postgresql://host/name?port=secret", "postgresql://host/name?secret", "postgresql://[secret/name"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
+    """A password with a sign that must be encoded is refused at once, and stands in no message."""
+    with pytest.raises(InvalidSettings) as caught:
+        address.read(url)
+    assert "sec" not in str(caught.value)

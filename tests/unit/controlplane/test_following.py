@@ -1,0 +1,434 @@
+"""Following changes, in one process: what is put in force, what is refused, what is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headgate.adapters.memory import MemoryFeed
+from headgate.adapters.saved_documents import SavedDocuments
+from headgate.controlplane.documents import make
+from headgate.controlplane.following import Following, InForce, Origin, Refusal
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.errors import DatabaseError, StoreError
+from headgate.ports import Announcement, Document, FeedState, Position, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+SOON = 0.01
+
+
+def rules(number: int, amount: int = 5, lineage: str = "l1") -> Document:
+    return make("rules", number, {"rules": [{"name": "r", "limits": f"{amount}/hour"}]}, lineage)
+
+
+def sealed(number: int, body: bytes) -> Document:
+    return Document("rules", number, body, digest_of("rules", number, body), "l1")
+
+
+class Feed(MemoryFeed):
+    """A feed that can be put to the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched = 0
+        self.looked = asyncio.Event()
+        self.is_away = self.is_silent = self.is_frozen = False
+
+    async def state(self) -> FeedState:
+        await self._suffer()
+        self.looked.set()
+        return await super().state()
+
+    async def document(self, kind: str) -> Document | None:
+        await self._suffer()
+        self.fetched += kind == "rules"
+        return await super().document(kind)
+
+    async def announce(self, announcement: Announcement) -> None:
+        listening = self._listening
+        if self.is_silent:
+            self._listening = set()
+        await super().announce(announcement)
+        self._listening = listening
+
+    async def _suffer(self) -> None:
+        if self.is_frozen:
+            await asyncio.Event().wait()
+        if self.is_away:
+            msg = "it is away"
+            raise StoreError(msg, transient=True)
+
+    def plant(self, document: Document) -> None:
+        """Put a document there past all checks."""
+        self._documents["rules"] = document
+
+    async def publish(self, document: Document, names: Sequence[str] = ("rules",), since: int | None = None) -> None:
+        await self.put(document)
+        since = self._position.number if since is None else since
+        await self.announce(Announcement(since, Position(document.lineage, document.number, "m"), names))
+
+    async def looks(self, times: int = 2) -> None:
+        """Wait until it was looked at so many times; one look may be under way."""
+        for _ in range(times):
+            self.looked.clear()
+            await asyncio.wait_for(self.looked.wait(), 10)
+
+
+class Trial:
+    """A process that follows, and what becomes of it."""
+
+    def __init__(self, saved: SavedDocuments | None = None, **options: Any) -> None:  # noqa: ANN401 (whatever it takes)
+        self.feed = Feed()
+        self.limits: list[str] = []
+        self.forgotten: list[list[str]] = []
+        self.following = Following(
+            self.feed,
+            {"rules": self._take, "blocks": lambda _data, _number: None},
+            lambda names: self.forgotten.append(list(names)),
+            saved,
+            **{"every": SOON, "grace": SOON, **options},
+        )
+
+    def _take(self, data: object, _number: int) -> None:
+        self.limits = [str(rule.limits[0]) for rule in parse_rule_set(data).rules]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.following.run())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    @property
+    def number(self) -> int:
+        return self.following.state["rules"].number
+
+    async def until(self, number: int) -> None:
+        async with asyncio.timeout(10):
+            while self.number != number:  # noqa: ASYNC110 (a thread is at work)
+                await asyncio.sleep(0.001)
+
+
+def test_rules_are_in_force_as_they_are_published() -> None:
+    """Each published rule set replaces the one before."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.following.start()
+        assert trial.following.state["rules"] == InForce(Origin.NOTHING, 0)
+        async with trial.running():
+            for number in (1, 2, 9):
+                await trial.feed.publish(rules(number, number))
+                await trial.until(number)
+                assert trial.limits == [f"{number}/hour"]
+        assert trial.following.state["rules"] == InForce(Origin.FEED, 9)
+        assert trial.following.missed == 0
+        assert not trial.following.refused
+
+    asyncio.run(run())
+
+
+GOOD = rules(8, 8)
+POISON = {
+    "tampered with": (GOOD._replace(body=rules(8, 9).body), Refusal.DIGEST),
+    "truncated": (GOOD._replace(body=GOOD.body[:-5]), Refusal.DIGEST),
+    "renumbered": (rules(3)._replace(number=8), Refusal.DIGEST),
+    "of another kind": (make("blocks", 8, []), Refusal.KIND),
+    "not compressed": (sealed(8, b"rules"), Refusal.BODY),
+    "not JSON": (sealed(8, zlib.compress(b"rules: []")), Refusal.BODY),
+    "too deep": (sealed(8, zlib.compress(b"[" * 100_000)), Refusal.BODY),
+    "no rule set": (make("rules", 8, 5, "l1"), Refusal.CONTENT),
+    "rules that do not compile": (make("rules", 8, {"rules": [{"name": "x", "limits": "no"}]}, "l1"), Refusal.CONTENT),
+    "older": (rules(6), Refusal.OLDER),
+}
+
+
+@pytest.mark.parametrize("poison", POISON)
+def test_a_poisoned_document_is_refused_once_and_the_one_before_stays(
+    poison: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted by its reason, logged once, not fetched again, and a newer good one is taken."""
+    document, why = POISON[poison]
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.publish(rules(7, 7))
+        await trial.following.start()
+        async with trial.running():
+            trial.feed.plant(document)
+            await trial.feed.looks()
+            fetched = trial.feed.fetched
+            await trial.feed.looks(4)
+            assert trial.feed.fetched == fetched == 2
+            assert (trial.number, trial.limits) == (7, ["7/hour"])
+            assert trial.following.refused == {why: 1}
+            said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+            assert len(said) == 1
+            assert "refused, 7 stays in force" in said[0]
+            trial.feed.plant(rules(9, 9))
+            await trial.until(9)
+            assert trial.limits == ["9/hour"]
+
+    asyncio.run(run())
+
+
+def test_a_damaged_document_is_asked_of_the_database() -> None:
+    """If the feed's copy is damaged the database has another."""
+
+    async def run() -> None:
+        async def fallback(_kind: str) -> Document | None:
+            return GOOD
+
+        trial = Trial(fallback=fallback)
+        await trial.feed.publish(rules(7, 7))
+        await trial.following.start()
+        async with trial.running():
+            trial.feed.plant(GOOD._replace(body=b"damaged"))
+            await trial.until(8)
+            assert trial.following.state["rules"] == InForce(Origin.DATABASE, 8)
+
+    asyncio.run(run())
+
+
+def test_a_document_that_was_repaired_is_taken_once_that_is_announced() -> None:
+    """A number that was refused is tried again when somebody says so."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.publish(rules(7, 7))
+        await trial.following.start()
+        async with trial.running():
+            trial.feed.plant(GOOD._replace(body=b"damaged"))
+            await trial.feed.looks()
+            await trial.feed.publish(GOOD)
+            await trial.until(8)
+
+    asyncio.run(run())
+
+
+def test_records_that_changed_are_forgotten() -> None:
+    """What is announced of users and keys is forgotten, and nothing else."""
+
+    async def run() -> None:
+        trial = Trial(every=60)
+        await trial.feed.announce(Announcement(0, Position("l1", 3, "m"), []))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks(1)
+            await trial.feed.announce(Announcement(3, Position("l1", 4, "m"), ["user:u1", "rules", "key:0a"]))
+            await trial.feed.looks(1)
+            assert trial.forgotten == [["user:u1", "key:0a"]]
+            await trial.feed.announce(Announcement(4, Position("l1", 5, "m"), ["*"]))
+            await trial.feed.looks(1)
+            assert trial.forgotten[1:] == [["*"]]
+
+    asyncio.run(run())
+
+
+def test_a_lost_announcement_is_noticed_by_the_next() -> None:
+    """Who was not told of change 4 and is told of what came after it forgets everything."""
+
+    async def run() -> None:
+        trial = Trial(every=60)
+        await trial.feed.announce(Announcement(0, Position("l1", 3, "m"), []))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks(1)
+            await trial.feed.announce(Announcement(4, Position("l1", 5, "m"), ["user:u1"]))
+            await trial.feed.looks(1)
+            assert trial.forgotten == [["*"]]
+
+    asyncio.run(run())
+
+
+def test_announcements_that_never_arrive_are_noticed_by_looking() -> None:
+    """Rules come into force and records are forgotten though nothing is heard; once, not every second."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.publish(rules(1))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks()
+            trial.feed.is_silent = True
+            await trial.feed.publish(rules(2), ["rules", "user:u1"])
+            await trial.until(2)
+            await trial.feed.looks(4)
+            assert trial.forgotten == [["*"]]
+            assert trial.following.missed == 1
+
+    asyncio.run(run())
+
+
+def test_two_who_announce_at_once_are_both_right() -> None:
+    """Announcements that overlap, or come in another order, are no gap."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.announce(Announcement(0, Position("l1", 3, "m"), []))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks()
+            await trial.feed.announce(Announcement(3, Position("l1", 5, "m"), ["user:a", "user:b"]))
+            await trial.feed.announce(Announcement(3, Position("l1", 4, "m"), ["user:a"]))
+            await trial.feed.announce(Announcement(5, Position("l1", 6, "m"), ["user:c"]))
+            await trial.feed.looks(3)
+            assert trial.forgotten == [["user:a", "user:b"], ["user:a"], ["user:c"]]
+
+    asyncio.run(run())
+
+
+def test_numbers_of_another_lineage_begin_anew() -> None:
+    """After a database was restored its older numbers are taken, and everything is forgotten."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.publish(rules(7))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks()
+            await trial.feed.publish(rules(3, 3, "l2"), ["*"], since=0)
+            await trial.until(3)
+            assert trial.limits == ["3/hour"]
+            assert trial.forgotten == [["*"]]
+            trial.feed.is_silent = True
+            await trial.feed.publish(rules(2, 2, "l3"), ["*"], since=0)
+            await trial.until(2)
+            await trial.feed.looks()
+            assert trial.forgotten == [["*"], ["*"]]
+
+    asyncio.run(run())
+
+
+def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFixture) -> None:
+    """Rules stay in force while the feed has none, or is away; both are said once."""
+
+    async def run() -> None:
+        trial = Trial()
+        await trial.feed.publish(rules(7))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks()
+            trial.feed._documents.clear()
+            trial.feed._position = Position()
+            await trial.feed.looks(3)
+            trial.feed.is_away = True
+            await asyncio.sleep(5 * SOON)
+            assert trial.following.trouble == "it is away"
+            trial.feed.is_away = False
+            await trial.feed.looks()
+            assert trial.number == 7
+            assert trial.following.trouble is None
+            assert trial.forgotten == []
+        assert [record.getMessage() for record in caplog.records if "followed" in record.getMessage()] == [
+            "changes cannot be followed, what is in force stays: it is away",
+            "changes are followed again",
+        ]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["frozen", "away"])
+@pytest.mark.parametrize("has_database", [True, False], ids=["database", "no database"])
+@pytest.mark.parametrize("has_saved", [True, False], ids=["saved", "nothing saved"])
+def test_a_process_starts_whatever_is_away(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_frozen: bool,
+    has_database: bool,
+    has_saved: bool,
+) -> None:
+    """By what the database has, else by what was saved, else by nothing; it says so, and follows once it can."""
+
+    async def run() -> None:
+        async def fallback(kind: str) -> Document | None:
+            if not has_database:
+                if is_frozen:
+                    await asyncio.Event().wait()
+                msg = "it does not answer"
+                raise DatabaseError(msg, transient=True)
+            return rules(6, 6) if kind == "rules" else make("blocks", 2, [], "l1")
+
+        saved = SavedDocuments(tmp_path)
+        if has_saved:
+            saved.write(rules(5, 5))
+        trial = Trial(saved, fallback=fallback)
+        trial.feed.is_frozen, trial.feed.is_away = is_frozen, True
+        began = asyncio.get_running_loop().time()
+        state = (await trial.following.start(0.2))["rules"]
+        assert asyncio.get_running_loop().time() - began < 2
+        expected = InForce(Origin.DATABASE, 6) if has_database else InForce(Origin.SAVED, 5)
+        assert state == (expected if has_database or has_saved else InForce(Origin.NOTHING, 0))
+        (said,) = [record.getMessage() for record in caplog.records]
+        assert said.startswith(
+            "starting with rules 6 from the database, blocks 2 from the database (the feed: "
+            if has_database
+            else "starting with rules 5 from a saved file, no blocks (the feed: "
+            if has_saved
+            else "starting with no rules, no blocks (the feed: "
+        )
+        trial.feed.is_frozen = trial.feed.is_away = False
+        await trial.feed.publish(rules(7, 7))
+        async with trial.running():
+            await trial.until(7)
+            await trial.feed.looks()
+            assert trial.forgotten == [["*"]]  # whatever was read meanwhile may have changed
+        assert saved.read("rules") == rules(7, 7)
+
+    asyncio.run(run())
+
+
+def test_what_this_machine_has_seen_already_is_not_undone(tmp_path: Path) -> None:
+    """A feed that has lost its newest document, as after a failover, does not bring older rules back."""
+
+    async def run() -> None:
+        saved = SavedDocuments(tmp_path)
+        saved.write(rules(8, 8))
+        trial = Trial(saved)
+        trial.feed.plant(rules(7, 7))
+        assert (await trial.following.start())["rules"] == InForce(Origin.SAVED, 8)
+        trial = Trial(saved)
+        trial.feed.plant(rules(3, 3, "l2"))
+        assert (await trial.following.start())["rules"] == InForce(Origin.FEED, 3)
+
+    asyncio.run(run())
+
+
+def test_a_saved_document_that_is_not_whole_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A process starts without it, and says which file it is."""
+    saved = SavedDocuments(tmp_path)
+    saved.write(GOOD)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+
+    async def run() -> None:
+        trial = Trial(saved)
+        assert (await trial.following.start())["rules"] == InForce(Origin.NOTHING, 0)
+        assert trial.following.refused == {Refusal.DIGEST: 1}
+        assert str(file) in caplog.text
+
+    asyncio.run(run())
+
+
+def test_no_more_than_the_first_problem_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand broken rules are one line."""
+
+    async def run() -> None:
+        trial = Trial()
+        trial.feed.plant(make("rules", 1, {"rules": [{"name": f"r{n}", "limits": "no"} for n in range(1000)]}))
+        await trial.following.start()
+
+    asyncio.run(run())
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "rules 1 refused, and there are none: rules[0].limits" in said
+    assert said.endswith("(and 999 more)")
