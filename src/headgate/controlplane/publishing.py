@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from headgate.controlplane.changes import EVERYTHING
 from headgate.controlplane.documents import make
+from headgate.controlplane.undisturbed import undisturbed
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -101,7 +103,7 @@ class Publisher:
     async def _aside(many: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do work for so many rules without keeping the event loop for long."""
         if many > _IN_A_THREAD:
-            return await asyncio.to_thread(work, *arguments, **named)
+            return await asyncio.to_thread(undisturbed, partial(work, *arguments, **named))
         return work(*arguments, **named)
 
 
