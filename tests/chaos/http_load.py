@@ -51,7 +51,9 @@ class HttpLoad:
         await self._running
         await asyncio.gather(*self._tasks)
         while not self._free.empty():
-            self._free.get_nowait()[1].close()
+            _, writer = self._free.get_nowait()
+            writer.close()
+            await writer.wait_closed()
         self.answers.sort()
 
     def between(self, start: float, end: float) -> list[Answer]:

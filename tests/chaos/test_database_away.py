@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
@@ -89,7 +90,9 @@ def test_frozen_while_serving(
     case = f"PostgreSQL frozen, {PER_SECOND} checks/s"
     url = postgres.new_database()
     asyncio.run(_load(url))
-    service = Service(database_url=url, redis_url=valkey.url, data_dir=str(tmp_path), admin_token=TOKEN)
+    # Patient with Redis, which is not what is away: a busy machine is not to be taken for a lost answer.
+    store = f"{valkey.url}?deadline_ms=1000"
+    service = Service(database_url=url, redis_url=store, data_dir=str(tmp_path), admin_token=TOKEN)
 
     async def run() -> tuple[HttpLoad, list[tuple[float, float]], list[tuple[float, float]], float]:
         spans: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
@@ -128,7 +131,8 @@ def test_frozen_while_serving(
     before, meanwhile = (share(_p99s(load.answers, spans), 0.5) for spans in (there, away))
     figures.note(case, "p99 in 5 s, median of those, there", before, "ms")
     figures.note(case, "p99 in 5 s, median of those, frozen", meanwhile, "ms")
-    errors = len(load.errors) + sum(answer.status != 200 or answer.source != "store" for answer in load.answers)
-    figures.check(case, "errors", errors, "", 0)
+    wrong = Counter((answer.status, answer.source) for answer in load.answers) - Counter({(200, "store"): 10**9})
+    assert not wrong, f"answers by status and source: {wrong}"
+    figures.check(case, "errors", len(load.errors) + sum(wrong.values()), "", 0)
     figures.check(case, "p99 frozen, in p99 there", meanwhile / before, "", 1.1)
     figures.check(case, "a change in force after thawing", back, "s", 5)
