@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import EVERYTHING
 from headgate.controlplane.documents import make
+from headgate.controlplane.undisturbed import aside
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -32,6 +32,8 @@ _IN_A_THREAD: Final = 500
 _KEPT: Final = 1_000
 """Snapshots that one can go back to."""
 _MOST_PROBLEMS: Final = 100
+_AT_ONCE: Final = 5_000
+_BEFORE_ALL: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Publisher:
     async def rule_set(self, statements: Statements) -> dict[str, Any]:
         """The rules in force and the tiers, as `parse_rule_set` takes them."""
         tiers = await statements.rows("rule_sets.tiers")
-        rules = await statements.rows("rule_sets.rules")
+        rules = await in_parts(statements, "rule_sets.rules")
         return {
             "default_tier": next((tier["name"] for tier in tiers if tier["is_default"]), None),
             "tiers": {tier["name"]: tier_data(tier) for tier in tiers},
@@ -106,6 +108,18 @@ def refuse_too_many(rules: int) -> None:
     if rules > MOST_RULES:
         message = f"there would be {rules:,} rules; at most {MOST_RULES:,} can be in force"
         raise InvalidRules([Problem(("rules",), message)])
+
+
+async def in_parts(statements: Statements, statement: str) -> list[Mapping[str, Any]]:
+    """All rules in their order, so many at once that no statement takes long."""
+    found: list[Mapping[str, Any]] = []
+    position, name = _BEFORE_ALL, ""
+    while True:
+        some = await statements.rows(statement, position, name, _AT_ONCE)
+        found += some
+        if len(some) < _AT_ONCE:
+            return found
+        position, name = some[-1]["position"], some[-1]["name"]
 
 
 def parsed(data: Mapping[str, Any], zones: Zones | None = None) -> RuleSet:

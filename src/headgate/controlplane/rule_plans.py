@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.aside import aside
-from headgate.controlplane.publishing import refuse_too_many, tier_data
+from headgate.controlplane.publishing import in_parts, refuse_too_many, tier_data
 from headgate.controlplane.rule_rows import RuleRecord
+from headgate.controlplane.undisturbed import aside
 from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
 from headgate.core.rule_data import complete_rule, complete_tier
@@ -118,7 +118,7 @@ class Plan:
 
 async def planned(statements: Statements, wish: Wish) -> Plan:
     """Compare a wish with the tables. Raises `Conflict` and `InvalidRules` where it cannot be fulfilled."""
-    rules, tiers = await statements.rows("rule_sets.rows"), await statements.rows("rule_sets.tiers")
+    rules, tiers = await in_parts(statements, "rule_sets.rows"), await statements.rows("rule_sets.tiers")
     plan = await aside(_compared, wish, rules, tiers)
     await _check_tiers(statements, plan.difference.tiers_removed)
     return plan

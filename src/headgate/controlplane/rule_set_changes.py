@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import announced, nothing
 from headgate.controlplane.publishing import parsed
 from headgate.controlplane.rule_plans import Wish, checked, planned
 from headgate.controlplane.rule_set_writing import write
+from headgate.controlplane.undisturbed import aside
 from headgate.core.rule_data import brief_rule_set
 from headgate.core.rule_difference import Difference
 from headgate.errors import InvalidRules

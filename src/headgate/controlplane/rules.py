@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane import rule_rows
-from headgate.controlplane.aside import aside
 from headgate.controlplane.changes import announced, nothing
 from headgate.controlplane.rule_plans import Wish, checked, is_rule_set, owner_problem
 from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
+from headgate.controlplane.undisturbed import aside
 from headgate.core.parsing.fields import name_problem
 from headgate.core.parsing.rule import rule
 from headgate.core.rule_data import complete_rule

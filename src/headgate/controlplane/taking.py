@@ -7,8 +7,8 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from headgate.controlplane.aside import aside
 from headgate.controlplane.documents import BODY, DIGEST, read
+from headgate.controlplane.undisturbed import aside
 from headgate.errors import InvalidFields
 
 if TYPE_CHECKING:

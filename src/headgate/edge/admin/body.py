@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import ClientDisconnect
 
-from headgate.controlplane.aside import aside
+from headgate.controlplane.undisturbed import aside
 from headgate.edge.problems import Unanswerable
 from headgate.errors import shown
 
