@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -20,16 +22,41 @@ class Answer(NamedTuple):
 
     asked: float
     wait: float
+    queued: float
+    """How much of the wait the machine ran other programs while one of ours was ready to go on."""
     status: int
     source: str
+
+
+class Queues:
+    """How long the threads of some processes were ready and the machine ran something else. Use it in ``with``."""
+
+    def __init__(self, *processes: int) -> None:
+        """By the numbers of the processes, which have all their threads already."""
+        places = [place for process in processes for place in Path(f"/proc/{process}/task").iterdir()]
+        self._files = [os.open(place / "schedstat", os.O_RDONLY) for place in places]
+
+    def __enter__(self) -> Self:
+        """Look."""
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        """Look no more."""
+        for file in self._files:
+            os.close(file)
+
+    def seconds(self) -> float:
+        """All of them together, so far."""
+        return sum(int(os.pread(file, 100, 0).split()[1]) for file in self._files) / 1e9
 
 
 class HttpLoad:
     """An open loop of checks. Leave its block to stop it; whoever still waits is waited for."""
 
-    def __init__(self, url: str, body: Callable[[int], Mapping[str, object]], per_second: int) -> None:
-        """`body` is what the check of a number asks."""
+    def __init__(self, url: str, body: Callable[[int], Mapping[str, object]], per_second: int, queues: Queues) -> None:
+        """`body` is what the check of a number asks; `queues` are of all who take part in an answer."""
         self._place = urlsplit(url)
+        self._queues = queues
         self._body = body
         self._per_second = per_second
         self._free: asyncio.LifoQueue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.LifoQueue()
@@ -73,7 +100,7 @@ class HttpLoad:
     async def _one(self, number: int) -> None:
         body = json.dumps(self._body(number)).encode()
         head = f"POST /v1/check HTTP/1.1\r\nHost: {self._place.netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
-        asked = time.perf_counter()
+        asked, queued = time.perf_counter(), self._queues.seconds()
         reader, writer = await self._free.get()
         try:
             writer.write(head.encode() + body)
@@ -82,7 +109,8 @@ class HttpLoad:
             self.errors.append(error)
             return
         self._free.put_nowait((reader, writer))
-        self.answers.append(Answer(asked, time.perf_counter() - asked, status, source))
+        wait = time.perf_counter() - asked
+        self.answers.append(Answer(asked, wait, self._queues.seconds() - queued, status, source))
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, str]:

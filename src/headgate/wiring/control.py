@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
-_SECONDS_FOR_THE_DATABASE: Final = 1.0
-_SECONDS_IF_RULES_ARE_SAVED: Final = 0.3
-_SECONDS_FOR_DOCUMENTS: Final = 0.8
+_SECONDS_TO_START: Final = (1.0, 0.8)
+"""How long a start waits for the database, and then for documents."""
+_SECONDS_IF_RULES_ARE_SAVED: Final = (0.3, 0.5)
 _SECONDS_FOR_A_RECORD: Final = 2.0
 _SECONDS_BETWEEN_TRIES: Final = 1.0
 _SECONDS_BETWEEN_SWEEPS: Final = 60.0
@@ -182,11 +182,12 @@ class ControlPlane:
         await self._opened.start()
         preparing = _kept_running(self._prepare())
         has_saved = self._saved is not None and self._saved.has(RULES)
+        for_database, for_documents = _SECONDS_IF_RULES_ARE_SAVED if has_saved else _SECONDS_TO_START
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS_IF_RULES_ARE_SAVED if has_saved else _SECONDS_FOR_THE_DATABASE):
+            async with asyncio.timeout(for_database):
                 await self._is_tried.wait()
         await self.identity.start()
-        await self.following.start(_SECONDS_FOR_DOCUMENTS)
+        await self.following.start(for_documents)
         self._tasks = [
             preparing,
             *map(_kept_running, (self.following.run(), self.announcer.run(), self._tallying.run(), self._sweep())),
