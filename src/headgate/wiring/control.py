@@ -115,18 +115,21 @@ class ControlPlane:
         rules: RulesFile | None = None,
         *,
         saves: bool = True,
+        leads: bool = True,
     ) -> None:
         """`rules`, if given, is a file whose rules are applied to the database, now and whenever it changes.
 
-        `saves` keeps what is in force in the data directory, for a start with everything away.
+        `saves` keeps what is in force in the data directory, for a start with everything away. Of several
+        processes of one service only one `leads`: it keeps schema, feed and blocks up to date for all.
         """
         self._limiter = limiter
+        self._leads = leads
         self._rules = rules
         self._feed = counters.feed
         self._opened = open_database(settings.database_url or "", settings.data_dir)
         database = self._opened.database
         # So that nobody waits behind an operator to be recognised.
-        records = self._opened.another(_SECONDS_FOR_A_RECORD)
+        self._records = records = self._opened.another(_SECONDS_FOR_A_RECORD)
         self.identity = identity_from(settings, PostgresRecords(records), counters.cache, wall_clock)
         self.announcer = Announcer(database, counters.feed, counters.cache)
         self.following = Following(
@@ -161,11 +164,12 @@ class ControlPlane:
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = asyncio.create_task(self._prepare())
+        preparing = asyncio.create_task(self._prepare() if self._leads else self._wait_for_rules())
         await asyncio.wait({preparing}, timeout=_SECONDS_FOR_THE_DATABASE)
         await self.identity.start()
         await self.following.start(_SECONDS_FOR_DOCUMENTS)
-        self._tasks = [preparing, *map(_kept_running, (self.following.run(), self.announcer.run(), self._sweep()))]
+        work = [self.following.run(), *((self.announcer.run(), self._sweep()) if self._leads else ())]
+        self._tasks = [preparing, *map(_kept_running, work)]
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -205,6 +209,15 @@ class ControlPlane:
             if signature != seen:
                 seen = signature
                 await _until_it_answers(self._apply_file)
+
+    async def _wait_for_rules(self) -> None:
+        """Wait until the database has said which rules there are, be it none."""
+
+        async def look() -> None:
+            await documents.stored(self._records, RULES)
+
+        await _until_it_answers(look)
+        self._is_prepared = True
 
     async def _bring_up_to_date(self) -> None:
         await migrate(self._opened.database)
