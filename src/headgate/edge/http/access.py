@@ -21,13 +21,13 @@ _BEARER: Final = "bearer "
 class Access:
     """The door of the service."""
 
-    def __init__(self, token: str | None) -> None:
-        """Without a token everybody may ask."""
-        self._token = None if token is None else token.encode()
+    def __init__(self, token: str) -> None:
+        """Only who shows the token may ask."""
+        self._token = token.encode()
 
     def check(self, scope: Scope) -> None:
         """Raise `Unanswerable` for whoever does not show the token, in its header or as a bearer."""
-        if self._token is None or scope.path in OPEN_TO_ALL:
+        if scope.path in OPEN_TO_ALL:
             return
         given = scope.headers.get(TOKEN_HEADER)
         # What a gateway forwards has the `Authorization` of its caller.

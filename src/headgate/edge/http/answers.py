@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from headgate.core import problem
+from headgate.edge.http.verdict_text import VerdictText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,10 +24,14 @@ _NO_STORE: Final = ("cache-control", "no-store")
 _FAULTS: Final = 500
 _STATUS: Final = "x-headgate-status"
 _encode: Final = msgspec.json.Encoder().encode
+_text: Final = VerdictText()
 
 
 def for_verdict(verdict: Verdict) -> Answer:
     """The verdict as JSON and as headers; a denial is a problem document with the verdict in it."""
+    plain = _text.admission(verdict)
+    if plain is not None:
+        return 200, plain[1], plain[0]
     body = verdict.as_dict()
     headers = [*verdict.headers().items()]
     if body["allowed"]:

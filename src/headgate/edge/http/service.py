@@ -12,7 +12,7 @@ from headgate.dataplane.identity import Identity
 from headgate.edge.http import answers, forward_auth
 from headgate.edge.http.access import Access
 from headgate.edge.http.check_body import read_check, read_checks
-from headgate.edge.http.patience import Patience
+from headgate.edge.http.patience import Late, Patience
 from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.rsgi import ProtocolClosed
 from headgate.edge.http.seal import Seal
@@ -62,7 +62,7 @@ class DecisionService:
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._body_limit = body_limit
         self._patience = Patience(body_seconds)
-        self._access = Access(token)
+        self._access = None if token is None else Access(token)
         reservations = Reservations(limiter, self._identity, Seal(secret or new_id()))
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
@@ -80,7 +80,8 @@ class DecisionService:
         """Answer one request, whatever it is."""
         try:
             endpoint = self._endpoint(scope)
-            self._access.check(scope)
+            if self._access is not None:
+                self._access.check(scope)
             answer = await endpoint(scope, exchange)
         except Unanswerable as unanswerable:
             answer = answers.for_problem(unanswerable)
@@ -91,6 +92,9 @@ class DecisionService:
         except StoreError as error:
             log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
             answer = answers.for_problem(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))
+        except Late:
+            sentence = f"the body was not all there after {self._patience.seconds:g} seconds"
+            answer = answers.for_problem(Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE))
         except ProtocolClosed:
             return  # the caller has gone
         except Exception:
@@ -156,20 +160,16 @@ class DecisionService:
         state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
-    async def _body(self, scope: Scope, exchange: Exchange) -> bytes:
+    def _body(self, scope: Scope, exchange: Exchange) -> Awaitable[bytes]:
         """All of the body, as long as it comes in time and is not too large."""
         length = scope.headers.get("content-length")
-        if length is not None and int(length) > self._body_limit:
-            raise self._too_large()
-        try:
-            if length is not None:
-                return await self._patience.wait(exchange())
-            if scope.headers.get("transfer-encoding") is not None:
-                return await self._patience.wait(self._parts(exchange))
-        except TimeoutError:
-            sentence = f"the body was not all there after {self._patience.seconds:g} seconds"
-            raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE) from None
-        return b""
+        if length is not None:
+            if int(length) > self._body_limit:
+                raise self._too_large()
+            return self._patience.wait(exchange())
+        if scope.headers.get("transfer-encoding") is not None:
+            return self._patience.wait(self._parts(exchange))
+        return _no_body()
 
     async def _parts(self, exchange: Exchange) -> bytes:
         """A body of a length that nobody has announced, read in parts so that it cannot grow without bound.
@@ -189,3 +189,7 @@ class DecisionService:
     def _too_large(self) -> Unanswerable:
         sentence = f"a body has at most {self._body_limit} bytes here"
         return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, _CLOSE)
+
+
+async def _no_body() -> bytes:
+    return b""
