@@ -124,11 +124,31 @@ class Settings:
     body_seconds: float = field(
         default=5.0, metadata=_about("how long a caller may take to send a request's body", _seconds(600))
     )
+    header_limit: int = field(
+        default=65_536, metadata=_about("the largest request head, in bytes", _whole(8_192, 1024 * 1024))
+    )
+    # Longer than gateways keep idle connections (60 s is usual), so that it is they who close, and none sends
+    # a request into a connection that is just closing.
+    header_seconds: float = field(
+        default=75.0,
+        metadata=_about("how long a connection may be idle, or take to send a request's head", _seconds(600)),
+    )
+    connections: int = field(
+        default=16_384, metadata=_about("how many connections each process has open at once", _whole(1, 1_000_000))
+    )
     notice_seconds: float = field(
         default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", _seconds(600))
     )
     drain_seconds: float = field(
         default=10.0, metadata=_about("after that, how long requests under way may take to end", _seconds(600))
+    )
+    service_token: str | None = field(
+        default=None, metadata=_about("a token that whoever asks the service must send", _text, secret=True)
+    )
+    tls_cert: Path | None = field(default=None, metadata=_about("the certificate of the service (PEM)", Path))
+    tls_key: Path | None = field(default=None, metadata=_about("the private key that goes with it (PEM)", Path))
+    tls_client_ca: Path | None = field(
+        default=None, metadata=_about("who must have signed the certificates of callers (PEM)", Path)
     )
     url: str = field(
         default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", _address)

@@ -48,7 +48,7 @@ class Service:
         self.errors = ""
         self.output = ""
         try:
-            self.url = self.wait_for_output(r"listens on (http://\S+)\n")[1]
+            self.url = self.wait_for_output(r"listens on (https?://\S+)\n")[1]
             self.wait_for_output("ctrl-c")
         except BaseException:
             self.close()

@@ -59,7 +59,7 @@ BAD_BODIES = {
 }
 
 
-@pytest.mark.parametrize("path", ["/v1/check", "/v1/peek"])
+@pytest.mark.parametrize("path", ["/v1/check", "/v1/peek", "/v1/reserve"])
 @pytest.mark.parametrize("name", BAD_BODIES)
 def test_a_bad_body_gets_a_sentence(service: Service, path: str, name: str) -> None:
     """A body that has no meaning is refused with 400 and a problem document that says what is wrong."""

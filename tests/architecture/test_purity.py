@@ -11,7 +11,7 @@ from tests.architecture.source import attributes, files, imported, imported_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Modules that only compute. uuid draws random numbers, for names that nothing is ever decided by (core/ids.py).
+# Modules that only compute. secrets draws random numbers, for names that nothing is ever decided by (core/ids.py).
 PURE: Final = frozenset(
     [
         *("__future__", "array", "bisect", "calendar", "collections", "collections.abc", "dataclasses", "datetime"),
@@ -33,7 +33,7 @@ each_core_file = pytest.mark.parametrize("file", files("core"), ids=name_of)
 @each_core_file
 def test_the_core_imports_only_what_computes(file: Path) -> None:
     """The core imports itself, the errors, and modules of Python that neither read nor write nor wait."""
-    allowed = PURE | {"uuid"} if name_of(file) == "headgate.core.ids" else PURE
+    allowed = PURE | {"secrets"} if name_of(file) == "headgate.core.ids" else PURE
     foreign = {name for name in imported(file) if not name.startswith(("headgate.core", "headgate.errors"))}
     assert foreign <= allowed
 
@@ -76,4 +76,4 @@ def test_the_exceptions_of_these_rules_are_needed() -> None:
     assert ("time", "time_ns") in {
         (module, name) for module, name, _ in imported_names(names["headgate.adapters.clock"])
     }
-    assert "uuid" in imported(names["headgate.core.ids"])
+    assert "secrets" in imported(names["headgate.core.ids"])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.edge.http.patience import Patience
+from headgate.edge.http.patience import Late, Patience
 
 
 def test_what_comes_in_time_is_returned() -> None:
@@ -20,18 +20,18 @@ def test_what_comes_in_time_is_returned() -> None:
 
 
 def test_what_takes_too_long_is_ended() -> None:
-    """Waits without end are ended with TimeoutError, and their task goes on as if nobody had cancelled it."""
+    """Waits without end are ended with an error of their own, and their task goes on as if nobody had cancelled it."""
 
     async def scenario() -> None:
         patience = Patience(0.01)
         task = asyncio.current_task()
         assert task is not None
-        with pytest.raises(TimeoutError):
+        with pytest.raises(Late):
             await patience.wait(asyncio.Event().wait())
         assert task.cancelling() == 0
         together = [patience.wait(asyncio.Event().wait()) for _ in range(3)]
         results = await asyncio.gather(*together, return_exceptions=True)
-        assert [type(result) for result in results] == [TimeoutError] * 3
+        assert [type(result) for result in results] == [Late] * 3
 
     asyncio.run(scenario())
 

@@ -158,3 +158,75 @@ def test_long_paths_and_methods_come_back_at_a_glance() -> None:
     """What a stranger sends is shown in a problem only as far as one can read it."""
     assert len(ask(Exchange(), "GET", "/" + "x" * 50_000)[2]["detail"]) < 200
     assert len(ask(Exchange(), "X" * 5_000, "/livez")[2]["detail"]) < 200
+
+
+def batch(*checks: dict[str, Any], service: DecisionService | None = None) -> tuple[int, Any]:
+    service = service or DecisionService(Limiter.open(rules=RULES), body_limit=100_000, body_seconds=1)
+    body = json.dumps({"checks": checks}).encode()
+    status, _, answer = ask(Exchange(body), path="/v1/check:batch", service=service)
+    return status, answer
+
+
+def test_a_batch_is_answered_in_its_order() -> None:
+    """Each check of a batch is decided by itself, one after the other, and its verdict stands in its place."""
+    status, answer = batch({"user": "a"}, {"user": "b", "cost": 2}, {"user": "a"}, {"user": "b"})
+    assert status == 200
+    assert [verdict["allowed"] for verdict in answer["verdicts"]] == [True, False, False, True]
+    assert answer["verdicts"][2]["error"] == "rate_limit_exceeded"
+    assert batch() == (200, {"verdicts": []})
+
+
+@pytest.mark.parametrize(
+    ("checks", "sentence"),
+    [
+        ([{"user": "a"}, {"user": 1}], "user is a text"),
+        ([{"user": "a"}, {"usr": "b"}], "unknown member 'usr'; did you mean 'user'?"),
+        ([{"user": "a"}, {"cost": -1}], "cost is a whole number"),
+        ([{"user": "a"}, {"ip": "here"}], "here"),
+        ([{"user": "a"}, {"user": "\0"}], "user must not contain the character NUL"),
+        ([{"user": "a"}] * 1_001, "1001 checks are too many for one batch, which has at most 1000; send several"),
+        ([[]], "checks are a list of objects"),
+    ],
+)
+def test_a_bad_batch_counts_nothing(checks: list[Any], sentence: str) -> None:
+    """Where one check of a batch has no meaning, none is counted."""
+    service = DecisionService(Limiter.open(rules=RULES), body_limit=100_000, body_seconds=1)
+    status, problem = batch(*checks, service=service)
+    assert (status, sentence in problem["detail"]) == (400, True)
+    assert ask(Exchange(b'{"user":"a"}'), service=service)[0] == 200
+
+
+TOKEN = "s3cret"  # noqa: S105 (for a test)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/v1/check", {}, 401),
+        ("/v1/check", {"authorization": "Bearer s3cret"}, 200),
+        ("/v1/check", {"authorization": "bearer  s3cret "}, 200),
+        ("/v1/check", {"x-headgate-token": "s3cret"}, 200),
+        ("/v1/check", {"x-headgate-token": "s3cre"}, 401),
+        ("/v1/check", {"x-headgate-token": "s3cret\udcff"}, 401),
+        ("/v1/check", {"x-headgate-token": "wrong", "authorization": "Bearer s3cret"}, 401),
+        ("/v1/check", {"authorization": "Basic s3cret"}, 401),
+        ("/v1/check", {"authorization": "Bearer"}, 401),
+        ("/v1/forward-auth", {"authorization": "Bearer s3cret"}, 401),
+        ("/v1/forward-auth/x", {"authorization": "Bearer s3cret"}, 401),
+        ("/livez", {}, 405),
+    ],
+)
+def test_with_a_token_only_who_sends_it_is_answered(path: str, headers: dict[str, str], status: int) -> None:
+    """The token comes in a header of its own or as a bearer's; behind a gateway, the bearer is somebody else."""
+    service = DecisionService(Limiter.open(rules=RULES), body_limit=100, body_seconds=1, token=TOKEN)
+    answered, answer_headers, _ = ask(
+        Exchange(b"{}"), path=path, service=service, headers={"content-length": "2"} | headers
+    )
+    assert answered == status
+    assert ("www-authenticate" in answer_headers) == (status == 401)
+
+
+def test_probes_need_no_token() -> None:
+    """Whether the service lives and is ready is told to everybody."""
+    service = DecisionService(Limiter.open(rules=RULES), body_limit=100, body_seconds=1, token=TOKEN)
+    assert ask(Exchange(), "GET", "/readyz", service=service)[0] == 200

@@ -15,8 +15,8 @@ from headgate.cli.trial import trials
 from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
+    from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.server import Address
-    from headgate.facade import Limiter
     from headgate.ports import CounterStore
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
@@ -43,6 +43,8 @@ def announce(
         line("rules", f"{control.runs_on} ({rules}; changes are picked up)")
         line("database", _database(chosen))
     line("store", f"{(chosen.redis_url or '').partition(':')[0]} ({_how_long(limiter.store)})")
+    if chosen.service_token is not None:
+        line("access", 'only for who sends HEADGATE_SERVICE_TOKEN, as -H "X-Headgate-Token: $TOKEN"')
     out.print()
     for purpose, command in trials(rule_set, address.url):
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)

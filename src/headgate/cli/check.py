@@ -84,7 +84,10 @@ def peek(
 
 def _answer(verb: str, request: Request, cost: int | None, rules: str | None, url: str | None, *, as_json: bool) -> int:
     chosen = settings(url=url)
-    verdict = _decide_here(verb, request, cost, rules) if rules else ask(chosen.url, verb, request, cost)
+    if rules:
+        verdict = _decide_here(verb, request, cost, rules)
+    else:
+        verdict = ask(chosen.url, verb, request, cost, chosen.service_token)
     if as_json:
         print_json(verdict)
     else:

@@ -1,27 +1,21 @@
 """`headgate serve`: the decision service and, on a database, the admin API, until told to stop."""
 
-import logging
-import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Annotated
 
 import typer
 import uvloop
 
-from headgate import wiring
-from headgate.adapters.embedded import EmbeddedStore
-from headgate.adapters.rules_file import RulesFile
 from headgate.cli.announcement import announce
 from headgate.cli.environment import settings
-from headgate.edge.http.server import Address, Ending, free_address
+from headgate.cli.worker import log_to_stderr, work
+from headgate.edge.http.server import Address, Ending, Transport, free_address
 from headgate.edge.http.server import serve as serve_http
-from headgate.edge.http.service import DecisionService
-from headgate.errors import InvalidSettings
-from headgate.facade import Limiter
+from headgate.edge.http.workers import Workers
 from headgate.settings import Settings
-from headgate.wiring import Counters, complete
-
-_IN_THIS_PROCESS = "memory:"
+from headgate.wiring import complete
+from headgate.wiring.serving import check_workers, decision_service, transport
 
 
 def serve(
@@ -47,49 +41,29 @@ def serve(
     chosen = complete(
         settings(rules_file=rules, database_url=database, host=host, port=port, admin_port=admin_port, workers=workers)
     )
-    logging.basicConfig(
-        level=chosen.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(message)s",
-        datefmt="%Y-%m-%dT%H:%M:%S%z",
-    )
-    store_url = chosen.redis_url or ""
-    if chosen.workers > 1:
-        many = chosen.workers
-        msg = f"{many} workers on memory:// would each count by themselves and admit {many} times every limit; use one"
-        if not store_url.startswith(_IN_THIS_PROCESS):
-            msg = f"{many} workers are more than this version can start; use one, or start the service several times"
-        raise InvalidSettings(msg)
-    try:
-        counters = wiring.open_counters(store_url, data_dir=chosen.data_dir)
-    except InvalidSettings as error:
-        msg = f"HEADGATE_REDIS_URL is malformed: {error}"
-        raise InvalidSettings(msg) from error
-    rules_here = None if chosen.database_url else chosen.rules_file
-    limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here))
-    uvloop.run(_run(limiter, counters, chosen, free_address(chosen.host, chosen.port)))
+    check_workers(chosen)
+    carrying = transport(chosen)
+    log_to_stderr(chosen.log_level)
+    address = free_address(chosen.host, chosen.port, "https" if carrying.tls else "http")
+    uvloop.run(_run(chosen, address, carrying))
 
 
-async def _run(limiter: Limiter, counters: Counters, chosen: Settings, address: Address) -> None:
+async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
     ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(limiter)
-        if isinstance(limiter.store, EmbeddedStore):
-            await limiter.store.connect()  # what is wrong with it is better known now than at the first check
-        control = admin_address = None
-        if chosen.database_url is not None:
+        service, limiter, control = await stack.enter_async_context(decision_service(chosen))
+        admin_address = None
+        if control is not None:
             # Here, because it takes as long to import as all the rest.
-            from headgate.wiring.control import ControlPlane, serving  # noqa: PLC0415 (see above)
+            from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
 
             admin_address = free_address(chosen.admin_host, chosen.admin_port)
-            file = None if chosen.rules_file is None else RulesFile(chosen.rules_file)
-            control = ControlPlane(chosen, counters, limiter, file)
-            await stack.enter_async_context(serving(control, admin_address))
-        service = DecisionService(
-            limiter,
-            identity=None if control is None else control.identity,
-            has_rules=(lambda: True) if control is None else control.is_ready,
-            body_limit=chosen.body_limit,
-            body_seconds=chosen.body_seconds,
-        )
-        await serve_http(service, address, ending, lambda: announce(limiter, control, chosen, address, admin_address))
+            await stack.enter_async_context(serving_admin(control, admin_address))
+
+        def started() -> None:
+            announce(limiter, control, chosen, address, admin_address)
+
+        if chosen.workers == 1:
+            await serve_http(service, address, ending, started, carrying)
+        else:
+            await Workers(chosen.workers, partial(work, chosen, address)).run(ending, started)

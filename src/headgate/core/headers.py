@@ -12,6 +12,7 @@ from headgate.core.limit import Slots
 from headgate.core.units import whole_seconds
 
 if TYPE_CHECKING:
+    from headgate.core.meter import Meter
     from headgate.core.units import Micros
     from headgate.core.verdict import Finding, Verdict
 
@@ -30,7 +31,7 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
         headers["X-RateLimit-Reset"] = str(whole_seconds(decision.at + decision.reset_after))
         headers["X-RateLimit-Cost"] = str(binding.hit.cost)
         enforced = [finding for finding in verdict.findings if not finding.shadow]
-        headers["RateLimit-Policy"] = ", ".join(map(_policy, enforced))
+        headers["RateLimit-Policy"] = ", ".join(policy(finding.hit.meter, finding.policy) for finding in enforced)
         headers["RateLimit"] = ", ".join(_standing(finding, refused=not verdict.allowed) for finding in enforced)
     wait = verdict.wait
     if not verdict.allowed and wait is not None:
@@ -38,12 +39,11 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
     return headers
 
 
-def _policy(finding: Finding) -> str:
+def policy(meter: Meter, name: str) -> str:
     """`RateLimit-Policy` member: quota `q` over a window of `w` seconds (IETF draft, section 3)."""
-    meter = finding.hit.meter
     if isinstance(meter.limit, Slots):
-        return f'"{finding.policy}";q={meter.amount};qu="concurrent-requests"'
-    return f'"{finding.policy}";q={meter.amount};w={whole_seconds(meter.window)}'
+        return f'"{name}";q={meter.amount};qu="concurrent-requests"'
+    return f'"{name}";q={meter.amount};w={whole_seconds(meter.window)}'
 
 
 def _standing(finding: Finding, *, refused: bool) -> str:
@@ -55,11 +55,12 @@ def _standing(finding: Finding, *, refused: bool) -> str:
     decision = finding.decision
     member = f'"{finding.policy}";r={decision.remaining}'
     if not refused:
-        return member + _within(decision.reset_after)
+        return member + within(decision.reset_after)
     if decision.allowed:
         return member
-    return member + _within(decision.reset_after if decision.retry_after is None else decision.retry_after)
+    return member + within(decision.reset_after if decision.retry_after is None else decision.retry_after)
 
 
-def _within(span: Micros) -> str:
+def within(span: Micros) -> str:
+    """The parameter `t` of a `RateLimit` member."""
     return f";t={min(_LARGEST, whole_seconds(span))}"

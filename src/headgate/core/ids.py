@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from uuid import uuid4
+from secrets import token_hex
 
 
 def new_id() -> str:
     """A fresh name; unique across processes, also after a fork."""
-    return uuid4().hex
+    return token_hex(16)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.core.meter import Algorithm, check_cost
+from headgate.core.meter import check_cost
 from headgate.core.verdict import bare_plan, verdict
+from headgate.dataplane.settling import back, charges, over
 from headgate.errors import InvalidRequest, Refused
 
 if TYPE_CHECKING:
@@ -80,28 +81,19 @@ class Reservation:
             self.settle(actual)
         if not self._taken:
             return
-        receipts = self.verdict.receipts
-        slots = [receipt for receipt in receipts if receipt.meter.algorithm is Algorithm.CONCURRENCY]
+        taken = charges(self.verdict, everywhere=True)
+        slots = back(taken, None)
         if slots:
             await self._store.give_back(slots)
         if self._actual is None or self._closed:
             return
         self._closed = True
-        used = self._actual
-        over = [
-            finding.hit._replace(cost=used - finding.hit.cost, forced=True)
-            for finding in self.verdict.findings
-            if finding.decision.allowed and used > finding.hit.cost and finding.hit.holder is None
-        ]
-        if over:
-            await self._store.take(over)
-        back = [
-            receipt._replace(amount=receipt.amount - used)
-            for receipt in receipts
-            if receipt.amount > used and receipt not in slots
-        ]
-        if back and await self._in_time():
-            await self._store.give_back(back)
+        owed = over(taken, self._actual)
+        if owed:
+            await self._store.take(owed)
+        unused = [receipt for receipt in back(taken, self._actual) if receipt not in slots]
+        if unused and await self._in_time():
+            await self._store.give_back(unused)
 
     async def _in_time(self) -> bool:
         finding = self.verdict.findings[0]

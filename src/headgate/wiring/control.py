@@ -65,7 +65,7 @@ _SECONDS_BETWEEN_SWEEPS: Final = 60.0
 async def admin_application(settings: Settings) -> AsyncIterator[tuple[FastAPI, str]]:
     """The admin API in this process, and a token for it, for commands that go to the database themselves."""
     async with _alone(settings) as control:
-        yield _admin_app(control.parts), control.admin_token
+        yield await control.admin_app(), control.admin_token
 
 
 @asynccontextmanager
@@ -94,23 +94,20 @@ async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def serving(control: ControlPlane, address: Address) -> AsyncIterator[None]:
-    """Run a control plane and serve the admin API as long as the block runs."""
-    # In a thread, while the servers are waited for: FastAPI takes as long to import as all the rest.
-    making = asyncio.create_task(asyncio.to_thread(_admin_app, control.parts))
-    async with control:
-        started = asyncio.Event()
-        server = asyncio.create_task(serve_admin(await making, address, started.set))
-        starting = asyncio.create_task(started.wait())
-        await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
-        starting.cancel()
-        try:
-            if server.done():
-                server.result()
-            yield
-        finally:
-            server.cancel()
-            await asyncio.gather(server, return_exceptions=True)
+async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterator[None]:
+    """Serve the admin API of a control plane as long as the block runs."""
+    started = asyncio.Event()
+    server = asyncio.create_task(serve_admin(await control.admin_app(), address, started.set))
+    starting = asyncio.create_task(started.wait())
+    await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    try:
+        if server.done():
+            server.result()
+        yield
+    finally:
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
 
 
 def _admin_app(parts: AdminParts) -> FastAPI:
@@ -130,19 +127,22 @@ class ControlPlane:
         rules: RulesFile | None = None,
         *,
         saves: bool = True,
+        leads: bool = True,
     ) -> None:
         """`rules`, if given, is a file whose rules are applied to the database, now and whenever it changes.
 
-        `saves` keeps what is in force in the data directory, for a start with everything away.
+        `saves` keeps what is in force in the data directory, for a start with everything away. Of several
+        processes of one service only one `leads`: it keeps schema, feed and blocks up to date for all.
         """
         self._limiter = limiter
+        self._leads = leads
         self._rules = rules
         self._saved = SavedDocuments(settings.data_dir / "saved") if saves else None
         self._feed = counters.feed
         self._opened = open_database(settings.database_url or "", settings.data_dir)
         database = self._opened.database
         # So that nobody waits behind an operator to be recognised.
-        records = self._opened.another(_SECONDS_FOR_A_RECORD)
+        self._records = records = self._opened.another(_SECONDS_FOR_A_RECORD)
         self.identity = identity_from(settings, PostgresRecords(records), counters.cache, wall_clock)
         self.announcer = Announcer(database, counters.feed, counters.cache)
         self.following = Following(
@@ -176,11 +176,15 @@ class ControlPlane:
         self._is_prepared = False
         self._is_tried = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._app: asyncio.Task[FastAPI] | None = None
 
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = _kept_running(self._prepare())
+        preparing = _kept_running(self._prepare() if self._leads else self._wait_for_rules())
+        if self._leads:
+            # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
+            self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
         has_saved = self._saved is not None and self._saved.has(RULES)
         for_database, for_documents = _SECONDS_IF_RULES_ARE_SAVED if has_saved else _SECONDS_TO_START
         with suppress(TimeoutError):
@@ -188,21 +192,26 @@ class ControlPlane:
                 await self._is_tried.wait()
         await self.identity.start()
         await self.following.start(for_documents)
-        self._tasks = [
-            preparing,
-            *map(_kept_running, (self.following.run(), self.announcer.run(), self._tallying.run(), self._sweep())),
-        ]
+        work = [self.following.run(), self._tallying.run()]
+        if self._leads:
+            work += [self.announcer.run(), self._sweep()]
+        self._tasks = [preparing, *map(_kept_running, work)]
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         """Stop everything, and let go."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *([self._app] if self._app else ()), return_exceptions=True)
         await self._tallying.flush()
         await self.identity.close()
         await self._feed.close()
         await self._opened.close()
+
+    async def admin_app(self) -> FastAPI:
+        """The admin API, of the process that leads."""
+        assert self._app is not None  # noqa: S101 (it leads, and was started)
+        return await self._app
 
     @property
     def runs_on(self) -> str:
@@ -232,6 +241,15 @@ class ControlPlane:
             if signature != seen:
                 seen = signature
                 await _until_it_answers(self._apply_file, self._is_tried.set)
+
+    async def _wait_for_rules(self) -> None:
+        """Wait until the database has said which rules there are, be it none."""
+
+        async def look() -> None:
+            await documents.stored(self._records, RULES)
+
+        await _until_it_answers(look, self._is_tried.set)
+        self._is_prepared = True
 
     async def _bring_up_to_date(self) -> None:
         await migrate(self._opened.database)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from headgate.core import problem
+from headgate.edge.http.verdict_text import VerdictText
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headgate.core.verdict import Verdict
     from headgate.edge.problems import Unanswerable
@@ -23,10 +24,14 @@ _NO_STORE: Final = ("cache-control", "no-store")
 _FAULTS: Final = 500
 _STATUS: Final = "x-headgate-status"
 _encode: Final = msgspec.json.Encoder().encode
+_text: Final = VerdictText()
 
 
 def for_verdict(verdict: Verdict) -> Answer:
     """The verdict as JSON and as headers; a denial is a problem document with the verdict in it."""
+    plain = _text.admission(verdict)
+    if plain is not None:
+        return 200, plain[1], plain[0]
     body = verdict.as_dict()
     headers = [*verdict.headers().items()]
     if body["allowed"]:
@@ -34,6 +39,26 @@ def for_verdict(verdict: Verdict) -> Answer:
     # Always 429, whatever the rule tells its callers: a 5xx of ours must only ever mean that there is no
     # verdict, because gateways fail open on it. The rule's own status is in the body.
     return 429, [_PROBLEM, *headers], _line(verdict.problem() | body)
+
+
+def for_batch(verdicts: Sequence[Verdict]) -> Answer:
+    """Several verdicts in their order, each with the members that it would have by itself."""
+    return 200, [_JSON], _line({"verdicts": [_members(verdict) for verdict in verdicts]})
+
+
+def for_reservation(verdict: Verdict, reservation: str, reserved: int) -> Answer:
+    """The verdict on an amount that was taken, with the text that settles it."""
+    body = verdict.as_dict() | {"reservation": reservation, "reserved": reserved}
+    return 200, [_JSON, *verdict.headers().items()], _line(body)
+
+
+def for_outcome(outcome: Mapping[str, object]) -> Answer:
+    """What became of something that was asked for."""
+    return 200, [_JSON], _line(outcome)
+
+
+def _members(verdict: Verdict) -> dict[str, Any]:
+    return verdict.as_dict() if verdict.allowed else verdict.problem() | verdict.as_dict()
 
 
 def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:

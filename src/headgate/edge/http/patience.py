@@ -16,21 +16,28 @@ T = TypeVar("T")
 _LOOKS_PER_LIMIT: Final = 4
 
 
+class Late(TimeoutError):
+    """A wait took too long."""
+
+
 class Patience:
     """Lets waits take `seconds`, and up to a quarter more."""
 
     def __init__(self, seconds: float) -> None:
         """Nothing is watched yet."""
         self.seconds = seconds
-        self._since: dict[asyncio.Task[object] | None, float] = {}
+        self._since: dict[asyncio.Task[object] | None, int] = {}
+        self._looks = 0
+        """The clock by which waits are measured."""
         self._looking = False
 
     async def wait(self, step: Awaitable[T]) -> T:
-        """Await something; `TimeoutError` if it takes too long."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        self._since[task] = loop.time()
+        """Await something; `Late` if it takes too long."""
+        task = asyncio.current_task()
+        self._since[task] = self._looks
         if not self._looking:
             self._looking = True
+            loop = asyncio.get_running_loop()
             loop.call_later(self.seconds / _LOOKS_PER_LIMIT, self._look, loop)
         try:
             return await step
@@ -38,13 +45,14 @@ class Patience:
             if task is None or task in self._since:  # somebody else's doing
                 raise
             task.uncancel()
-            raise TimeoutError from None
+            raise Late from None
         finally:
             self._since.pop(task, None)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the waits that have taken too long; look again as long as there are others."""
-        latest = loop.time() - self.seconds
+        self._looks += 1
+        latest = self._looks - _LOOKS_PER_LIMIT - 1  # a wait that began just before a look has seen one too many
         for task in [task for task, since in self._since.items() if since <= latest]:
             del self._since[task]
             if task is not None:

@@ -15,7 +15,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from granian.constants import HTTPModes, Interfaces
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 from granian.server.embed import Server
@@ -24,17 +24,14 @@ from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from headgate.edge.http.service import DecisionService
 
 log = logging.getLogger("headgate")
 
 _BACKLOG: Final = 1_024
-_MOST_CONNECTIONS: Final = 16_384
 _OTHER_FILES: Final = 128
-# Also how long a connection may be idle: longer than gateways keep theirs (60 s is usual), so
-# that it is they who close, and none sends a request into a connection that is just closing.
-_MILLISECONDS_FOR_HEADERS: Final = 75_000
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 # Granian would write to standard output, which belongs to what people asked for.
 _LOGGING: Final = {"handlers": {}, "loggers": {"_granian": {"handlers": [], "propagate": True}}}
@@ -50,12 +47,33 @@ class Address(NamedTuple):
 
     host: str
     port: int
+    scheme: str = "http"
 
     @property
     def url(self) -> str:
         """The address as people open it; every network is reached as this machine, too."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 (it is compared, not bound)
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"{self.scheme}://[{host}]:{self.port}" if ":" in host else f"{self.scheme}://{host}:{self.port}"
+
+
+class Tls(NamedTuple):
+    """The files of a service that is reached by HTTPS."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    """Who must have signed the certificates of callers; None: they need none."""
+
+
+class Transport(NamedTuple):
+    """What a connection may take, and how it is protected."""
+
+    header_limit: int = 65_536
+    """Bytes."""
+    header_seconds: float = 75.0
+    """Also how long a connection may be idle."""
+    connections: int = 16_384
+    tls: Tls | None = None
 
 
 class Ending(NamedTuple):
@@ -67,7 +85,7 @@ class Ending(NamedTuple):
     """Not listening any more, while requests under way end."""
 
 
-def free_address(host: str, port: int) -> Address:
+def free_address(host: str, port: int, scheme: str = "http") -> Address:
     """The address in numbers, or an error if nobody could listen there; port 0 becomes a free one.
 
     Granian lets several processes share a port, so it would not notice that one is taken: two
@@ -86,13 +104,19 @@ def free_address(host: str, port: int) -> Address:
         reason = _TROUBLE.get(number or 0, f"{getattr(error, 'strerror', None) or error}")
         msg = f"cannot listen on {host!r}, port {port}: {reason}"
         raise HeadgateError(msg) from error
-    return Address(found[0], found[1])
+    return Address(found[0], found[1], scheme)
 
 
-async def serve(service: DecisionService, address: Address, ending: Ending, started: Callable[[], None]) -> None:
+async def serve(
+    service: DecisionService,
+    address: Address,
+    ending: Ending,
+    started: Callable[[], None],
+    transport: Transport | None = None,
+) -> None:
     """Answer until SIGTERM or SIGINT; `started` is called once anybody can connect."""
-    server = granian_server(service, address, Interfaces.RSGI)
-    stops = _Stops()
+    server = granian_server(service, address, Interfaces.RSGI, transport)
+    stops = Stops()
     serving = asyncio.create_task(run_server(server))
     if await accepting(address, serving):
         started()
@@ -109,8 +133,12 @@ async def serve(service: DecisionService, address: Address, ending: Ending, star
         raise HeadgateError(msg)
 
 
-def granian_server(target: object, address: Address, interface: Interfaces) -> Server:
+def granian_server(
+    target: object, address: Address, interface: Interfaces, transport: Transport | None = None
+) -> Server:
     """A server for this event loop, not started yet."""
+    transport = transport or Transport()
+    tls = transport.tls
     return Server(
         target,
         address=address.host,
@@ -119,8 +147,15 @@ def granian_server(target: object, address: Address, interface: Interfaces) -> S
         http=HTTPModes.http1,
         websockets=False,
         backlog=_BACKLOG,
-        backpressure=_connections(),
-        http1_settings=HTTP1Settings(header_read_timeout=_MILLISECONDS_FOR_HEADERS),
+        backpressure=_connections(transport.connections),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=max(1, round(transport.header_seconds * 1_000)), max_buffer_size=transport.header_limit
+        ),
+        ssl_cert=tls.certificate if tls else None,
+        ssl_key=tls.key if tls else None,
+        ssl_ca=tls.client_ca if tls else None,
+        ssl_client_verify=tls is not None and tls.client_ca is not None,
+        ssl_protocol_min=SSLProtocols.tls12,
         log_level=LogLevels.error,
         log_dictconfig=_LOGGING,
     )
@@ -136,9 +171,9 @@ async def run_server(server: Server) -> None:
         raise HeadgateError(msg) from error
 
 
-def _connections() -> int:
+def _connections(most: int) -> int:
     """How many connections may be open at once: as many as files, and of those as many as this process may have."""
-    wanted = _MOST_CONNECTIONS + _OTHER_FILES
+    wanted = most + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         more = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -149,7 +184,7 @@ def _connections() -> int:
     return max(1, files - _OTHER_FILES)
 
 
-class _Stops:
+class Stops:
     """What signals ask for: SIGTERM an orderly end, SIGINT (ctrl-c) one without notice."""
 
     def __init__(self) -> None:

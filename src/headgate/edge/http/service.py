@@ -7,13 +7,17 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from headgate.core.ids import new_id
 from headgate.dataplane.identity import Identity
 from headgate.edge.http import answers, forward_auth
-from headgate.edge.http.check_body import read_check
-from headgate.edge.http.patience import Patience
+from headgate.edge.http.access import Access
+from headgate.edge.http.check_body import read_check, read_checks
+from headgate.edge.http.patience import Late, Patience
+from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.rsgi import ProtocolClosed
+from headgate.edge.http.seal import Seal
 from headgate.edge.problems import Unanswerable
-from headgate.errors import InvalidRequest, StoreError, shown
+from headgate.errors import InvalidLimit, InvalidRequest, NotFound, StoreError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,11 +46,14 @@ class DecisionService:
         body_seconds: float,
         identity: Identity | None = None,
         has_rules: Callable[[], bool] = lambda: True,
+        token: str | None = None,
+        secret: str | None = None,
     ) -> None:
         """`body_limit` is in bytes; `body_seconds` is how long a caller may take to send a body.
 
         Without an `identity` callers are taken by their word, or by their address. As long as
-        `has_rules` says no, the service lets everybody pass and is not ready.
+        `has_rules` says no, the service lets everybody pass and is not ready. With a `token`, only who
+        sends it is answered. Services with the same `secret` settle each other's reservations.
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
@@ -55,9 +62,15 @@ class DecisionService:
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._body_limit = body_limit
         self._patience = Patience(body_seconds)
+        self._access = None if token is None else Access(token)
+        reservations = Reservations(limiter, self._identity, Seal(secret or new_id()))
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
+            "/v1/check:batch": {"POST": self._check_batch},
             "/v1/peek": {"POST": self._peek},
+            "/v1/reserve": {"POST": self._with_body(reservations.reserve)},
+            "/v1/settle": {"POST": self._with_body(reservations.settle)},
+            "/v1/release": {"POST": self._with_body(reservations.release)},
             forward_auth.PATH: {_ANY: self._forward_auth},
             "/livez": {"GET": self._livez, "HEAD": self._livez},
             "/readyz": {"GET": self._readyz, "HEAD": self._readyz},
@@ -66,20 +79,31 @@ class DecisionService:
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer one request, whatever it is."""
         try:
-            answer = await self._endpoint(scope)(scope, exchange)
+            endpoint = self._endpoint(scope)
+            if self._access is not None:
+                self._access.check(scope)
+            answer = await endpoint(scope, exchange)
         except Unanswerable as unanswerable:
             answer = answers.for_problem(unanswerable)
-        except InvalidRequest as error:
+        except (InvalidLimit, InvalidRequest) as error:
             answer = answers.for_problem(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
+        except NotFound as error:
+            answer = answers.for_problem(Unanswerable(HTTPStatus.NOT_FOUND, str(error)))
         except StoreError as error:
             log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
             answer = answers.for_problem(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))
+        except Late:
+            sentence = f"the body was not all there after {self._patience.seconds:g} seconds"
+            answer = answers.for_problem(Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE))
         except ProtocolClosed:
             return  # the caller has gone
         except Exception:
             log.exception("%s %s failed", scope.method, shown(scope.path))
             sentence = "something went wrong here; the service's log says what"
             answer = answers.for_problem(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, sentence))
+        if not self.ready:
+            # So that whoever keeps a connection opens the next one elsewhere, before this one closes under a request.
+            answer[1].append(_CLOSE)
         exchange.response_bytes(*answer)
 
     def _endpoint(self, scope: Scope) -> Endpoint:
@@ -100,6 +124,16 @@ class DecisionService:
         request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.check(request, cost))
 
+    async def _check_batch(self, scope: Scope, exchange: Exchange) -> Answer:
+        checks = read_checks(await self._body(scope, exchange))
+        requests = await asyncio.gather(*[self._identity.stated(request) for request, _ in checks])
+        for request in requests:
+            if request.ip:
+                self._limiter.snapshots.current.address(request.ip)  # what is wrong is said before anything is counted
+        # All of one turn of the loop, so a store elsewhere gets them together.
+        deciding = [self._limiter.check(request, cost) for request, (_, cost) in zip(requests, checks, strict=True)]
+        return answers.for_batch(await asyncio.gather(*deciding))
+
     async def _peek(self, scope: Scope, exchange: Exchange) -> Answer:
         request, cost = read_check(await self._body(scope, exchange))
         request = await self._identity.stated(request)
@@ -112,6 +146,12 @@ class DecisionService:
             await asyncio.sleep(verdict.delay)  # gateways know of no other way to hold a call back
         return answers.for_gateway(verdict, nginx=mode == forward_auth.NGINX)
 
+    def _with_body(self, answering: Callable[[bytes], Awaitable[Answer]]) -> Endpoint:
+        async def endpoint(scope: Scope, exchange: Exchange) -> Answer:
+            return await answering(await self._body(scope, exchange))
+
+        return endpoint
+
     async def _livez(self, _scope: Scope, _exchange: Exchange) -> Answer:
         return answers.for_state(HTTPStatus.OK, {"status": "alive"})
 
@@ -120,20 +160,16 @@ class DecisionService:
         state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
-    async def _body(self, scope: Scope, exchange: Exchange) -> bytes:
+    def _body(self, scope: Scope, exchange: Exchange) -> Awaitable[bytes]:
         """All of the body, as long as it comes in time and is not too large."""
         length = scope.headers.get("content-length")
-        if length is not None and int(length) > self._body_limit:
-            raise self._too_large()
-        try:
-            if length is not None:
-                return await self._patience.wait(exchange())
-            if scope.headers.get("transfer-encoding") is not None:
-                return await self._patience.wait(self._parts(exchange))
-        except TimeoutError:
-            sentence = f"the body was not all there after {self._patience.seconds:g} seconds"
-            raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE) from None
-        return b""
+        if length is not None:
+            if int(length) > self._body_limit:
+                raise self._too_large()
+            return self._patience.wait(exchange())
+        if scope.headers.get("transfer-encoding") is not None:
+            return self._patience.wait(self._parts(exchange))
+        return _no_body()
 
     async def _parts(self, exchange: Exchange) -> bytes:
         """A body of a length that nobody has announced, read in parts so that it cannot grow without bound.
@@ -153,3 +189,7 @@ class DecisionService:
     def _too_large(self) -> Unanswerable:
         sentence = f"a body has at most {self._body_limit} bytes here"
         return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, _CLOSE)
+
+
+async def _no_body() -> bytes:
+    return b""

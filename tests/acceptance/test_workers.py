@@ -1,0 +1,129 @@
+"""Several processes behind one port: they count together, and come and go together."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.acceptance.conftest import Service, Start
+    from tests.integration.postgres import Postgres
+    from tests.integration.server import Server
+
+FIFTY = "rules: [{name: fifty, per: [user], limits: 50/hour, algorithm: fixed_window}]"
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.yaml"
+    file.write_text(FIFTY)
+    return file
+
+
+def children(service: Service) -> list[int]:
+    """The processes that answer."""
+    command = ["pgrep", "-P", str(service.process.pid), "-f", "spawn_main"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the system's own)
+    return [int(line) for line in listed.stdout.splitlines()]
+
+
+def post(service: Service, path: str, **members: object) -> tuple[int, Any]:
+    """Status and body of one request on a connection of its own, which any of the processes may get."""
+    url = urlsplit(service.url)
+    connection = HTTPConnection(url.hostname or "", url.port, timeout=20)
+    connection.request("POST", path, json.dumps(members))
+    answer = connection.getresponse()
+    read = answer.status, json.loads(answer.read())
+    connection.close()
+    return read
+
+
+def ask(service: Service, user: str) -> int:
+    return post(service, "/v1/check", user=user)[0]
+
+
+def test_limits_hold_over_all_processes(start: Start, rules: Path, valkey: Server) -> None:
+    """Four processes on one store admit together what one would, and all of them answer."""
+    service = start("--rules", str(rules), "--workers", "4", redis_url=valkey.url)
+    pids = children(service)
+    assert len(pids) == 4
+    before = {pid: _worked(pid) for pid in pids}
+    with ThreadPoolExecutor(16) as callers:
+        statuses = list(callers.map(lambda _: ask(service, "together"), range(240)))
+    assert (statuses.count(200), statuses.count(429)) == (50, 190)
+    assert sum(_worked(pid) > before[pid] for pid in pids) > 1
+
+
+def test_a_reservation_is_settled_by_any_process(start: Start, rules: Path, valkey: Server) -> None:
+    """What one process has reserved another one settles, once."""
+    service = start("--rules", str(rules), "--workers", "3", redis_url=valkey.url)
+    reservation = post(service, "/v1/reserve", user="saver", cost=40)[1]["reservation"]
+    outcomes = [post(service, "/v1/settle", reservation=reservation, actual=10)[1] for _ in range(12)]
+    assert outcomes[0]["settled"] is True
+    assert post(service, "/v1/peek", user="saver", cost=0)[1]["remaining"] == 40
+
+
+def test_a_process_that_dies_is_started_again(start: Start, rules: Path, tmp_path: Path) -> None:
+    """The others go on, the log says what happened, and the embedded server stays."""
+    service = start("--rules", str(rules), "--workers", "2", redis_url="embedded://", data_dir=str(tmp_path / "data"))
+    ask(service, "u")
+    first, second = children(service)
+    os.kill(first, signal.SIGKILL)
+    service.wait_for_error(rf"worker \d \(process {first}\) ended with -9 and is started again")
+    while len(now := set(children(service)) - {first}) < 2:
+        pass
+    assert second in now
+    assert post(service, "/v1/peek", user="u")[1]["remaining"] == 48
+    service.signal(signal.SIGTERM)
+    assert service.wait() == 0
+    assert not any(map(_is_alive, now))
+
+
+def test_processes_do_not_outlive_the_one_that_keeps_them(start: Start, rules: Path, valkey: Server) -> None:
+    """If the first process is killed, the others end too."""
+    service = start("--rules", str(rules), "--workers", "2", redis_url=valkey.url)
+    workers = children(service)
+    service.process.kill()
+    service.process.wait()
+    while any(map(_is_alive, workers)):
+        pass
+
+
+def test_workers_on_a_database_follow_one_that_leads(
+    start: Start, rules: Path, valkey: Server, postgres: Postgres, tmp_path: Path
+) -> None:
+    """With a database one process runs the admin API, and what is changed there is in force in all."""
+    places = {"database_url": postgres.new_database(), "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
+    service = start("--rules", str(rules), "--workers", "2", **places)
+    assert service.http.get("/readyz").status_code == 200
+    assert post(service, "/v1/check", user="u")[1]["policy"] == "fifty"
+    made = service.admin.post("/v1/blocks", json={"user": "mallory", "reason": "abuse"})
+    assert made.status_code == 201, made.text
+    for _ in range(8):  # whichever process is asked
+        while ask(service, "mallory") != 429:
+            pass
+    service.signal(signal.SIGTERM)
+    assert service.wait() == 0
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _worked(pid: int) -> int:
+    """What a process has worked so far, in ticks; ten checks are less than one, many are not."""
+    spent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(spent[11]) + int(spent[12])

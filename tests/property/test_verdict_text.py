@@ -1,0 +1,108 @@
+"""Verdicts that are written by hand say what the reference says."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.decision import Decision, Hit
+from headgate.core.degraded import without_counting
+from headgate.core.limit import parse_limit
+from headgate.core.matching import Bound, Plan
+from headgate.core.meter import Algorithm, Meter
+from headgate.core.rule import Action, Rule
+from headgate.core.verdict import verdict
+from headgate.edge.http.answers import for_verdict
+from headgate.edge.http.verdict_text import VerdictText
+
+if TYPE_CHECKING:
+    from headgate.core.verdict import Verdict
+
+_text = VerdictText()
+_names = st.sampled_from(["search", "a", "b-2", "api_v1"])
+_layers = st.text(max_size=6)
+_limits = st.sampled_from(["1/second", "100/minute", "7/3s", "1000000000000/3660 days", "5/us"])
+_spans = st.one_of(st.integers(0, 10**7), st.integers(0, 10**15))
+
+
+@st.composite
+def _bounds(draw: st.DrawFn) -> Bound:
+    slots = draw(st.booleans())
+    algorithm = Algorithm.CONCURRENCY if slots else Algorithm.FIXED_WINDOW
+    meter = Meter(parse_limit("9 concurrent" if slots else draw(_limits)), algorithm)  # type: ignore[arg-type] # not unlimited
+    name = draw(_names)
+    actions = st.sampled_from([Action.REJECT, Action.THROTTLE])
+    rule = Rule(name, limits=(meter.limit,), algorithm=algorithm, layer=draw(_layers), action=draw(actions))
+    return Bound(Hit("rl:k", meter, draw(st.integers(0, 10**12))), rule, f"{name}-{draw(st.integers(1, 2))}")
+
+
+@st.composite
+def _admissions(draw: st.DrawFn) -> Verdict:
+    bounds = draw(st.lists(_bounds(), min_size=1, max_size=4))
+    at = draw(st.integers(1, 4 * 10**15))
+    decisions = [
+        Decision(
+            allowed=True,
+            remaining=draw(st.integers(0, bound.hit.meter.amount)),
+            reset_after=draw(_spans),
+            retry_after=0,
+            delay=draw(_spans),
+            stamp=1,
+            at=at,
+        )
+        for bound in bounds
+    ]
+    return verdict(Plan(draw(st.integers(0, 10**9)), tuple(bounds), (), None, ()), decisions)
+
+
+@given(made=_admissions())
+def test_an_admission_written_by_hand_is_the_reference(made: Verdict) -> None:
+    """Body and headers of an admission have the members, values and order that `as_dict` and `headers` have."""
+    written = _text.admission(made)
+    assert written is not None
+    body, headers = written
+    assert body.endswith(b"}\n")
+    read: dict[str, Any] = json.loads(body)
+    assert list(read.items()) == list(json.loads(json.dumps(made.as_dict())).items())
+    assert headers == [("content-type", "application/json"), *made.headers().items()]
+    assert for_verdict(made)[::2] == (200, body)
+
+
+@given(made=_admissions(), which=st.integers(0, 3))
+def test_other_verdicts_are_left_to_the_reference(made: Verdict, which: int) -> None:
+    """What is denied, watched, not limited, or was not decided by the store is not written by hand."""
+    plan, decisions = made.plan, list(made.decisions)
+    others = [
+        verdict(plan, [decisions[0]._replace(allowed=False), *decisions[1:]]),
+        verdict(plan._replace(shadows=plan.enforced), decisions),
+        verdict(plan, [without_counting(plan.enforced[0].hit, 1), *decisions[1:]]),
+        verdict(plan._replace(enforced=()), []),
+    ]
+    assert _text.admission(others[which]) is None
+
+
+def test_a_limit_that_moves_to_another_rule_is_written_anew() -> None:
+    """A limit of a user's own is written with the rule that it belongs to now."""
+    text = VerdictText()
+    meter = Meter(parse_limit("5/minute"), Algorithm.FIXED_WINDOW)  # type: ignore[arg-type] # not unlimited
+    decision = Decision(allowed=True, remaining=4, reset_after=1, retry_after=0, delay=0, stamp=1, at=1)
+    for layer in ("old", "new"):
+        rule = Rule("r", limits=(meter.limit,), layer=layer)
+        made = verdict(Plan(1, (Bound(Hit("rl:k", meter, 1), rule, "r"),), (), None, ()), [decision])
+        written = text.admission(made)
+        assert written is not None
+        assert json.loads(written[0])["decisions"][0]["layer"] == layer
+
+
+def test_phrases_are_forgotten_when_there_are_too_many() -> None:
+    """However many limits of their own users have, only so many are remembered."""
+    text = VerdictText()
+    decision = Decision(allowed=True, remaining=4, reset_after=1, retry_after=0, delay=0, stamp=1, at=1)
+    rule = Rule("r", limits=(), layer="l")
+    for _ in range(4_100):
+        meter = Meter(parse_limit("5/minute"), Algorithm.FIXED_WINDOW)  # type: ignore[arg-type] # not unlimited
+        text.admission(verdict(Plan(1, (Bound(Hit("rl:k", meter, 1), rule, "r"),), (), None, ()), [decision]))
+    assert len(text._phrases) <= 4_096
