@@ -11,7 +11,7 @@ import uvloop
 from headgate import wiring
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
-from headgate.cli.announcement import announce
+from headgate.cli.announcement import Places, announce
 from headgate.cli.environment import settings
 from headgate.edge.http.server import Address, Ending, free_address
 from headgate.edge.http.server import serve as serve_http
@@ -20,6 +20,7 @@ from headgate.errors import InvalidSettings
 from headgate.facade import Limiter
 from headgate.settings import Settings
 from headgate.wiring import Counters, complete
+from headgate.wiring.rate_limit_service import rate_limit_service
 
 _IN_THIS_PROCESS = "memory:"
 
@@ -85,11 +86,14 @@ async def _run(limiter: Limiter, counters: Counters, chosen: Settings, address: 
             file = None if chosen.rules_file is None else RulesFile(chosen.rules_file)
             control = await stack.enter_async_context(ControlPlane(chosen, counters, limiter, file))
             await stack.enter_async_context(serving_admin(control, admin_address))
+        identity = None if control is None else control.identity
         service = DecisionService(
             limiter,
-            identity=None if control is None else control.identity,
+            identity=identity,
             has_rules=(lambda: True) if control is None else control.is_ready,
             body_limit=chosen.body_limit,
             body_seconds=chosen.body_seconds,
         )
-        await serve_http(service, address, ending, lambda: announce(limiter, control, chosen, address, admin_address))
+        grpc_address = await stack.enter_async_context(rate_limit_service(limiter, identity, service.is_ready, chosen))
+        where = Places(address, admin_address, grpc_address)
+        await serve_http(service, address, ending, lambda: announce(limiter, control, chosen, where))

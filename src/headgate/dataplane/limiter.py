@@ -81,16 +81,20 @@ class Limiter:
 
     async def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
-        plan = self._plan(request, cost)
+        plan = self.plan(request, cost)
         if not plan.shadows and (self._take_now is not None or not plan.enforced):
             return self._decided_now(plan)
+        return await self.decide(plan)
+
+    async def decide(self, plan: Plan) -> Verdict:
+        """Carry out what `plan` says has to be asked."""
         decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
-        return verdict(plan, decisions, await _watched(plan.shadows, self.store.take))
+        return verdict(plan, decisions, await watched(plan.shadows, self.store.take))
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
-        plan = self._plan(request, cost)
+        plan = self.plan(request, cost)
         return run(self.check(request, cost)) if plan.shadows else self._decided_now(plan)
 
     def _decided_now(self, plan: Plan) -> Verdict:
@@ -103,7 +107,8 @@ class Limiter:
             return [await self.check(request, cost) for request in requests]
         return await asyncio.gather(*[self.check(request, cost) for request in requests])
 
-    def _plan(self, request: Request, cost: int | None) -> Plan:
+    def plan(self, request: Request, cost: int | None = None) -> Plan:
+        """What has to be asked of the store for a request; nothing, if it is shut out or exempt."""
         if self.blocks is not None:
             blocked = self._blocked(self.blocks, request)
             if blocked is not None:
@@ -178,13 +183,13 @@ class Limiter:
         With ``cost=0`` it says how things stand.
         """
         if isinstance(subject, Request) and limit is None:
-            plan = self._plan(subject, cost)
+            plan = self.plan(subject, cost)
         else:
             plan = self._asked(subject, limit, cost, algorithm)
         decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
-        return verdict(plan, decisions, await _watched(plan.shadows, self.store.peek))
+        return verdict(plan, decisions, await watched(plan.shadows, self.store.peek))
 
     async def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
@@ -235,7 +240,7 @@ def _all_allowed(decisions: Iterable[Decision]) -> bool:
     return all(decision.allowed for decision in decisions)
 
 
-async def _watched(
+async def watched(
     shadows: Iterable[Bound], ask: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]]
 ) -> list[Decision]:
     """The decisions on watched rules: each rule by itself, with all of its limits or none, as if it were enforced."""
