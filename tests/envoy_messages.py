@@ -45,7 +45,7 @@ def _classes() -> dict[str, Any]:
             if plain not in _TYPES:
                 made.type_name = f".e.{plain}"
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call] # as it is there
+    pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"e.{name}")) for name in _MESSAGES}
 
 

@@ -188,6 +188,11 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     return Settings(**given)
 
 
+def for_child(changes: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process: this one's, with some settings changed."""
+    return dict(os.environ) | {PREFIX + name.upper(): text for name, text in changes.items()}
+
+
 def with_options(settings: Settings, options: Mapping[str, str | None]) -> Settings:
     """These settings, with what was given on the command line in place of what it replaces."""
     given = {name: text for name, text in options.items() if text is not None}

