@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
     from headgate.core.matching import Bound
+    from headgate.core.tally import Tally
     from headgate.dataplane.bare_keys import BareKeys
     from headgate.dataplane.snapshots import Follower, Snapshots
     from headgate.ports import CounterStore
@@ -45,6 +46,8 @@ class Limiter:
         self.follower = follower
         self.blocks: BlockList | None = None
         """Who is shut out for now; swapped as a whole."""
+        self.tally: Tally | None = None
+        """Counts requests by user, where somebody wants to know."""
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
@@ -83,8 +86,12 @@ class Limiter:
         """Decide a request, and count it if every rule admits it."""
         plan = self.plan(request, cost)
         if not plan.shadows and (self._take_now is not None or not plan.enforced):
-            return self._decided_now(plan)
-        return await self.decide(plan)
+            made = self._decided_now(plan)
+        else:
+            made = await self.decide(plan)
+        if self.tally is not None:
+            self.tally.offer(request, made)
+        return made
 
     async def decide(self, plan: Plan) -> Verdict:
         """Carry out what `plan` says has to be asked."""
@@ -95,7 +102,9 @@ class Limiter:
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
         plan = self.plan(request, cost)
-        return run(self.check(request, cost)) if plan.shadows else self._decided_now(plan)
+        if plan.shadows or self.tally is not None:
+            return run(self.check(request, cost))
+        return self._decided_now(plan)
 
     def _decided_now(self, plan: Plan) -> Verdict:
         hits = [bound[0] for bound in plan.enforced]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from headgate.core.decision import Decision, Hit, Key
     from headgate.core.matching import Bound
+    from headgate.core.request import Request
     from headgate.core.verdict import Verdict
     from headgate.dataplane.limiter import Limiter
     from headgate.ports import CounterStore
@@ -47,6 +48,8 @@ class Part(NamedTuple):
 
     plan: Plan
     purpose: Purpose = Purpose.TAKE
+    request: Request | None = None
+    """Whose use is recorded; None is nobody's."""
 
 
 class Together(NamedTuple):
@@ -58,6 +61,15 @@ class Together(NamedTuple):
 
 async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
     """Decide one call; it has at least one description."""
+    made = await _decided(limiter, parts)
+    if limiter.tally is not None:
+        for part, verdict_on_it in zip(parts, made.parts, strict=True):
+            if part.request is not None and part.purpose in _COUNTING:
+                limiter.tally.offer(part.request, verdict_on_it)
+    return made
+
+
+async def _decided(limiter: Limiter, parts: Sequence[Part]) -> Together:
     if len(parts) == 1 and parts[0].purpose is Purpose.TAKE:
         only = await limiter.decide(parts[0].plan)
         return Together(only, (only,))

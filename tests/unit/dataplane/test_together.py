@@ -135,3 +135,23 @@ def test_watched_rules_are_counted_once_and_refuse_nothing() -> None:
         shadows = [finding for finding in answer.whole.findings if finding.shadow]
         assert (answer.whole.allowed, [finding.decision.allowed for finding in shadows]) == (True, [would_pass])
         assert [finding.shadow for finding in answer.parts[1].findings] == [False, False, True]
+
+
+class _Book:
+    def __init__(self) -> None:
+        self.offered: list[tuple[str | None, bool]] = []
+
+    def offer(self, request: Request, verdict: Verdict) -> None:
+        self.offered.append((request.user, verdict.allowed))
+
+
+def test_use_is_recorded_for_what_counts_and_has_somebody_behind_it() -> None:
+    """Descriptions that are counted are offered to the tally; probes, and limits without a request, are not."""
+    scene = Scene([RULES[0]])
+    book = _Book()
+    scene.limiter.tally = book  # type: ignore[assignment] # it only has to take offers
+    request = Request(user="a")
+    plan = scene.limiter.plan(request)
+    scene.decide(Part(plan, request=request))
+    scene.decide(Part(plan), Part(plan, Purpose.LOOK, request))
+    assert book.offered == [("a", True)]
