@@ -154,6 +154,14 @@ class Settings:
         default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", _address)
     )
 
+    grpc_host: str = field(
+        default="127.0.0.1", metadata=_about("the address that Envoy's rate-limit service listens on", _text)
+    )
+    grpc_port: int = field(
+        default=8082,
+        metadata=_about("the port that Envoy's rate-limit service listens on; 0 is any free one", _whole(0, 65_535)),
+    )
+
     # The control plane
     database_url: str | None = field(
         default=None, metadata=_about("where rules, tiers, users, keys and blocks are kept", _text, secret=True)
@@ -198,6 +206,11 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         if text:
             given[each.name] = _read(each, text, _variable(each))
     return Settings(**given)
+
+
+def for_child(changes: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process: this one's, with some settings changed."""
+    return dict(os.environ) | {PREFIX + name.upper(): text for name, text in changes.items()}
 
 
 def with_options(settings: Settings, options: Mapping[str, str | None]) -> Settings:

@@ -108,6 +108,7 @@ def test_nginx_is_told_403_and_what_is_meant() -> None:
     gateway.ask(query="mode=nginx")
     status, headers, _ = gateway.ask(query="mode=nginx")
     assert (status, headers["x-headgate-status"]) == (403, "429")
+    assert json.loads(headers["x-headgate-body"])["error"] == "rate_limit_exceeded"
     assert "Retry-After" in headers
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
@@ -22,10 +22,17 @@ if TYPE_CHECKING:
     from headgate.wiring.control import ControlPlane
 
 
-def announce(
-    limiter: Limiter, control: ControlPlane | None, chosen: Settings, address: Address, admin_address: Address | None
-) -> None:
+class Places(NamedTuple):
+    """Where everything listens."""
+
+    address: Address
+    admin: Address | None
+    grpc: Address | None
+
+
+def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, where: Places) -> None:
     """Say it, for a newcomer who has just started it."""
+    address, admin_address, grpc_address = where
     rule_set = limiter.snapshots.current.rule_set
     out = console()
 
@@ -42,6 +49,8 @@ def announce(
             line("token", control.admin_token)
         line("rules", f"{control.runs_on} ({rules}; changes are picked up)")
         line("database", _database(chosen))
+    if grpc_address is not None:
+        line("grpc", f"{grpc_address.url.removeprefix('http://')} (Envoy's rate-limit service)")
     line("store", f"{(chosen.redis_url or '').partition(':')[0]} ({_how_long(limiter.store)})")
     if chosen.service_token is not None:
         line("access", 'only for who sends HEADGATE_SERVICE_TOKEN, as -H "X-Headgate-Token: $TOKEN"')

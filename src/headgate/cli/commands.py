@@ -17,6 +17,7 @@ from headgate.cli import (
     check,
     db,
     explain,
+    gateway,
     keys,
     loading,
     quota,
@@ -44,6 +45,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("serve")(serve.serve)
+app.command("gateway")(gateway.gateway)
 app.command("check")(check.check)
 app.command("peek")(check.peek)
 app.command("explain")(explain.explain)

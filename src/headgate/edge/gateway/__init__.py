@@ -1,0 +1,1 @@
+"""An Envoy of our own in front of an application."""

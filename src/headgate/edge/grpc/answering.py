@@ -1,0 +1,122 @@
+"""The sending half of a connection: answers as frames, as many bytes at a time as the other end can take.
+
+How much that is HTTP/2 calls windows (RFC 9113, section 5.2): one for the connection, one for each stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headgate.edge.grpc import frames
+from headgate.edge.grpc.frames import END_HEADERS, END_STREAM, Broken, ErrorCode, Kind
+from headgate.edge.grpc.header_blocks import literal
+from headgate.edge.grpc.statuses import GrpcStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.edge.grpc.statuses import Failed
+
+_USUAL_WINDOW: Final = 65_535
+_STATUS_200: Final = b"\x88"
+_HEAD: Final = _STATUS_200 + literal(b"content-type", b"application/grpc")
+_OK: Final = literal(b"grpc-status", b"%d" % GrpcStatus.OK)
+_UNCOMPRESSED: Final = b"\x00"
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An answer that did not fit into a window."""
+
+    stream: int
+    rest: bytes
+    sent: int = 0
+
+
+class Answering:
+    """Writes answers with `write`."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        """Nothing is known of the other end yet but what the standard says."""
+        self._write = write
+        self._window = _USUAL_WINDOW
+        self._initial = _USUAL_WINDOW
+        self._extra: dict[int, int] = {}
+        """What streams were granted beyond the initial window."""
+        self._waiting: list[_Waiting] = []
+
+    def __bool__(self) -> bool:
+        """Whether anything is still waiting to be sent."""
+        return bool(self._waiting)
+
+    def answer(self, stream: int, message: bytes) -> None:
+        """Send an answer, at once or as soon as there is room."""
+        data = _UNCOMPRESSED + len(message).to_bytes(4, "big") + message
+        size = len(data)
+        head = frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD)
+        if not self._waiting and size <= self._window and size <= self._initial and size <= frames.LARGEST:
+            self._window -= size
+            self._extra.pop(stream, None)
+            self._write(head + frames.frame(Kind.DATA, 0, stream, data) + _end(stream))
+            return
+        self._write(head)
+        self._waiting.append(_Waiting(stream, data))
+        self._send_waiting()
+
+    def fail(self, stream: int, failed: Failed) -> None:
+        """Say why there is no answer."""
+        fields = literal(b"grpc-status", b"%d" % failed.status) + literal(b"grpc-message", failed.message)
+        self._write(frames.frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream, _HEAD + fields))
+        self.forget(stream)
+
+    def forget(self, stream: int) -> None:
+        """Send no more for a stream."""
+        self._extra.pop(stream, None)
+        self._waiting = [each for each in self._waiting if each.stream != stream]
+
+    def grant(self, stream: int, content: bytes, *, is_open: bool) -> None:
+        """A WINDOW_UPDATE frame has come."""
+        if len(content) != 4:  # noqa: PLR2004 (one number)
+            raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+        by = int.from_bytes(content, "big") & frames.LARGEST_WINDOW
+        if not by:
+            raise Broken(ErrorCode.PROTOCOL_ERROR)
+        if not stream:
+            self._window += by
+        elif is_open:
+            self._extra[stream] = self._extra.get(stream, 0) + by
+        if max(self._window, self._extra.get(stream, 0)) > frames.LARGEST_WINDOW:
+            raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
+        self._send_waiting()
+
+    def set_initial_window(self, size: int) -> None:
+        """The other end has said how much a stream can take at first; it holds for open ones too."""
+        if size > frames.LARGEST_WINDOW:
+            raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
+        self._initial = size
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        for each in tuple(self._waiting):
+            room = min(self._window, self._initial + self._extra.get(each.stream, 0) - each.sent)
+            while each.rest and room > 0:
+                part = each.rest[: min(room, frames.LARGEST)]
+                each.rest = each.rest[len(part) :]
+                each.sent += len(part)
+                self._window -= len(part)
+                room -= len(part)
+                self._write(frames.frame(Kind.DATA, 0, each.stream, part))
+            if not each.rest:
+                self._write(_end(each.stream))
+                self.forget(each.stream)
+
+
+def _end(stream: int) -> bytes:
+    return frames.frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream, _OK)
+
+
+def refuse_content_type(stream: int) -> bytes:
+    """Somebody does not speak gRPC, and is told so in HTTP."""
+    content = literal(b":status", b"415")
+    return frames.frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream, content)

@@ -1,0 +1,284 @@
+"""One HTTP/2 connection that carries gRPC calls of one message each (RFC 9113).
+
+Frames come in, calls go to their methods as tasks, answers go out in one write for each turn of
+the event loop. What is not needed for that is refused: push, other methods than POST, streams of
+messages, compressed messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.edge.grpc import frames
+from headgate.edge.grpc.answering import Answering, refuse_content_type
+from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PREFACE, Broken, ErrorCode, Frame, Kind, Setting
+from headgate.edge.grpc.header_blocks import MOST_BYTES, HeaderBlocks
+from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
+from headgate.errors import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headgate.edge.grpc.methods import Method
+
+MOST_STREAMS: Final = 1_000
+LARGEST_MESSAGE: Final = 65_536
+_STREAM_WINDOW: Final = 2 * LARGEST_MESSAGE
+_WINDOW: Final = 2**20
+_USUAL_WINDOW: Final = 65_535
+_SECONDS_FOR_PREFACE: Final = 10.0
+_PREFIX: Final = 5
+_GREETING: Final = frames.settings(
+    {
+        Setting.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
+        Setting.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
+        Setting.MAX_HEADER_LIST_SIZE: MOST_BYTES,
+    }
+) + frames.window_update(0, _WINDOW - _USUAL_WINDOW)
+
+
+class _Block(NamedTuple):
+    """A header block that goes on in further frames."""
+
+    stream: int
+    flags: int
+    content: bytearray
+
+
+class _Call(NamedTuple):
+    """A call whose message is not all there yet."""
+
+    method: Method
+    message: bytearray
+
+
+class Connection(asyncio.Protocol):
+    """Talks to one client."""
+
+    def __init__(self, methods: Mapping[str, Method], connections: set[Connection]) -> None:
+        """`connections` has this one in it as long as it is open."""
+        self._methods = methods
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._blocks = HeaderBlocks()
+        self._block: _Block | None = None
+        self._last = 0
+        self._calls: dict[int, _Call] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._uncredited = 0
+        self._out: list[bytes] = []
+        self._answering = Answering(self._write)
+        self._is_greeted = self._is_leaving = False
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        """Done once the connection is closed."""
+
+    # What the event loop tells
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
+        """Say what we can take."""
+        self._transport = transport
+        self._connections.add(self)
+        self._write(_GREETING)
+        self._impatience = self._loop.call_later(_SECONDS_FOR_PREFACE, transport.abort)
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Nobody is there any more to be answered."""
+        self._connections.discard(self)
+        self.closed.set_result(None)
+        self._impatience.cancel()
+        for task in self._tasks.values():
+            task.cancel()
+
+    def pause_writing(self) -> None:
+        """Whoever does not take its answers is not listened to."""
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what came."""
+        received = self._received
+        received += data
+        try:
+            if not self._is_greeted and not self._greeted():
+                return
+            for frame in frames.cut(received):
+                self._take(frame)
+        except Broken as broken:
+            self._write(frames.goaway(self._last, broken.code))
+            self._flush()
+            self._transport.close()
+
+    def _greeted(self) -> bool:
+        if not PREFACE.startswith(self._received[: len(PREFACE)]):
+            raise Broken(ErrorCode.PROTOCOL_ERROR)
+        if len(self._received) < len(PREFACE):
+            return False
+        del self._received[: len(PREFACE)]
+        self._is_greeted = True
+        self._impatience.cancel()
+        return True
+
+    # Frames
+
+    def _take(self, frame: Frame) -> None:
+        kind = frame.kind
+        if self._block is not None and (kind != Kind.CONTINUATION or frame.stream != self._block.stream):
+            raise Broken(ErrorCode.PROTOCOL_ERROR)
+        if kind == Kind.DATA:
+            self._data(frame)
+        elif kind in {Kind.HEADERS, Kind.CONTINUATION}:
+            self._header_block(frame)
+        elif kind == Kind.SETTINGS:
+            self._settings(frame)
+        elif kind == Kind.WINDOW_UPDATE:
+            is_open = frame.stream in self._calls or frame.stream in self._tasks
+            self._answering.grant(frame.stream, frame.content, is_open=is_open or bool(self._answering))
+        elif kind == Kind.PING:
+            self._ping(frame)
+        elif kind == Kind.RST_STREAM:
+            self._drop(frame.stream)
+        elif kind == Kind.PUSH_PROMISE:
+            raise Broken(ErrorCode.PROTOCOL_ERROR)
+
+    def _ping(self, frame: Frame) -> None:
+        if len(frame.content) != 8:  # noqa: PLR2004 (RFC 9113, section 6.7)
+            raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+        if not frame.flags & ACK:
+            self._write(frames.frame(Kind.PING, ACK, 0, frame.content))
+
+    def _settings(self, frame: Frame) -> None:
+        if frame.flags & ACK:
+            return
+        for setting, value in frames.read_settings(frame.content):
+            if setting == Setting.INITIAL_WINDOW_SIZE:
+                self._answering.set_initial_window(value)
+        self._write(frames.frame(Kind.SETTINGS, ACK, 0))
+
+    def _header_block(self, frame: Frame) -> None:
+        if frame.kind == Kind.HEADERS:
+            if not frame.stream & 1:
+                raise Broken(ErrorCode.PROTOCOL_ERROR)
+            stream, flags, content = frame.stream, frame.flags, frame.unpadded()
+            if not flags & END_HEADERS:
+                self._block = _Block(stream, flags, bytearray(content))
+                return
+        else:
+            if self._block is None:
+                raise Broken(ErrorCode.PROTOCOL_ERROR)
+            self._block.content.extend(frame.content)
+            if len(self._block.content) > MOST_BYTES:
+                raise Broken(ErrorCode.ENHANCE_YOUR_CALM)
+            if not frame.flags & END_HEADERS:
+                return
+            stream, flags, content = self._block.stream, self._block.flags, bytes(self._block.content)
+            self._block = None
+        fields = self._blocks.read(content)  # even if nobody asked: later ones build on it
+        if stream > self._last:
+            self._last = stream
+            self._begin(stream, fields, ended=bool(flags & END_STREAM))
+        elif stream in self._calls and flags & END_STREAM:
+            self._start(stream)
+
+    def _begin(self, stream: int, fields: dict[str, str], *, ended: bool) -> None:
+        """A new call."""
+        method = self._methods.get(fields.get(":path", ""))
+        if self._is_leaving or len(self._calls) + len(self._tasks) >= MOST_STREAMS:
+            self._write(frames.reset(stream, ErrorCode.REFUSED_STREAM))
+        elif fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
+            self._write(refuse_content_type(stream))
+        elif method is None:
+            sentence = f"there is no method {shown(fields.get(':path', ''))} here"
+            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, sentence))
+        else:
+            self._calls[stream] = _Call(method, bytearray())
+            if ended:
+                self._start(stream)
+
+    def _data(self, frame: Frame) -> None:
+        self._uncredited += len(frame.content)
+        if self._uncredited > _WINDOW // 2:
+            self._write(frames.window_update(0, self._uncredited))
+            self._uncredited = 0
+        call = self._calls.get(frame.stream)
+        if call is None:
+            if frame.stream > self._last or not frame.stream:
+                raise Broken(ErrorCode.PROTOCOL_ERROR)
+            return  # it was refused or answered already
+        call.message.extend(frame.unpadded())
+        if len(call.message) > LARGEST_MESSAGE:
+            self._drop(frame.stream)
+            sentence = f"a message has at most {LARGEST_MESSAGE} bytes here"
+            self._fail(frame.stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
+            self._write(frames.reset(frame.stream, ErrorCode.NO_ERROR))
+        elif frame.flags & END_STREAM:
+            self._start(frame.stream)
+
+    # Calls
+
+    def _start(self, stream: int) -> None:
+        """The message is all there."""
+        method, content = self._calls.pop(stream)
+        if content[:1] == b"\x01":
+            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood here"))
+        elif len(content) < _PREFIX or int.from_bytes(content[1:_PREFIX], "big") != len(content) - _PREFIX:
+            self._fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
+        else:
+            self._tasks[stream] = self._loop.create_task(self._run(stream, method, bytes(content[_PREFIX:])))
+
+    async def _run(self, stream: int, method: Method, message: bytes) -> None:
+        try:
+            answer = await method(message)
+        except Exception as error:  # noqa: BLE001 (the caller and the log are told)
+            self._fail(stream, failure_of(error))
+        else:
+            self._answering.answer(stream, answer)
+        finally:
+            self._tasks.pop(stream, None)
+            self._end_if_done()
+
+    def _fail(self, stream: int, failed: Failed) -> None:
+        self._answering.fail(stream, failed)
+
+    def _drop(self, stream: int) -> None:
+        """Nobody waits for an answer any more."""
+        self._calls.pop(stream, None)
+        self._answering.forget(stream)
+        task = self._tasks.pop(stream, None)
+        if task is not None:
+            task.cancel()
+
+    # The end
+
+    def leave(self) -> None:
+        """Take no more calls, and close once all are answered."""
+        self._is_leaving = True
+        self._write(frames.goaway(self._last, ErrorCode.NO_ERROR))
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._is_leaving and not self._tasks and not self._calls and not self._answering:
+            self._flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    # Bytes
+
+    def _write(self, data: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+
+    def _flush(self) -> None:
+        if self._out:
+            data = b"".join(self._out)
+            self._out.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)

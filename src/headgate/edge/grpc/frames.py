@@ -1,0 +1,139 @@
+"""HTTP/2 frames (RFC 9113, sections 4 and 6): cutting them out of a stream of bytes, and making them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEAD: Final = 9
+LARGEST: Final = 16_384
+"""Of a frame's content, unless somebody asks for more; we do not."""
+LARGEST_WINDOW: Final = 2**31 - 1
+
+_HEAD: Final = Struct(">IBI")
+"""24 bits of size and 8 of kind; flags; the stream."""
+
+END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
+
+
+class Kind(IntEnum):
+    """The types of frames that matter here."""
+
+    DATA = 0
+    HEADERS = 1
+    RST_STREAM = 3
+    SETTINGS = 4
+    PUSH_PROMISE = 5
+    PING = 6
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+class Setting(IntEnum):
+    """The settings that matter here."""
+
+    MAX_CONCURRENT_STREAMS = 3
+    INITIAL_WINDOW_SIZE = 4
+    MAX_FRAME_SIZE = 5
+    MAX_HEADER_LIST_SIZE = 6
+
+
+class ErrorCode(IntEnum):
+    """Why a stream or a connection is ended (section 7)."""
+
+    NO_ERROR = 0
+    PROTOCOL_ERROR = 1
+    FLOW_CONTROL_ERROR = 3
+    STREAM_CLOSED = 5
+    FRAME_SIZE_ERROR = 6
+    REFUSED_STREAM = 7
+    COMPRESSION_ERROR = 9
+    ENHANCE_YOUR_CALM = 11
+
+
+class Broken(Exception):
+    """The other end does not speak HTTP/2 as it should; the connection is ended."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        """`code` is what the other end is told."""
+        self.code = code
+        super().__init__(code.name)
+
+
+class Frame(NamedTuple):
+    """One frame."""
+
+    kind: int
+    flags: int
+    stream: int
+    content: bytes
+
+    def unpadded(self) -> bytes:
+        """The content of DATA and HEADERS without padding and priority."""
+        content = self.content
+        start, end = 0, len(content)
+        if self.flags & PADDED:
+            if not content:
+                raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+            start, end = 1, end - content[0]
+        if self.kind == Kind.HEADERS and self.flags & PRIORITY:
+            start += 5
+        if start > end:
+            raise Broken(ErrorCode.PROTOCOL_ERROR)
+        return content[start:end]
+
+
+def cut(received: bytearray) -> Iterator[Frame]:
+    """All whole frames at the beginning of what was received; they are taken off it once all were looked at."""
+    at, end = 0, len(received)
+    while end - at >= HEAD:
+        size_and_kind, flags, stream = _HEAD.unpack_from(received, at)
+        size = size_and_kind >> 8
+        if size > LARGEST:
+            raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+        start = at + HEAD
+        if start + size > end:
+            break
+        at = start + size
+        yield Frame(size_and_kind & 0xFF, flags, stream & LARGEST_WINDOW, bytes(received[start:at]))
+    del received[:at]
+
+
+def frame(kind: Kind, flags: int, stream: int, content: bytes = b"") -> bytes:
+    """A frame as it goes over the wire."""
+    return _HEAD.pack(len(content) << 8 | kind, flags, stream) + content
+
+
+def settings(values: dict[Setting, int]) -> bytes:
+    """A SETTINGS frame."""
+    content = b"".join(name.to_bytes(2, "big") + value.to_bytes(4, "big") for name, value in values.items())
+    return frame(Kind.SETTINGS, 0, 0, content)
+
+
+def read_settings(content: bytes) -> Iterator[tuple[int, int]]:
+    """The settings in a frame: identifiers and values."""
+    if len(content) % 6:
+        raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+    for at in range(0, len(content), 6):
+        yield int.from_bytes(content[at : at + 2], "big"), int.from_bytes(content[at + 2 : at + 6], "big")
+
+
+def window_update(stream: int, by: int) -> bytes:
+    """A WINDOW_UPDATE frame: so much more may be sent."""
+    return frame(Kind.WINDOW_UPDATE, 0, stream, by.to_bytes(4, "big"))
+
+
+def reset(stream: int, code: ErrorCode) -> bytes:
+    """A RST_STREAM frame."""
+    return frame(Kind.RST_STREAM, 0, stream, code.to_bytes(4, "big"))
+
+
+def goaway(last: int, code: ErrorCode) -> bytes:
+    """A GOAWAY frame: streams up to `last` are answered, later ones are not."""
+    return frame(Kind.GOAWAY, 0, 0, last.to_bytes(4, "big") + code.to_bytes(4, "big"))

@@ -1,0 +1,46 @@
+"""Listening for gRPC calls, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+from headgate.edge.grpc.connection import Connection
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from headgate.edge.grpc.methods import Method
+    from headgate.edge.http.server import Address
+
+_BACKLOG: Final = 1_024
+
+
+@asynccontextmanager
+async def serving_grpc(methods: Mapping[str, Method], address: Address, drain_seconds: float) -> AsyncIterator[None]:
+    """Answer calls inside the block; at its end those under way may take `drain_seconds` more.
+
+    Several processes may listen on one address, as those of the decision service do.
+    """
+    connections: set[Connection] = set()
+    loop = asyncio.get_running_loop()
+    try:
+        server = await loop.create_server(
+            lambda: Connection(methods, connections), address.host, address.port, backlog=_BACKLOG, reuse_port=True
+        )
+    except OSError as error:
+        msg = f"cannot listen on {address.host!r}, port {address.port}: {error.strerror or error}"
+        raise HeadgateError(msg) from error
+    try:
+        yield
+    finally:
+        server.close()
+        for connection in tuple(connections):
+            connection.leave()
+        closed = [connection.closed for connection in connections]
+        if closed:
+            await asyncio.wait(closed, timeout=drain_seconds)
+        for connection in tuple(connections):
+            connection.abort()

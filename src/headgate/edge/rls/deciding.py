@@ -1,0 +1,154 @@
+"""From Envoy's question to a verdict, and back.
+
+A descriptor is a request whose attributes are its entries and, as `domain`, the domain. Entries
+named like a part of a request (`user`, `path`, …) are that part too, and `remote_address` is `ip`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from headgate.core import problem
+from headgate.core.decision import Source
+from headgate.core.matching import Plan
+from headgate.core.meter import Algorithm
+from headgate.core.request import Request
+from headgate.core.rule import Action, Response, Rule
+from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
+from headgate.core.verdict import bare_plan
+from headgate.dataplane import together
+from headgate.dataplane.together import Part, Purpose
+from headgate.edge.rls.messages import LARGEST, Answer, Code, CurrentLimit, Status, Unit
+from headgate.errors import InvalidRequest, StoreError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from headgate.core.verdict import Verdict
+    from headgate.dataplane.limiter import Limiter
+    from headgate.edge.rls.messages import Descriptor, Override, Question
+
+_DOMAIN: Final = "domain"
+_REPORT: Final = "headgate_report"
+_PERIODS: Final = {
+    Unit.SECOND: "second",
+    Unit.MINUTE: "minute",
+    Unit.HOUR: "hour",
+    Unit.DAY: "day",
+    Unit.WEEK: "7 days",
+    Unit.MONTH: "30 days",  # as long as they are in Envoy's own service
+    Unit.YEAR: "365 days",
+}
+_UNITS: Final = {
+    SECOND: Unit.SECOND,
+    MINUTE: Unit.MINUTE,
+    HOUR: Unit.HOUR,
+    DAY: Unit.DAY,
+    WEEK: Unit.WEEK,
+    **dict.fromkeys((28 * DAY, 29 * DAY, 30 * DAY, 31 * DAY), Unit.MONTH),
+    **dict.fromkeys((365 * DAY, 366 * DAY), Unit.YEAR),
+}
+_NOTHING_PASSES: Final = Plan(0, (), (), Rule("override", action=Action.BLOCK, response=Response(429)), ())
+_CONTENT_TYPE: Final = ("content-type", problem.CONTENT_TYPE)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Asked(NamedTuple):
+    """One descriptor as the limiter sees it: a request, or a key with a limit of its own."""
+
+    request: Request
+    key: str
+    limit: str | None
+    """None is by the rules; an empty one lets nothing pass."""
+    cost: int | None
+    purpose: Purpose
+
+
+def prepare(question: Question) -> tuple[Asked, ...]:
+    """What a question asks; `InvalidRequest` if it is not a sound one."""
+    if not question.domain:
+        msg = "the domain must not be empty"
+        raise InvalidRequest(msg)
+    if not question.descriptors:
+        msg = "there must be at least one descriptor"
+        raise InvalidRequest(msg)
+    return tuple(_asked(question, descriptor) for descriptor in question.descriptors)
+
+
+def _asked(question: Question, descriptor: Descriptor) -> Asked:
+    if not descriptor.entries or not all(key for key, _ in descriptor.entries):
+        msg = "a descriptor has at least one entry, and every entry a key"
+        raise InvalidRequest(msg)
+    hits, purpose = descriptor.hits_addend, Purpose.TAKE
+    attributes = {_DOMAIN: question.domain, **dict(descriptor.entries)}
+    is_report = attributes.pop(_REPORT, None) is not None
+    if descriptor.is_negative_hits:
+        purpose = Purpose.REFUND
+    elif hits == 0:
+        purpose, hits = Purpose.LOOK, 1
+    elif is_report:
+        purpose = Purpose.REPORT
+    cost = hits if hits is not None else question.hits_addend or None
+    told = attributes.get
+    ip = told("ip") or told("remote_address")
+    request = Request(
+        told("user"), told("tenant"), told("api_key"), ip, told("tier"), told("method"), told("path"), attributes
+    )
+    if descriptor.limit is None:
+        return Asked(request, "", None, cost, purpose)
+    key = _encode((question.domain, descriptor.entries)).decode()
+    return Asked(request, f"rls:{key}", _written(descriptor.limit), 1 if cost is None else cost, purpose)
+
+
+def _written(limit: Override) -> str:
+    """A limit as people write it."""
+    if limit.unit not in _PERIODS:
+        msg = f"a limit's unit is one of {', '.join(unit.name for unit in _PERIODS)}, not {shown(limit.unit)}"
+        raise InvalidRequest(msg)
+    return f"{limit.requests_per_unit}/{_PERIODS[Unit(limit.unit)]}" if limit.requests_per_unit else ""
+
+
+class RateLimits:
+    """Answers Envoy's questions by the limiter's rules."""
+
+    def __init__(self, limiter: Limiter, stated: Callable[[Request], Awaitable[Request]] | None = None) -> None:
+        """`stated` adds to a request what is on record about whom it names."""
+        self._limiter = limiter
+        self._stated = stated
+
+    async def decide(self, asked: tuple[Asked, ...]) -> Answer:
+        """The answer; `StoreError` where there is no decision, so that what the operator wants for that happens."""
+        whole, verdicts = await together.decide(self._limiter, [await self._part(each) for each in asked])
+        allowed = whole.allowed
+        if allowed:
+            for decision in whole.decisions:
+                if decision.source is Source.DEGRADED_ALLOW:
+                    # The rule would let it pass. So does Envoy, unless its operator says failure_mode_deny.
+                    msg = "the counters are out of reach"
+                    raise StoreError(msg, transient=True)
+        statuses = [_status(verdict) for verdict in verdicts]
+        headers = [*whole.headers().items()]
+        if allowed:
+            return Answer(Code.OK, statuses, headers, delay=whole.delay)
+        return Answer(Code.OVER_LIMIT, statuses, [_CONTENT_TYPE, *headers], _encode(whole.problem()) + b"\n")
+
+    async def _part(self, asked: Asked) -> Part:
+        if asked.limit is None:
+            request = asked.request if self._stated is None else await self._stated(asked.request)
+            return Part(self._limiter.plan(request, asked.cost), asked.purpose, request)
+        if not asked.limit:
+            return Part(_NOTHING_PASSES, asked.purpose)
+        hit = self._limiter.bare_keys.hit(asked.key, asked.limit, asked.cost or 0, Algorithm.FIXED_WINDOW)
+        return Part(bare_plan(hit), asked.purpose)
+
+
+def _status(verdict: Verdict) -> Status:
+    code = Code.OK if verdict.allowed else Code.OVER_LIMIT
+    binding = verdict.binding
+    if binding is None:
+        return Status(code)
+    decision, meter = binding.decision, binding.hit.meter
+    limit = CurrentLimit(binding.policy, min(meter.amount, LARGEST), _UNITS.get(meter.window, Unit.UNKNOWN))
+    return Status(code, limit, min(decision.remaining, LARGEST), decision.reset_after)

@@ -1,0 +1,34 @@
+"""Envoy's rate-limit service beside the decision service, where what it needs is installed."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from headgate.edge.http.server import Address, free_address
+from headgate.edge.rls.deciding import RateLimits
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from headgate.dataplane.identity import Identity
+    from headgate.dataplane.limiter import Limiter
+    from headgate.settings import Settings
+
+
+@asynccontextmanager
+async def rate_limit_service(
+    limiter: Limiter, identity: Identity | None, is_ready: Callable[[], bool], chosen: Settings
+) -> AsyncIterator[Address | None]:
+    """Answer Envoy inside the block, and say where; None without the extra `grpc`."""
+    if find_spec("hpack") is None:
+        yield None
+        return
+    from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
+    from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
+
+    address = free_address(chosen.grpc_host, chosen.grpc_port)
+    rate_limits = RateLimits(limiter, None if identity is None else identity.stated)
+    async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds):
+        yield address

@@ -1,0 +1,102 @@
+"""A real Envoy asks before it lets a call through, with the configurations that are shipped in deploy/envoy."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from tests.acceptance.gateways import (
+    MANY_A_MINUTE,
+    TWO_A_MINUTE,
+    Upstream,
+    envoy,
+    everything_passes,
+    free_port,
+    upstream,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.conftest import Service, Start
+
+__all__ = ["upstream"]
+
+BOTH = pytest.mark.parametrize("config", ["rls.yaml", "ext_authz.yaml"])
+
+
+def _ports(service: Service, application: Upstream) -> dict[int, int]:
+    found = re.search(r"^  grpc +\S+:(\d+)", service.output, re.MULTILINE)
+    assert found is not None
+    http = httpx.URL(service.url).port or 0
+    return {8000: free_port(), 8080: http, 8082: int(found[1]), 9000: application.port}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.yaml"
+    file.write_text(TWO_A_MINUTE)
+    return file
+
+
+@BOTH
+def test_envoy_passes_a_refusal_on_with_status_headers_and_body(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, config: str
+) -> None:
+    """Calls that pass carry the headers; the one too many gets 429, the headers, Retry-After and the problem."""
+    service = start("--rules", str(rules))
+    with envoy(tmp_path, config, _ports(service, upstream)) as client:
+        passed = [client.get("/api/search?q=1") for _ in range(2)]
+        assert [(answer.status_code, answer.text) for answer in passed] == [(200, "hello\n")] * 2
+        assert [answer.headers["X-RateLimit-Remaining"] for answer in passed] == ["1", "0"]
+        assert passed[0].headers["RateLimit-Policy"] == '"two";q=2;w=60'
+        refused = client.get("/api/search")
+        assert refused.status_code == 429
+        assert refused.headers["Content-Type"] == "application/problem+json"
+        assert 1 <= int(refused.headers["Retry-After"]) <= 60
+        assert refused.headers["X-RateLimit-Remaining"] == "0"
+        assert refused.json()["violated-policies"] == ["two"]
+
+
+@BOTH
+def test_through_envoy_upgrades_streams_and_large_bodies_pass(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, config: str
+) -> None:
+    """Asking before every call changes nothing about what the call may carry."""
+    rules.write_text(MANY_A_MINUTE)
+    service = start("--rules", str(rules))
+    with envoy(tmp_path, config, _ports(service, upstream)) as client:
+        everything_passes(client, upstream)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "status"),
+    [
+        ("rls.yaml", {}, 200),
+        ("rls.yaml", {"failure_mode_deny: false": "failure_mode_deny: true"}, 500),
+        ("ext_authz.yaml", {}, 200),
+        ("ext_authz.yaml", {"failure_mode_allow: true": "failure_mode_allow: false"}, 403),
+    ],
+)
+def test_envoy_lets_calls_pass_or_not_while_headgate_is_away(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, config: str, changes: dict[str, str], status: int
+) -> None:
+    """While headgate is away everybody passes, or nobody does, as Envoy's configuration says."""
+    service = start("--rules", str(rules))
+    with envoy(tmp_path, config, _ports(service, upstream), **changes) as client:
+        assert client.get("/").status_code == 200
+        service.process.kill()
+        service.process.wait()
+        assert [client.get("/").status_code for _ in range(3)] == [status] * 3
+
+
+def test_envoys_failure_mode_holds_while_the_counters_are_away(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream
+) -> None:
+    """With failure_mode_deny nobody passes while the store cannot be reached, although the rule would let them."""
+    service = start("--rules", str(rules), redis_url=f"unix://{tmp_path}/nobody")
+    changes = {"failure_mode_deny: false": "failure_mode_deny: true"}
+    with envoy(tmp_path, "rls.yaml", _ports(service, upstream), **changes) as client:
+        assert client.get("/").status_code == 500

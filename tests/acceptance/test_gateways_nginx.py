@@ -1,0 +1,90 @@
+"""A real nginx asks before it lets a call through, with the configuration that is shipped in deploy/nginx."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from tests.acceptance.gateways import (
+    MANY_A_MINUTE,
+    TWO_A_MINUTE,
+    Upstream,
+    everything_passes,
+    free_port,
+    nginx,
+    upstream,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.acceptance.conftest import Start
+
+__all__ = ["upstream"]
+
+
+def _ports(service_url: str, application: Upstream) -> dict[int, int]:
+    return {8000: free_port(), 8080: httpx.URL(service_url).port or 0, 9000: application.port}
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    file = tmp_path / "rules.yaml"
+    file.write_text(TWO_A_MINUTE)
+    return file
+
+
+def test_nginx_passes_a_refusal_on_as_429_with_headers_and_body(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream
+) -> None:
+    """Calls that pass carry the headers; the one too many gets 429, the headers, Retry-After and the problem."""
+    service = start("--rules", str(rules))
+    with nginx(tmp_path, _ports(service.url, upstream)) as client:
+        passed = [client.get("/api/search?q=1") for _ in range(2)]
+        assert [(answer.status_code, answer.text) for answer in passed] == [(200, "hello\n")] * 2
+        assert [answer.headers["X-RateLimit-Remaining"] for answer in passed] == ["1", "0"]
+        assert passed[0].headers["RateLimit-Policy"] == '"two";q=2;w=60'
+        refused = client.get("/api/search")
+        assert refused.status_code == 429
+        assert refused.headers["Content-Type"] == "application/problem+json"
+        assert 1 <= int(refused.headers["Retry-After"]) <= 60
+        assert refused.headers["X-RateLimit-Remaining"] == "0"
+        assert refused.json()["violated-policies"] == ["two"]
+        assert refused.json()["status"] == 429
+
+
+def test_nginx_passes_a_block_on_as_403(start: Start, rules: Path, tmp_path: Path, upstream: Upstream) -> None:
+    """A caller who is blocked gets 403 and the reason, in any language."""
+    message = "Bitte außerhalb"
+    rules.write_text(
+        f'rules: [{{name: shut, action: block, match: {{endpoints: ["/closed/*"]}}, response: {{message: {message}}}}}]'
+    )
+    service = start("--rules", str(rules))
+    with nginx(tmp_path, _ports(service.url, upstream)) as client:
+        assert client.get("/open").status_code == 200
+        refused = client.get("/closed/door")
+        assert (refused.status_code, refused.json()["message"]) == (403, message)
+
+
+def test_through_nginx_upgrades_streams_and_large_bodies_pass(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream
+) -> None:
+    """Asking before every call changes nothing about what the call may carry."""
+    rules.write_text(MANY_A_MINUTE)
+    service = start("--rules", str(rules))
+    with nginx(tmp_path, _ports(service.url, upstream)) as client:
+        everything_passes(client, upstream)
+
+
+@pytest.mark.parametrize(("line", "status"), [("as shipped", 200), ("error_page 500 502 503 504", 500)])
+def test_nginx_lets_calls_pass_or_not_while_headgate_is_away(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, line: str, status: int
+) -> None:
+    """With the shipped snippet everybody passes while headgate is away; without its two lines nobody does."""
+    service = start("--rules", str(rules))
+    with nginx(tmp_path, _ports(service.url, upstream), **{line: "error_page 599"}) as client:
+        assert client.get("/").status_code == 200
+        service.process.kill()
+        service.process.wait()
+        assert [client.get("/").status_code for _ in range(3)] == [status] * 3

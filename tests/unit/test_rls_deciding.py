@@ -1,0 +1,193 @@
+"""Envoy's questions and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headgate import InvalidRequest, Limiter, StoreError
+from headgate.core import degraded
+from headgate.edge.rls.deciding import RateLimits, prepare
+from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Unit
+
+if TYPE_CHECKING:
+    from headgate import Request
+
+RULES: list[dict[str, Any]] = [
+    {
+        "name": "search",
+        "match": {"attributes": {"domain": "web", "path": "/search"}},
+        "per": ["ip"],
+        "limits": "2/minute",
+        "algorithm": "fixed_window",
+    },
+    {
+        "name": "tokens",
+        "match": {"attributes": {"domain": "llm"}},
+        "per": ["attribute:model"],
+        "limits": "10000000000/day",
+        "algorithm": "fixed_window",
+    },
+    {"name": "watched", "match": {"attributes": {"domain": "shadow"}}, "limits": "1/hour", "action": "log"},
+    {"name": "shut", "match": {"attributes": {"generic_key": "shut"}}, "action": "block"},
+]
+
+
+class Envoy:
+    def __init__(self, rules: list[dict[str, Any]] = RULES) -> None:
+        self.limiter = Limiter.open("memory://", rules=rules)
+        self.service = RateLimits(self.limiter)
+
+    def ask(self, domain: str, *descriptors: Descriptor, hits: int = 0) -> Answer:
+        return asyncio.run(self.service.decide(prepare(Question(domain, descriptors, hits))))
+
+
+def described(
+    hits: int | None = None, limit: Override | None = None, *, back: bool = False, **entries: str
+) -> Descriptor:
+    return Descriptor(tuple(entries.items()), limit, hits, back)
+
+
+SEARCH = described(path="/search", remote_address="203.0.113.9")
+
+
+def test_descriptors_match_rules_as_attributes() -> None:
+    """Two of two a minute pass; the third is over the limit, with headers and a body for the caller."""
+    envoy = Envoy()
+    assert [envoy.ask("web", SEARCH).overall_code for _ in range(2)] == [Code.OK] * 2
+    answer = envoy.ask("web", SEARCH)
+    assert answer.overall_code is Code.OVER_LIMIT
+    (status,) = answer.statuses
+    assert status.current_limit == CurrentLimit("search", 2, Unit.MINUTE)
+    assert (status.code, status.limit_remaining) == (Code.OVER_LIMIT, 0)
+    assert 0 < status.until_reset <= 60_000_000
+    headers = {name.lower(): value for name, value in answer.response_headers_to_add}
+    assert headers["content-type"] == "application/problem+json"
+    assert int(headers["retry-after"]) > 0
+    assert json.loads(answer.raw_body)["violated-policies"] == ["search"]
+
+
+def test_domains_are_apart() -> None:
+    """The same descriptor in another domain is another matter: nothing limits it there, and its status says so."""
+    answer = Envoy().ask("other", SEARCH)
+    assert (answer.overall_code, answer.statuses[0].current_limit) == (Code.OK, None)
+
+
+def test_each_descriptor_has_a_status() -> None:
+    """Statuses come in the order of the descriptors, and one that is over the limit is enough."""
+    envoy = Envoy()
+    other = described(path="/search", remote_address="203.0.113.10")
+    envoy.ask("web", SEARCH, hits=2)
+    answer = envoy.ask("web", other, SEARCH, described(x="y"))
+    assert [status.code for status in answer.statuses] == [Code.OK, Code.OVER_LIMIT, Code.OK]
+    assert answer.overall_code is Code.OVER_LIMIT
+    assert envoy.ask("web", other, hits=2).overall_code is Code.OK  # it was not counted
+
+
+def test_a_descriptors_own_hits_replace_the_requests() -> None:
+    """Hits of a descriptor count for it alone; an explicit 0 looks and counts nothing."""
+    envoy = Envoy()
+    own = described(2, path="/search", remote_address="203.0.113.9")
+    probe = own._replace(hits_addend=0)
+    assert envoy.ask("web", probe).overall_code is Code.OK
+    assert envoy.ask("web", own, hits=1000).overall_code is Code.OK
+    assert envoy.ask("web", probe).overall_code is Code.OVER_LIMIT
+
+
+def test_negative_hits_are_a_refund() -> None:
+    """A refund is always OK, and what it gave back can be taken again."""
+    envoy = Envoy()
+    assert envoy.ask("web", SEARCH, hits=2).overall_code is Code.OK
+    answer = envoy.ask("web", SEARCH._replace(hits_addend=1, is_negative_hits=True))
+    assert (answer.overall_code, answer.statuses[0].limit_remaining) == (Code.OK, 1)
+    assert envoy.ask("web", SEARCH).overall_code is Code.OK
+    assert envoy.ask("web", SEARCH).overall_code is Code.OVER_LIMIT
+
+
+def test_what_was_used_already_can_be_reported() -> None:
+    """With an entry headgate_report the hits count past the limit, as tokens do that a model has answered with."""
+    envoy = Envoy()
+    report = described(5, path="/search", remote_address="203.0.113.9", headgate_report="1")
+    assert envoy.ask("web", report).overall_code is Code.OK
+    assert envoy.ask("web", SEARCH._replace(hits_addend=0)).overall_code is Code.OVER_LIMIT
+
+
+def test_large_numbers_are_cut_to_what_the_message_can_hold() -> None:
+    """A limit above 32 bits is said to be the largest number there is."""
+    (status,) = Envoy().ask("llm", described(model="m")).statuses
+    assert status.current_limit == CurrentLimit("tokens", 2**32 - 1, Unit.DAY)
+    assert status.limit_remaining == 2**32 - 1
+
+
+def test_a_limit_can_come_with_the_descriptor() -> None:
+    """It stands in place of the rules, on a counter for exactly these entries."""
+    envoy = Envoy()
+    own = described(limit=Override(1, Unit.HOUR), path="/search")
+    assert [envoy.ask("web", own).overall_code for _ in range(2)] == [Code.OK, Code.OVER_LIMIT]
+    assert envoy.ask("web2", own).overall_code is Code.OK
+    assert envoy.ask("web", own._replace(limit=Override(0, Unit.HOUR))).overall_code is Code.OVER_LIMIT
+
+
+def test_watched_rules_let_everything_pass() -> None:
+    """A rule with the action log answers OK however often it is asked."""
+    envoy = Envoy()
+    assert {envoy.ask("shadow", described(a="b")).overall_code for _ in range(3)} == {Code.OK}
+
+
+def test_a_block_is_over_the_limit() -> None:
+    """A rule that blocks answers OVER_LIMIT, without a limit; of two entries with one key the last counts."""
+    answer = Envoy().ask("web", Descriptor((("generic_key", "a"), ("generic_key", "shut"))))
+    assert (answer.overall_code, answer.statuses[0].current_limit) == (Code.OVER_LIMIT, None)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question("", (SEARCH,)),
+        Question("web", ()),
+        Question("web", (Descriptor(()),)),
+        Question("web", (Descriptor((("", "x"),)),)),
+        Question("web", (described(limit=Override(1, 0), a="b"),)),
+        Question("web", (described(2**63, path="/search", remote_address="::1"),)),
+        Question("web", (described(remote_address="not an address"),)),
+    ],
+)
+def test_unsound_questions_are_refused(question: Question) -> None:
+    """What makes no sense is an error, not an answer."""
+    with pytest.raises(InvalidRequest):
+        asyncio.run(Envoy().service.decide(prepare(question)))
+
+
+def test_without_a_decision_there_is_no_answer() -> None:
+    """Where a rule would let calls pass uncounted, Envoy is told that there is no answer, so that its mode holds."""
+
+    async def run() -> None:
+        envoy = Envoy()
+
+        async def away(hits: Any) -> Any:  # noqa: ANN401 (a store)
+            return [degraded.without_counting(hit, 1) for hit in hits]
+
+        envoy.limiter._take_now = None
+        envoy.limiter.store.take = away  # type: ignore[method-assign] # a store that is away
+        with pytest.raises(StoreError):
+            await envoy.service.decide(prepare(Question("web", (SEARCH,))))
+
+    asyncio.run(run())
+
+
+def test_what_is_on_record_counts() -> None:
+    """Whom a descriptor names is looked up like a stated user."""
+    rules = [{"name": "gold", "match": {"tiers": ["gold"]}, "per": ["user"], "limits": "1/hour"}]
+
+    async def stated(request: Request) -> Request:
+        return request._replace(tier="gold" if request.user == "u1" else None)
+
+    async def run() -> list[Code]:
+        service = RateLimits(Limiter.open("memory://", rules=rules), stated)
+        asked = [Question("web", (described(user=user),)) for user in ("u1", "u1", "u2")]
+        return [(await service.decide(prepare(question))).overall_code for question in asked]
+
+    assert asyncio.run(run()) == [Code.OK, Code.OVER_LIMIT, Code.OK]

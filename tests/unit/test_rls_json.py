@@ -1,0 +1,82 @@
+"""The JSON form of Envoy's rate-limit service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.unit.test_http_service import Exchange, Headers, Scope
+
+from headgate import InvalidRequest, Limiter
+from headgate.edge.http.service import DecisionService
+from headgate.edge.rls.json_form import read_question
+from headgate.edge.rls.messages import Descriptor, Override, Question, Unit
+
+RULES = [{"name": "one", "match": {"attributes": {"domain": "web"}}, "limits": "1/minute", "algorithm": "fixed_window"}]
+
+
+def test_the_service_answers_as_envoys_own_does() -> None:
+    """200 and OK; then 429, OVER_LIMIT and the limit."""
+
+    async def run() -> list[tuple[int, dict[str, str], Any]]:
+        service = DecisionService(Limiter.open("memory://", rules=RULES), body_limit=1000, body_seconds=1)
+        body = b'{"domain":"web","descriptors":[{"entries":[{"key":"a","value":"b"}]}]}'
+        answers = []
+        for sent in (body, body, b'{"domain":""}'):
+            exchange = Exchange(sent)
+            await service.__rsgi__(Scope("POST", "/json", Headers({"content-length": str(len(sent))})), exchange)
+            answers += exchange.answers
+        return answers
+
+    (status, _, ok), (refused, headers, over), (wrong, _, _) = asyncio.run(run())
+    assert (status, ok["overallCode"]) == (200, "OK")
+    assert (refused, headers["content-type"]) == (429, "application/json")
+    assert over["overallCode"] == "OVER_LIMIT"
+    limit = {"name": "one", "requestsPerUnit": 1, "unit": "MINUTE"}
+    assert over["statuses"][0]["currentLimit"] == limit
+    assert over["statuses"][0]["durationUntilReset"].endswith("s")
+    assert {"key": "x-ratelimit-limit", "value": "1"} in over["responseHeadersToAdd"]
+    assert wrong == 400
+
+
+def test_both_spellings_of_members_and_numbers_are_read() -> None:
+    """Names as in the proto file, names as in JSON, numbers as texts, units by name or number, null for none."""
+    entry = {"key": "a", "value": "b"}
+    snake = {"entries": [entry], "hits_addend": 3, "is_negative_hits": True, "limit": None}
+    camel = {"entries": [entry], "hitsAddend": "3", "limit": {"requestsPerUnit": 5, "unit": "WEEK"}}
+    read = read_question(json.dumps({"domain": "d", "descriptors": [snake, camel], "hits_addend": "7"}).encode())
+    assert read == Question(
+        "d",
+        (
+            Descriptor((("a", "b"),), None, 3, is_negative_hits=True),
+            Descriptor((("a", "b"),), Override(5, Unit.WEEK), 3),
+        ),
+        7,
+    )
+    assert read_question(b'{"descriptors":[{"limit":{"unit":2}}]}').descriptors[0].limit == Override(0, 2)
+    assert read_question(b'{"descriptors":[{"limit":{"unit":"EON"}}]}').descriptors[0].limit == Override(0, -1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b'{"domain":1}',
+        b'{"quota":{}}',
+        b'{"hitsAddend":-1}',
+        b'{"hitsAddend":4294967296}',
+        b'{"descriptors":[{"hitsAddend":-1}]}',
+        b'{"descriptors":[{"hitsAddend":18446744073709551616}]}',
+        b'{"descriptors":{}}',
+        b'{"domain":"\xff"}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_question_is_refused(body: bytes) -> None:
+    """A body that is not a RateLimitRequest gets a sentence."""
+    with pytest.raises(InvalidRequest, match=r"RateLimitRequest|hitsAddend"):
+        read_question(body)

@@ -1,0 +1,103 @@
+"""Envoy's messages on the wire, compared with protobuf's own library."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.envoy_messages import MESSAGES, answer
+
+from headgate import InvalidRequest
+from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Status, Unit
+from headgate.edge.rls.wire import read_question, write_answer
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=200)
+UINT32 = st.integers(0, 2**32 - 1)
+DESCRIPTORS = st.builds(
+    Descriptor,
+    st.lists(st.tuples(TEXTS, TEXTS), max_size=3).map(tuple),
+    st.none() | st.builds(Override, UINT32, st.integers(0, 7)),
+    st.none() | st.integers(0, 2**64 - 1),
+    st.booleans(),
+)
+STATUSES = st.sampled_from(Code).map(Status) | st.tuples(
+    st.sampled_from(Code),
+    st.tuples(TEXTS, UINT32, st.sampled_from(Unit)).map(lambda each: CurrentLimit(*each)),
+    UINT32,
+    st.integers(0, 10**15),
+).map(lambda each: Status(*each))
+
+
+@given(st.builds(Question, TEXTS, st.lists(DESCRIPTORS, max_size=3).map(tuple), UINT32))
+def test_what_protobuf_writes_is_read(question: Question) -> None:
+    """Every question that protobuf's library can write is read as it was meant."""
+    message = MESSAGES["RateLimitRequest"](domain=question.domain, hits_addend=question.hits_addend)
+    for descriptor in question.descriptors:
+        made = message.descriptors.add(is_negative_hits=descriptor.is_negative_hits)
+        for key, value in descriptor.entries:
+            made.entries.add(key=key, value=value)
+        if descriptor.limit is not None:
+            made.limit.requests_per_unit, made.limit.unit = descriptor.limit
+            made.limit.SetInParent()
+        if descriptor.hits_addend is not None:
+            made.hits_addend.value = descriptor.hits_addend
+            made.hits_addend.SetInParent()
+    assert read_question(message.SerializeToString()) == question
+
+
+@given(
+    st.builds(
+        Answer,
+        st.sampled_from(Code),
+        st.lists(STATUSES, max_size=3),
+        st.lists(st.tuples(TEXTS, TEXTS), max_size=3),
+        st.binary(max_size=300),
+    )
+)
+def test_what_is_written_is_what_protobuf_reads(written: Answer) -> None:
+    """Every answer says the same to protobuf's library."""
+    read = answer(write_answer(written))
+    assert (read.overall_code, read.raw_body) == (written.overall_code, written.raw_body)
+    headers = [(key.lower(), value) for key, value in written.response_headers_to_add]
+    assert [(each.key, each.value) for each in read.response_headers_to_add] == headers
+    for status, meant in zip(read.statuses, written.statuses, strict=True):
+        assert status.code == meant.code
+        assert status.HasField("current_limit") == (meant.current_limit is not None)
+        if meant.current_limit is not None:
+            limit = status.current_limit
+            assert (limit.name, limit.requests_per_unit, limit.unit) == meant.current_limit
+            assert status.limit_remaining == meant.limit_remaining
+            reset = status.duration_until_reset
+            assert reset.seconds * 10**6 + reset.nanos // 1000 == meant.until_reset
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_question_or_refused(message: bytes) -> None:
+    """Malformed messages are refused with a sentence, and nothing else ever happens."""
+    with suppress(InvalidRequest):
+        assert isinstance(read_question(message), Question)
+
+
+def test_unknown_fields_are_passed_over() -> None:
+    """Newer Envoys may send more than is known here."""
+    newer = b"\x0a\x01d" + b"\x78\x05" + b"\x81\x01" + bytes(8) + b"\x85\x01" + bytes(4) + b"\x8a\x01\x02hi"
+    assert read_question(newer) == Question("d", ())
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x0a\x05ab",
+        b"\x08",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        b"\x00\x00",
+        b"\x0b",
+        b"\x0a\x01\xff",
+    ],
+)
+def test_broken_messages_are_refused(message: bytes) -> None:
+    """Cut off, too long a number, field 0, a group, not UTF-8."""
+    with pytest.raises(InvalidRequest):
+        read_question(message)
