@@ -1,4 +1,4 @@
-"""One small FastAPI application, three times: ``python -m bench.framework_app NAME PORT REDIS_URL AMOUNT``."""
+"""One small FastAPI application, in five forms: ``python -m bench.framework_app NAME PORT REDIS_URL AMOUNT``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import slowapi
 import slowapi.errors
+import slowapi.middleware
 import slowapi.util
 import uvicorn
 from fastapi import FastAPI
@@ -30,14 +31,32 @@ def _plain(app: FastAPI, _url: str, _amount: int) -> None:
         return _answer(item)
 
 
-def _headgate(app: FastAPI, url: str, amount: int) -> None:
-    """With all its headers, and its usual algorithm."""
-    _plain(app, url, amount)
-    headgate.fastapi.setup(app, url, rules=[{"name": "items", "per": ["ip", "endpoint"], "limits": f"{amount}/day"}])
+def _headgate(headers: str) -> Limited:
+    """With its usual algorithm."""
+
+    def limited(app: FastAPI, url: str, amount: int) -> None:
+        _plain(app, url, amount)
+        rules = [{"name": "items", "per": ["ip", "endpoint"], "limits": f"{amount}/day"}]
+        headgate.fastapi.setup(app, url, rules=rules, headers=headers)
+
+    return limited
 
 
 def _slowapi(app: FastAPI, url: str, amount: int) -> None:
-    """As its users write it, by decorator: faster than by its middleware, and without headers."""
+    """By its middleware, the faster of the two, with headers; in fixed windows, as is usual there."""
+    app.state.limiter = slowapi.Limiter(
+        key_func=slowapi.util.get_remote_address,
+        storage_uri=url,
+        default_limits=[f"{amount}/day"],
+        headers_enabled=True,
+    )
+    app.add_exception_handler(slowapi.errors.RateLimitExceeded, slowapi._rate_limit_exceeded_handler)  # noqa: SLF001 (documented so)
+    app.add_middleware(slowapi.middleware.SlowAPIASGIMiddleware)
+    _plain(app, url, amount)
+
+
+def _slowapi_decorator(app: FastAPI, url: str, amount: int) -> None:
+    """By decorator, without headers: the fastest there is."""
     limiter = slowapi.Limiter(key_func=slowapi.util.get_remote_address, storage_uri=url)
     app.state.limiter = limiter
     app.add_exception_handler(slowapi.errors.RateLimitExceeded, slowapi._rate_limit_exceeded_handler)  # noqa: SLF001 (documented so)
@@ -48,7 +67,13 @@ def _slowapi(app: FastAPI, url: str, amount: int) -> None:
         return _answer(item)
 
 
-APPS: dict[str, Limited] = {"plain": _plain, "headgate": _headgate, "slowapi": _slowapi}
+APPS: dict[str, Limited] = {
+    "headgate": _headgate("all"),
+    "headgate without headers": _headgate("none"),
+    "slowapi": _slowapi,
+    "slowapi without headers": _slowapi_decorator,
+    "plain": _plain,
+}
 
 
 def main(name: str, port: str, url: str, amount: str) -> None:

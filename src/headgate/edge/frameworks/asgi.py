@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import cache
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -148,9 +149,7 @@ class AsgiGate:
         if verdict.delay:
             await asyncio.sleep(verdict.delay)
         scope[KEY] = admission
-        headers = [
-            (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in self._gate.headers(verdict)
-        ]
+        headers = _lines(self._gate.headers(verdict))
 
         async def with_headers(message: Message) -> None:
             if message["type"] in _STARTS:
@@ -220,9 +219,19 @@ def _below_root(scope: Scope, usual: str) -> str:
     return path
 
 
+@cache
+def _name(name: str) -> bytes:
+    """A header's name as ASGI has it; there are a dozen."""
+    return name.lower().encode("latin-1")
+
+
+def _lines(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(_name(name), value.encode("latin-1")) for name, value in headers]
+
+
 async def _answer(scope: Scope, receive: Receive, send: Send, answer: Answer) -> None:
     status, headers, body = answer
-    lines = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    lines = _lines(headers)
     kind = "http.response"
     if scope["type"] == "websocket":
         await receive()  # the handshake
