@@ -231,6 +231,15 @@ def _read(each: Field[Any], text: str, source: str) -> object:
         raise InvalidSettings(msg) from None
 
 
+def web_concurrency(environ: Mapping[str, str] | None = None) -> int:
+    """How many processes the web server was told to run by the variables that such servers read; 1 if by none."""
+    environ = os.environ if environ is None else environ
+    told = [environ.get(name, "").strip() for name in ("WEB_CONCURRENCY", "GRANIAN_WORKERS")]
+    return max(
+        (int(text) for text in told if text.isascii() and text.isdigit() and len(text) < len("10000")), default=1
+    )
+
+
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     """A sentence for each variable that looks like a setting and is none."""
     environ = os.environ if environ is None else environ

@@ -39,7 +39,8 @@ class Limiter:
 
     def __init__(self, limiter: facade.Limiter) -> None:
         """Wrap an asynchronous limiter; people call `Limiter.open`."""
-        self._limiter = limiter
+        self._limiter = self.waiting = limiter
+        """The same with `await`, which never really waits."""
         self._check = limiter.check_now
         if limiter.hit_now is not None:
             self.hit = limiter.hit_now  # type: ignore[method-assign] # spares a call on the hottest way
@@ -88,6 +89,7 @@ class Limiter:
         algorithm: str = DEFAULT_ALGORITHM,
     ) -> Reservation:
         """Take `cost` now and settle what it really was later; use it in ``with``."""
+        self._look_at_rules()
         return Reservation(self._limiter.reserve(subject, limit, cost, ttl=ttl, algorithm=algorithm))
 
     def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:

@@ -1,0 +1,1 @@
+"""Headgate inside web frameworks: who calls what, and what they are told. The limiter decides."""

@@ -1,0 +1,57 @@
+"""A call that was admitted, until its answer has been sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headgate.core.meter import Algorithm, check_cost
+from headgate.dataplane.bare_keys import span
+from headgate.dataplane.held import Reservation
+
+if TYPE_CHECKING:
+    from headgate.core.request import Request
+    from headgate.core.verdict import Verdict
+    from headgate.edge.frameworks.limits import RouteLimit
+    from headgate.ports import CounterStore
+
+_SETTLED_WITHIN: Final = 3_600.0
+"""Seconds after which a call that took so long gets nothing back."""
+
+
+class Admission:
+    """What the limiter said about a call, for the view that answers it."""
+
+    __slots__ = ("_actual", "_closed", "limits", "request", "verdict")
+
+    def __init__(self, request: Request, verdict: Verdict, limits: tuple[RouteLimit, ...] = ()) -> None:
+        """`limits` are those of the route that were asked."""
+        self.request = request
+        """Who called what, as the rules saw it."""
+        self.verdict = verdict
+        self.limits = limits
+        self._actual: int | None = None
+        self._closed = False
+
+    def settle(self, actual: int) -> None:
+        """Say what the call really cost; it is booked once the answer has been sent. Only the first time counts."""
+        amount = check_cost(actual)
+        if self._actual is None:
+            self._actual = amount
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether something has to be booked: a cost that was settled, or slots that are held."""
+        return not self._closed and (
+            self._actual is not None
+            or any(bound.hit.meter.algorithm is Algorithm.CONCURRENCY for bound in self.verdict.plan.enforced)
+        )
+
+    async def close(self, store: CounterStore) -> None:
+        """Book what is owed."""
+        self._closed = True
+
+        async def taken() -> Verdict:
+            return self.verdict
+
+        reservation = await Reservation(store, taken, span(_SETTLED_WITHIN)).take()
+        await reservation.close(self._actual)

@@ -1,0 +1,243 @@
+"""The ASGI middleware: one check for each HTTP call and each WebSocket handshake.
+
+Plain ASGI, without a framework between: messages pass through as they are, so that streams
+stay streams, and a call that is held back waits without holding anybody else up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import cache
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headgate.edge.frameworks.admission import Admission
+from headgate.edge.frameworks.calls import call_of_asgi, described, path_of
+from headgate.edge.frameworks.gate import not_understood
+from headgate.edge.frameworks.routes import Routes
+from headgate.edge.problems import Unanswerable
+from headgate.errors import HeadgateError, InvalidRequest, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+    from typing import TypeAlias
+
+    from headgate.core.request import Request
+    from headgate.dataplane.identity import Call, Identity
+    from headgate.dataplane.limiter import Limiter
+    from headgate.dataplane.proxies import Proxies
+    from headgate.edge.frameworks.answers import Answer
+    from headgate.edge.frameworks.calls import Who
+    from headgate.edge.frameworks.gate import Gate
+    from headgate.edge.frameworks.routes import Place
+
+    Message: TypeAlias = MutableMapping[str, Any]
+    Scope: TypeAlias = MutableMapping[str, Any]
+    Receive: TypeAlias = Callable[[], Awaitable[Message]]
+    Send: TypeAlias = Callable[[Message], Awaitable[None]]
+    App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+    Identify: TypeAlias = Callable[[Scope], Who | Awaitable[Who]]
+    Cost: TypeAlias = Callable[[Scope], int | Awaitable[int | None] | None]
+
+log = logging.getLogger("headgate")
+
+KEY: Final = "headgate"
+"""Where a scope has its `Admission`."""
+_STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
+_DENIAL: Final = "websocket.http.response"
+_POLICY_VIOLATION: Final = 1008
+
+
+class Opened(NamedTuple):
+    """A limiter, and the gate that it is asked through."""
+
+    limiter: Limiter
+    gate: Gate[Limiter]
+
+
+class Callers:
+    """Who calls: as the application says, or as tokens, keys and addresses do."""
+
+    def __init__(self, identity: Identity, proxies: Proxies, identify: Identify | None) -> None:
+        """`identity` is not asked if `identify` says who it is."""
+        self._identity = identity
+        self._proxies = proxies
+        self._identify = identify
+        self._api_key_header = identity.api_key_header.encode("latin-1")
+
+    async def request(self, scope: Scope, path: str, route: str | None) -> Request:
+        """The request behind a scope."""
+        client = scope.get("client")
+        peer = client[0] if client else None
+        call = call_of_asgi(scope.get("method", "GET"), path, peer, scope["headers"], self._api_key_header)
+        if self._identify is None:
+            return (await self._identity.called(call))._replace(route=route)
+        who = self._identify(scope)
+        return described(await who if isawaitable(who) else who, call, self._address(call), route)
+
+    def _address(self, call: Call) -> str | None:
+        return self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
+
+    async def start(self) -> None:
+        """Fetch what is better known before the first call."""
+        await self._identity.start()
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await self._identity.close()
+
+
+class AsgiGate:
+    """Stands before an ASGI application."""
+
+    def __init__(
+        self, app: App, opening: Callable[[], Opened], callers: Callers, cost: Cost | None, *, owned: bool
+    ) -> None:
+        """`opening` gives a limiter, anew each time; `owned` says whether it begins and ends with the application."""
+        self.app = app
+        self._opening = opening
+        self._limiter, self._gate = opening()  # now, so that what is wrong with the rules is said now
+        self._callers = callers
+        self._cost = cost
+        self._owned = owned
+        self._routes: dict[int, Routes] = {}
+        self._opened = False
+        self._starting = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or let the application do it."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+            return
+        if scope["type"] not in {"http", "websocket"}:
+            await self.app(scope, receive, send)
+            return
+        if not self._opened:
+            await self._open(scope.get("app"))
+        try:
+            admission = await self._asked(scope)
+        except (InvalidRequest, StoreError, Unanswerable) as error:
+            if isinstance(error, StoreError):
+                log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
+            await _answer(scope, receive, send, not_understood(error))
+            return
+        if admission is None:
+            await self.app(scope, receive, send)
+        elif not admission.verdict.allowed:
+            await _answer(scope, receive, send, self._gate.refusal(admission.verdict))
+        else:
+            await self._admit(admission, scope, receive, send)
+
+    async def _asked(self, scope: Scope) -> Admission | None:
+        """What the limiter says; None if nothing limits the call."""
+        below = _below_root(scope, getattr(self.app, "root_path", ""))
+        place = self._place(scope, below)
+        path = path_of(below)
+        if place.exempt or path in self._gate.skipping:
+            return None
+        request = await self._callers.request(scope, path, place.template)
+        cost = None
+        if self._cost is not None:
+            given = self._cost(scope)
+            cost = await given if isawaitable(given) else given
+        verdict = await self._gate.limiter_for(place.limits).check(request, cost)
+        return Admission(request, verdict, place.limits)
+
+    async def _admit(self, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+        verdict = admission.verdict
+        if verdict.delay:
+            await asyncio.sleep(verdict.delay)
+        scope[KEY] = admission
+        headers = _lines(self._gate.headers(verdict))
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] in _STARTS:
+                message["headers"] = [*message.get("headers", ()), *headers]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, with_headers if headers else send)
+        finally:
+            if admission.is_owed:
+                await admission.close(self._limiter.store)
+
+    def _place(self, scope: Scope, below: str) -> Place:
+        return self._routes_of(scope.get("app") or self.app).find(scope["type"], scope.get("method", "GET"), below)
+
+    def _routes_of(self, app: object) -> Routes:
+        routes = self._routes.get(id(app))
+        if routes is None:
+            routes = self._routes[id(app)] = Routes(app)
+        return routes
+
+    async def _open(self, app: object) -> None:
+        """Start, once; raise if nothing would be enforced."""
+        async with self._starting:
+            if self._opened:
+                return
+            self._gate.check_it_limits(self._routes_of(app or self.app).limits())
+            if self._owned:
+                await self._limiter.__aenter__()
+            await self._callers.start()
+            self._opened = True
+
+    async def _close(self) -> None:
+        if self._opened:
+            self._opened = False
+            await self._callers.close()
+            if self._owned:
+                await self._limiter.close()
+                self._limiter, self._gate = self._opening()  # tests start an application more than once
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Begin before the application does, and end after it."""
+        first: list[Message] = [await receive()]  # lifespan.startup
+        try:
+            await self._open(scope.get("app"))
+        except HeadgateError as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+
+        async def receiving() -> Message:
+            return first.pop() if first else await receive()
+
+        async def sending(message: Message) -> None:
+            if message["type"] in {"lifespan.shutdown.complete", "lifespan.shutdown.failed", "lifespan.startup.failed"}:
+                await self._close()
+            await send(message)
+
+        await self.app(scope, receiving, sending)
+
+
+def _below_root(scope: Scope, usual: str) -> str:
+    """The path as the application's router sees it."""
+    path: str = scope["path"]
+    root = scope.get("root_path") or usual
+    if root and path.startswith(root) and path[len(root) : len(root) + 1] in {"", "/"}:
+        return path[len(root) :]
+    return path
+
+
+@cache
+def _name(name: str) -> bytes:
+    """A header's name as ASGI has it; there are a dozen."""
+    return name.lower().encode("latin-1")
+
+
+def _lines(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    return [(_name(name), value.encode("latin-1")) for name, value in headers]
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send, answer: Answer) -> None:
+    status, headers, body = answer
+    lines = _lines(headers)
+    kind = "http.response"
+    if scope["type"] == "websocket":
+        await receive()  # the handshake
+        if _DENIAL not in (scope.get("extensions") or {}):
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+            return
+        kind = _DENIAL
+    await send({"type": f"{kind}.start", "status": status, "headers": lines})
+    await send({"type": f"{kind}.body", "body": b"" if scope.get("method") == "HEAD" else body})

@@ -1,0 +1,75 @@
+"""What all frameworks share: everything about a call but the waiting."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from headgate.edge.frameworks.answers import header_set, headers_of, refusal, unanswerable
+from headgate.edge.frameworks.skipping import Skipping
+from headgate.edge.problems import Unanswerable
+from headgate.errors import InvalidRequest, InvalidSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from headgate.core.verdict import Verdict
+    from headgate.dataplane.snapshots import Snapshots
+    from headgate.edge.frameworks.answers import Answer
+    from headgate.edge.frameworks.limits import RouteLimit
+
+LimiterT = TypeVar("LimiterT")
+
+
+class Gate(Generic[LimiterT]):
+    """The limiter with what the application said about skipping, headers and limits at routes."""
+
+    def __init__(
+        self,
+        limiter: LimiterT,
+        snapshots: Snapshots,
+        join: Callable[[Sequence[RouteLimit]], LimiterT],
+        *,
+        skip: Iterable[str] = (),
+        headers: str = "all",
+    ) -> None:
+        """`snapshots` are the rules that `limiter` decides by; `join` makes one with limits of routes beside them."""
+        self.skipping = Skipping(skip)
+        self._limiter = limiter
+        self._snapshots = snapshots
+        self._join = join
+        self._which = header_set(headers)
+        self._joined: dict[tuple[RouteLimit, ...], LimiterT] = {}
+
+    def limiter_for(self, limits: tuple[RouteLimit, ...]) -> LimiterT:
+        """The limiter for a route at which these limits stand."""
+        if not limits:
+            return self._limiter
+        joined = self._joined.get(limits)
+        if joined is None:
+            joined = self._joined[limits] = self._join(limits)
+        return joined
+
+    def check_it_limits(self, limits: Iterable[RouteLimit]) -> None:
+        """Raise `InvalidSettings` if there is nothing to enforce: no rule in force, and no limit at any route."""
+        if any(rule.enabled for rule in self._snapshots.current.rule_set.rules) or any(True for _ in limits):
+            return
+        msg = "headgate would limit nothing: it has no rules, and no route has a limit; give it rules='rules.yaml'"
+        raise InvalidSettings(msg)
+
+    def headers(self, verdict: Verdict) -> list[tuple[str, str]]:
+        """What goes with the answer to a call that was admitted."""
+        return headers_of(verdict, self._which)
+
+    def refusal(self, verdict: Verdict) -> Answer:
+        """What a refused caller is answered."""
+        return refusal(verdict, self._which)
+
+
+def not_understood(error: Exception) -> Answer:
+    """The answer to a call that no rule could be asked about."""
+    if isinstance(error, Unanswerable):
+        return unanswerable(error)
+    if isinstance(error, InvalidRequest):
+        return unanswerable(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
+    return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))

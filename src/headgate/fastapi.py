@@ -1,0 +1,56 @@
+"""Rate limits for FastAPI applications.
+
+from headgate.fastapi import rate_limit, setup
+
+setup(app, "redis://localhost:6379", rules="rules.yaml")
+
+@app.get("/search", dependencies=[Depends(rate_limit("10/minute", per="user"))])
+async def search(): ...
+"""
+
+from collections.abc import Sequence
+
+from starlette.requests import HTTPConnection
+
+from headgate.asgi import Admission
+from headgate.edge.frameworks.limits import RouteLimit
+from headgate.starlette import RateLimitMiddleware, admission, check_enforced, exempt, setup
+
+__all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limit", "setup"]
+
+
+class _Dependency(RouteLimit):
+    """A limit that FastAPI can depend on. The middleware finds it at the route and asks for it in advance."""
+
+    def __call__(self, connection: HTTPConnection) -> Admission:
+        """What the limiter said about the call."""
+        return check_enforced(connection, self)
+
+
+def rate_limit(
+    limits: str | Sequence[str],
+    per: str | Sequence[str] = "user",
+    *,
+    name: str | None = None,
+    algorithm: str | None = None,
+    action: str | None = None,
+    max_delay: str | None = None,
+    on_store_error: str | None = None,
+    status: int | None = None,
+    message: str | None = None,
+) -> _Dependency:
+    """A limit to depend on: ``Depends(rate_limit("10/minute", per="user"))`` at a route, a router or an application.
+
+    Everything is written as in a rules file; routes that give one `name` share a counter.
+    """
+    return _Dependency(
+        limits,
+        per,
+        name=name,
+        algorithm=algorithm,
+        action=action,
+        max_delay=max_delay,
+        on_store_error=on_store_error,
+        status=status,
+        message=message,
+    )

@@ -1,0 +1,170 @@
+"""Rate limits for Flask applications.
+
+from headgate.flask import RateLimiter
+
+limiter = RateLimiter(app, "redis://localhost:6379", rules="rules.yaml")
+
+@app.get("/search")
+@limiter.limit("5/minute", per="user")
+def search(): ...
+"""
+
+from __future__ import annotations
+
+import re
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from flask import Flask, Response, current_app, g, request
+
+from headgate.edge.frameworks.admission import Admission
+from headgate.edge.frameworks.calls import decoded_path
+from headgate.edge.frameworks.limits import RouteLimit, exempt, is_exempt, limits_at, mark
+from headgate.edge.frameworks.routes import Place
+from headgate.errors import InvalidSettings
+from headgate.wsgi import thread_gate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import TypeAlias
+
+    from flask import Request
+
+    from headgate.edge.frameworks.calls import Who
+    from headgate.sync import Limiter
+    from headgate.wiring import Rules
+
+    Identify: TypeAlias = Callable[[Request], Who]
+    Cost: TypeAlias = Callable[[Request], int | None]
+
+__all__ = ["Admission", "RateLimiter"]
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_KEY: Final = "headgate"
+_VARIABLE: Final = re.compile(r"<(?:[^<>:]*:)?([^<>]*)>")
+
+
+class RateLimiter:
+    """Limits the calls to Flask applications by rules, and by limits at their views."""
+
+    def __init__(
+        self,
+        app: Flask | None = None,
+        store: str | Limiter = "memory://",
+        rules: Rules = None,
+        *,
+        identify: Identify | None = None,
+        cost: Cost | None = None,
+        skip: Iterable[str] = (),
+        headers: str = "all",
+        trusted_proxies: Iterable[str] | None = None,
+    ) -> None:
+        """As `headgate.asgi.RateLimitMiddleware`; `identify` and `cost` get Flask's request."""
+        self._threads = thread_gate(store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies)
+        self._identify = identify
+        self._cost = cost
+        self._checked: set[str] = set()
+        self.exempt = exempt
+        """Marks a view that nothing limits."""
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Limit an application, from the first of its hooks that is registered later on."""
+        app.extensions[_KEY] = self
+        app.before_request(self._before)
+        app.after_request(self._after)
+        app.teardown_request(self._teardown)
+
+    def limit(
+        self,
+        limits: str | Sequence[str],
+        per: str | Sequence[str] = "user",
+        *,
+        name: str | None = None,
+        algorithm: str | None = None,
+        action: str | None = None,
+        max_delay: str | None = None,
+        on_store_error: str | None = None,
+        status: int | None = None,
+        message: str | None = None,
+    ) -> Callable[[F], F]:
+        """Limit one view. Everything is written as in a rules file; views that give one `name` share a counter."""
+        limit = RouteLimit(
+            limits,
+            per,
+            name=name,
+            algorithm=algorithm,
+            action=action,
+            max_delay=max_delay,
+            on_store_error=on_store_error,
+            status=status,
+            message=message,
+        )
+
+        def limited(view: F) -> F:
+            mark(view, limit)  # first, so that it is found wherever the route stands
+
+            @wraps(view)
+            def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
+                found = self.admission()
+                if limit not in found.limits and found.verdict.plan.gate is None:
+                    msg = "a limit stands at this view, and nothing enforces it: put it below the route"
+                    raise InvalidSettings(msg)
+                return view(*args, **kwargs)
+
+            return checked  # type: ignore[return-value] # it has the view's signature
+
+        return limited
+
+    def admission(self) -> Admission:
+        """What the limiter said about the present call; its `settle` books what the call really cost."""
+        found = g.get(_KEY)
+        if not isinstance(found, Admission):
+            msg = "nothing has limited this call: call init_app(app), and do not skip or exempt this view"
+            raise InvalidSettings(msg)
+        return found
+
+    def _before(self) -> Response | None:
+        app = current_app
+        if app.import_name not in self._checked:
+            self._threads.gate.check_it_limits(
+                limit for view in app.view_functions.values() for limit in limits_at(view)
+            )
+            self._checked.add(app.import_name)
+        identify, cost, present = self._identify, self._cost, request
+        asked = self._threads.ask(
+            request.environ,
+            decoded_path(request.environ),
+            _place(app.view_functions),
+            None if identify is None else lambda: identify(present),
+            None if cost is None else lambda: cost(present),
+        )
+        if asked is None or isinstance(asked, Admission):
+            setattr(g, _KEY, asked)
+            return None
+        status, headers, body = asked
+        return Response(body, status, headers)
+
+    def _after(self, response: Response) -> Response:
+        found = g.get(_KEY)
+        if isinstance(found, Admission):
+            for name, value in self._threads.gate.headers(found.verdict):
+                response.headers.add(name, value)
+            response.call_on_close(lambda: self._threads.close(found))
+        return response
+
+    def _teardown(self, error: BaseException | None) -> None:
+        found = g.get(_KEY)
+        if error is not None and isinstance(found, Admission):  # there may be no answer to close
+            self._threads.close(found)
+
+
+def _place(views: dict[str, Any]) -> Place:
+    """Where the present call goes: its rule, as a template in which variables stand in braces."""
+    rule = request.url_rule
+    if rule is None:
+        return Place()
+    view = views.get(rule.endpoint)
+    return Place(_VARIABLE.sub(r"{\1}", rule.rule), limits_at(view), is_exempt(view))

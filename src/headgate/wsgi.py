@@ -1,0 +1,85 @@
+"""Rate limits for any WSGI application.
+
+from headgate.wsgi import RateLimitMiddleware
+
+app = RateLimitMiddleware(app, "redis://localhost:6379", rules="rules.yaml")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headgate import facade, sync
+from headgate.edge.frameworks.admission import Admission
+from headgate.edge.frameworks.gate import Gate
+from headgate.edge.frameworks.limits import Joined
+from headgate.edge.frameworks.without_loop import Checking, ThreadGate
+from headgate.edge.frameworks.wsgi import KEY, WsgiGate
+from headgate.errors import InvalidSettings
+from headgate.wiring.frameworks import check_workers, credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from headgate.edge.frameworks.limits import RouteLimit
+    from headgate.edge.frameworks.wsgi import App, Cost, Identify
+    from headgate.wiring import Rules
+
+__all__ = ["Admission", "RateLimitMiddleware", "admission", "thread_gate"]
+
+
+class RateLimitMiddleware(WsgiGate):
+    """Limits the calls to a WSGI application by rules."""
+
+    def __init__(
+        self,
+        app: App,
+        store: str | sync.Limiter = "memory://",
+        rules: Rules = None,
+        *,
+        identify: Identify | None = None,
+        cost: Cost | None = None,
+        skip: Iterable[str] = (),
+        headers: str = "all",
+        trusted_proxies: Iterable[str] | None = None,
+    ) -> None:
+        """As `headgate.asgi.RateLimitMiddleware`; `identify` and `cost` get the environment."""
+        threads = thread_gate(store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies)
+        threads.gate.check_it_limits(())
+        super().__init__(app, threads, identify, cost)
+
+
+def thread_gate(
+    store: str | sync.Limiter,
+    rules: Rules,
+    *,
+    skip: Iterable[str],
+    headers: str,
+    trusted_proxies: Iterable[str] | None,
+) -> ThreadGate:
+    """What stands before applications that have no event loop."""
+    if isinstance(store, sync.Limiter) and rules is not None:
+        msg = "a limiter has its rules already; give the rules to Limiter.open"
+        raise InvalidSettings(msg)
+    limiter = store if isinstance(store, sync.Limiter) else sync.Limiter.open(store, rules)
+    inner = limiter.waiting
+    local = inner.hit_now is not None
+    if local:
+        check_workers()
+
+    def join(limits: Sequence[RouteLimit]) -> Checking:
+        snapshots = Joined(inner.snapshots, limits)
+        return sync.Limiter(facade.Limiter(inner.store, snapshots, inner.bare_keys, inner.follower))
+
+    gate: Gate[Checking] = Gate(limiter, inner.snapshots, join, skip=skip, headers=headers)
+    return ThreadGate(gate, inner.store, *credentials(trusted_proxies, waits=False), local=local)
+
+
+def admission(environ: Mapping[str, Any]) -> Admission:
+    """What the limiter said about a call; its `settle` books what the call really cost."""
+    found = environ.get(KEY)
+    if not isinstance(found, Admission):
+        msg = "nothing has limited this call: RateLimitMiddleware is not installed, or it skips this path"
+        raise InvalidSettings(msg)
+    return found
