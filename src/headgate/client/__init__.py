@@ -1,4 +1,4 @@
-"""For programs that call limited APIs: keep to their limits, and behave when limited.
+"""For programs that call limited APIs: keep to their limits, and behave when limited. And to ask the decision service.
 
 import httpx
 from headgate.client import AsyncRateLimitTransport
@@ -16,20 +16,27 @@ from typing import TYPE_CHECKING, Final
 from headgate.client.calls import Pacers
 from headgate.client.dialects import Reading, Standing, read
 from headgate.client.policy import IDEMPOTENT, RetryPolicy
+from headgate.client.verdicts import OnFailure, RemoteDecision, RemoteVerdict
 from headgate.errors import CircuitOpen, WaitTooLong
 
 if TYPE_CHECKING:
+    from headgate.client.decision_client import AsyncDecisionClient, DecisionClient
     from headgate.client.httpx_transport import AsyncRateLimitTransport, RateLimitTransport
     from headgate.client.requests_adapter import RateLimitAdapter
 
 __all__ = [
     "IDEMPOTENT",
+    "AsyncDecisionClient",
     "AsyncRateLimitTransport",
     "CircuitOpen",
+    "DecisionClient",
+    "OnFailure",
     "Pacers",
     "RateLimitAdapter",
     "RateLimitTransport",
     "Reading",
+    "RemoteDecision",
+    "RemoteVerdict",
     "RetryPolicy",
     "Standing",
     "WaitTooLong",
@@ -37,6 +44,8 @@ __all__ = [
 ]
 
 _LAZY: Final = {
+    "AsyncDecisionClient": "headgate.client.decision_client",
+    "DecisionClient": "headgate.client.decision_client",
     "AsyncRateLimitTransport": "headgate.client.httpx_transport",
     "RateLimitTransport": "headgate.client.httpx_transport",
     "RateLimitAdapter": "headgate.client.requests_adapter",

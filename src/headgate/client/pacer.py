@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.client.circuit import Circuit, State
 from headgate.client.guess import Guess
 from headgate.client.pace import Pace
-from headgate.core.units import SECOND
+from headgate.core.units import MILLISECOND, SECOND, Micros
 from headgate.errors import CircuitOpen
 
 if TYPE_CHECKING:
     from headgate.client.dialects import Reading
     from headgate.client.policy import RetryPolicy
-    from headgate.core.units import Micros
 
 _TOO_MANY_REQUESTS: Final = 429
 _UNAVAILABLE: Final = 503
 _FORBIDDEN: Final = 403
 _MOST_POLICIES: Final = 64
+_FIRST_ALONE: Final[Micros] = SECOND
+"""So long the others wait for what the first answer says; it may be one that takes minutes."""
+_LOOK: Final[Micros] = 5 * MILLISECOND
 _JITTER: Final = 0.1
 """So much longer than asked, at most, that those who were refused together do not come back together."""
 
@@ -49,7 +51,7 @@ class Pacer:
     """When the next call to one API may go out."""
 
     def __init__(self, policy: RetryPolicy) -> None:
-        """Nothing is known yet, so the first calls go out at once."""
+        """Nothing is known yet."""
         self._policy = policy
         self._lock = threading.Lock()
         self.queue = threading.Lock()
@@ -57,6 +59,10 @@ class Pacer:
         self._paces: dict[str, Pace] = {}
         self._guess = Guess()
         self._circuit = Circuit(policy.circuit_after, round(policy.circuit_seconds * SECOND))
+        self._is_known = False
+        """Whether the API has ever answered. Until then one call goes first, for the others to learn from."""
+        self._first: Micros | None = None
+        """When that one went out."""
         self._newest = 0
         """Number of the last call that went out."""
         self._blocked_until: Micros = 0
@@ -77,6 +83,8 @@ class Pacer:
             if wait > 0:
                 return Turn(0, wait)
             self._newest += 1
+            if self._first is None:
+                self._first = now
             for pace in self._paces.values():
                 pace.begun(now)
             self._guess.begun(now)
@@ -93,16 +101,21 @@ class Pacer:
         if rest > 0:
             raise CircuitOpen(rest / SECOND)
         waits = [pace.wait(now) for pace in self._paces.values()]
+        if not self._is_known and self._first is not None and now < self._first + _FIRST_ALONE:
+            waits.append(_LOOK)
         return max(0, self._blocked_until - now, self._guess.wait(now), *waits)
 
     def broken_off(self) -> None:
         """A call ended without a response."""
         with self._lock:
             self._circuit.broken_off()
+            if not self._is_known:
+                self._first = None
 
     def answered(self, number: int, *, refused: bool, reading: Reading, now: Micros, chance: float) -> None:
         """Take in what a response says. `chance` is a random number from 0 to 1."""
         with self._lock:
+            self._is_known = True
             for standing in reading.standings:
                 pace = self._paces.get(standing.policy)
                 if pace is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import io
+import itertools
 import threading
 from typing import TYPE_CHECKING
 
@@ -203,6 +204,7 @@ def test_calls_that_are_refused_together_count_once() -> None:
     """Twenty calls that went out before the first refusal came do not open the circuit."""
     pacers = Pacers()
     pacer = pacers.call("GET", "http://api.test/", {}, has_replayable_body=True).pacer
+    pacer.answered(pacer.ask(1).number, refused=False, reading=sdk.Reading(), now=1, chance=0.5)
     numbers = [pacer.ask(1).number for _ in range(20)]
     for number in numbers:
         pacer.answered(number, refused=True, reading=sdk.Reading(), now=2, chance=0.5)
@@ -221,6 +223,26 @@ def test_a_trial_that_breaks_off_is_followed_by_another(sleeper: Sleeper) -> Non
         pacer.ask(later + 10**6)
     pacer.broken_off()
     assert pacer.ask(later + 10**6).number
+
+
+def test_the_first_call_goes_alone() -> None:
+    """Of many calls to an API that is not known yet one goes out, and the others learn from its answer."""
+    clock = FakeClock()
+    asked: list[int] = []
+
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        asked.append(clock())
+        await asyncio.sleep(0.3)
+        return httpx.Response(200, headers={"RateLimit-Policy": '"a";q=10;w=1', "RateLimit": '"a";r=9;t=1'})
+
+    async def main() -> None:
+        transport = AsyncRateLimitTransport(httpx.MockTransport(answer), Pacers(clocks=clocks(clock)))
+        async with httpx.AsyncClient(transport=transport) as client:
+            await asyncio.gather(*[client.get("http://api.test/") for _ in range(5)])
+
+    run(main(), clock)
+    assert asked[1] - asked[0] >= 300_000
+    assert all(later - earlier >= 100_000 for earlier, later in itertools.pairwise(asked))
 
 
 def test_cancelled_calls_leave_the_queue() -> None:
