@@ -14,6 +14,7 @@ from headgate.core.request import Request
 from headgate.core.rule import Rule, RuleSet
 from headgate.core.verdict import Verdict
 from headgate.errors import (
+    CircuitOpen,
     Conflict,
     DatabaseError,
     Forbidden,
@@ -28,11 +29,13 @@ from headgate.errors import (
     Refused,
     Stale,
     StoreError,
+    WaitTooLong,
 )
 from headgate.facade import Limiter
 
 __all__ = [
     "Algorithm",
+    "CircuitOpen",
     "Conflict",
     "DatabaseError",
     "Decision",
@@ -54,6 +57,7 @@ __all__ = [
     "Stale",
     "StoreError",
     "Verdict",
+    "WaitTooLong",
     "parse_limit",
     "parse_rule_set",
 ]

@@ -116,6 +116,24 @@ class Refused(HeadgateError):
         super().__init__(f"refused by {verdict.policy}: {when}")
 
 
+class WaitTooLong(HeadgateError):
+    """A call to a limited API was not sent, because it would have to wait longer than its caller wants to."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is how long it would have to wait from now on, as far as that is known."""
+        self.seconds = seconds
+        super().__init__(f"the call would have to wait {seconds:.3f} s; raise max_wait, or call less often")
+
+
+class CircuitOpen(HeadgateError):
+    """A call to a limited API was not sent, because the API has refused too often in a row."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` is how long the API is left alone."""
+        self.seconds = seconds
+        super().__init__(f"the API has refused too often in a row and is left alone for {seconds:.3f} s")
+
+
 class StoreError(HeadgateError):
     """A counter store could not answer.
 

@@ -1,0 +1,221 @@
+"""What servers say about their limits, in every dialect there is, read into one form.
+
+    Retry-After: 120                     Retry-After: Wed, 21 Oct 2026 07:28:00 GMT
+    RateLimit: "default";r=50;t=30       RateLimit-Policy: "default";q=100;w=60       IETF draft, 8 and later
+    RateLimit: limit=100, remaining=50, reset=30                                      IETF draft 7
+    RateLimit-Limit: 100, 100;w=60       RateLimit-Remaining: 50                      IETF draft, up to 6; GitLab
+    X-RateLimit-Remaining: 50            X-RateLimit-Reset: 1767225600                GitHub and most others
+    X-Rate-Limit-Reset: 1767225600       X-RateLimit-Remaining-Minute: 7              X; Kong
+    X-RateLimit-Reset-Requests: 6m0s     Anthropic-RateLimit-Requests-Remaining: 9    OpenAI; Anthropic
+
+Servers are strangers: whatever cannot be read is passed over, and no value is believed
+beyond `LONGEST`. Pure; the time is an argument, and times come out as spans from it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from headgate.client.resets import LONGEST, delta, instant, span_until
+from headgate.core.units import DAY, HOUR, MINUTE, SECOND, Micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_LONGEST_VALUE: Final = 4_096
+_MOST_POLICIES: Final = 32
+_LARGEST: Final = 10**15 - 1
+_WHOLE: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
+_FIELD: Final = re.compile(r"(?P<vendor>[a-z-]{0,40}?)rate-?limit-(?P<words>[a-z0-9_-]{1,80})", re.ASCII)
+_WINDOWS: Final = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "month": 31 * DAY}
+_NOT_REQUESTS: Final = ("token", "byte", "concurren", "used", "cost")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one limit stands. None is what the server did not say."""
+
+    policy: str
+    limit: int | None = None
+    remaining: int | None = None
+    reset: Micros | None = None
+    """How long until more is available."""
+    window: Micros | None = None
+    counts_requests: bool = True
+    """Whether each request takes one; limits on bytes or tokens take what only the server knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that a response says about limits."""
+
+    retry_after: Micros | None = None
+    standings: tuple[Standing, ...] = ()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether some limit has nothing left."""
+        return any(standing.remaining == 0 for standing in self.standings)
+
+
+def read(headers: Iterable[tuple[str, str]], now: Micros) -> Reading:
+    """Read the headers of a response that arrived at `now`, in microseconds since the epoch."""
+    given: dict[str, str] = {}
+    for name, value in headers:
+        if len(value) <= _LONGEST_VALUE:
+            low = name.lower()
+            given[low] = f"{given[low]}, {value}" if low in given else value
+    now = _servers_clock(given.get("date"), now)
+    # Where both are there, the older fields say the same again, less well.
+    standings = _complete(_structured(given)) or _complete(_triples(given, now))
+    return Reading(_retry_after(given, now), standings)
+
+
+def _complete(standings: Iterable[Standing]) -> tuple[Standing, ...]:
+    """Those that say what remains, each policy once."""
+    found: dict[str, Standing] = {}
+    for standing in standings:
+        if standing.remaining is not None and len(found) < _MOST_POLICIES:
+            found.setdefault(standing.policy, standing)
+    # Kong says of one limit both "7 remain of this minute" and "7 remain"; the second adds nothing.
+    if "" in found and found[""].window is None and any(standing.window for standing in found.values()):
+        del found[""]
+    return tuple(found.values())
+
+
+def _servers_clock(date: str | None, now: Micros) -> Micros:
+    """The time by which the server's instants are meant: ours, unless its own is plainly another.
+
+    `Date` has whole seconds, so as long as both agree ours is the finer one.
+    """
+    theirs = None if date is None else instant(date)
+    return now if theirs is None or abs(theirs - now) <= 2 * SECOND else theirs
+
+
+def _retry_after(given: dict[str, str], now: Micros) -> Micros | None:
+    """``Retry-After``, in seconds or as a date (RFC 9110, section 10.2.3); OpenAI and Azure also say milliseconds."""
+    millis = given.get("retry-after-ms", "").strip()
+    if _WHOLE.fullmatch(millis):
+        return min(int(millis) * 1_000, LONGEST)
+    text = given.get("retry-after", "")
+    span = delta(text)
+    if span is not None:
+        return span
+    when = instant(text)
+    return None if when is None else min(max(0, when - now), LONGEST)
+
+
+# RateLimit and RateLimit-Policy
+
+
+def _structured(given: dict[str, str]) -> Iterator[Standing]:
+    """The IETF draft's two fields; parameters that are not known are comments."""
+    policies = {name: given for name, given in _members(given.get("ratelimit-policy", "")) if name}
+    for name, said in _members(given.get("ratelimit", "")):
+        remaining = _whole(said.get("r"))
+        if not name or remaining is None:
+            continue
+        policy = policies.get(name, {})
+        unit = policy.get("qu", "requests").strip('"')
+        yield Standing(
+            name,
+            _whole(policy.get("q")),
+            remaining,
+            delta(said.get("t", "")),
+            _seconds(policy.get("w")),
+            unit.startswith("request"),
+        )
+    if seventh := {name.strip(): value.strip() for name, value in _pairs(given.get("ratelimit", ""))}:
+        window = next((_seconds(said.get("w")) for name, said in _members(given.get("ratelimit-policy", ""))), None)
+        remaining, reset = _whole(seventh.get("remaining")), delta(seventh.get("reset", ""))
+        yield Standing("", _whole(seventh.get("limit")), remaining, reset, window)
+
+
+def _members(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The items of a structured list (RFC 9651), each with its parameters."""
+    for member in _cut(text, ","):
+        item, *parameters = _cut(member, ";")
+        pairs = (parameter.partition("=") for parameter in parameters)
+        yield item.strip().strip('"'), {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    """``limit=100, remaining=50``, as draft 7 has it."""
+    for member in _cut(text, ","):
+        name, equals, value = _cut(member, ";")[0].partition("=")
+        if equals and '"' not in name:
+            yield name, value
+
+
+def _cut(text: str, at: str) -> list[str]:
+    """The parts of a text between separators that do not stand in quotes."""
+    parts, begin, is_quoted, is_escaped = [], 0, False, False
+    for place, character in enumerate(text):
+        if is_escaped:
+            is_escaped = False
+        elif character == "\\" and is_quoted:
+            is_escaped = True
+        elif character == '"':
+            is_quoted = not is_quoted
+        elif character == at and not is_quoted:
+            parts.append(text[begin:place])
+            begin = place + 1
+    return [*parts, text[begin:]]
+
+
+# Three fields for each limit
+
+
+def _triples(given: dict[str, str], now: Micros) -> Iterable[Standing]:
+    """Limit, remaining and reset in fields of their own, by whatever names."""
+    found: dict[str, Standing] = {}
+    for name, value in given.items():
+        field = _FIELD.fullmatch(name)
+        if field is None or name == "ratelimit-policy":
+            continue
+        words = field["words"].split("-")
+        what = next((word for word in words if word in {"limit", "remaining", "reset"}), None)
+        if what is None:
+            continue
+        words.remove(what)
+        is_delta = what == "reset" and words[:1] == ["after"]
+        policy = "-".join(words[1:] if is_delta else words)
+        whose = f"{field['vendor'].removeprefix('x-')}{policy}"
+        standing = found.get(whose) or Standing(
+            whose,
+            window=_WINDOWS.get(policy),
+            counts_requests=not any(word in policy for word in _NOT_REQUESTS),
+        )
+        found[whose] = _told(standing, what, value, now, is_delta=is_delta)
+    return found.values()
+
+
+def _told(standing: Standing, what: str, value: str, now: Micros, *, is_delta: bool) -> Standing:
+    """The standing with one more field."""
+    if what == "remaining":
+        return replace(standing, remaining=_first(value))
+    if what == "reset":
+        # Discord sends both; the one that says how long, and not when, needs no clock and comes with fractions.
+        if standing.reset is not None and not is_delta:
+            return standing
+        return replace(standing, reset=delta(value) if is_delta else span_until(value, now))
+    window = next((_seconds(said["w"]) for _, said in _members(value) if "w" in said), standing.window)
+    return replace(standing, limit=_first(value), window=window)
+
+
+def _first(value: str) -> int | None:
+    """The first number of ``10, 10;w=1, 1000;w=3600``, which is the one that matters now."""
+    return _whole(re.split("[,;]", value, maxsplit=1)[0])
+
+
+def _whole(text: str | None) -> int | None:
+    plain = "" if text is None else text.strip()
+    return min(int(plain), _LARGEST) if _WHOLE.fullmatch(plain) else None
+
+
+def _seconds(text: str | None) -> Micros | None:
+    """A window; one of no length is none."""
+    number = _whole(text)
+    return min(number * SECOND, LONGEST) if number else None

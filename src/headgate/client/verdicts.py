@@ -1,0 +1,148 @@
+"""What the decision service is asked and what it answers, as typed values. No network here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.core.decision import Source
+from headgate.core.request import Request
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, NotFound, StoreError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_PASSED_ON: Final = ("x-ratelimit-", "ratelimit", "retry-after")
+_ERRORS: Final[dict[int, type[HeadgateError]]] = {
+    HTTPStatus.BAD_REQUEST: InvalidRequest,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: InvalidRequest,
+    HTTPStatus.UNAUTHORIZED: Forbidden,
+    HTTPStatus.NOT_FOUND: NotFound,
+}
+
+
+class OnFailure(StrEnum):
+    """What a check answers when the service does not, in time."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    RAISE = "raise"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDecision:
+    """The answer for one limit. Spans are in seconds."""
+
+    rule: str
+    allowed: bool
+    limit: int
+    remaining: int
+    reset_after: float
+    retry_after: float | None
+    cost: int
+    layer: str = ""
+    window: float | None = None
+    shadow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteVerdict:
+    """The answer for one request; in a condition it is true if the request may pass. Spans are in seconds."""
+
+    allowed: bool
+    id: str = ""
+    snapshot: int = 0
+    source: str = ""
+    """How it was reached; ``degraded_allow`` and ``degraded_deny`` also if the service did not answer."""
+    action: str = ""
+    delay: float = 0.0
+    policy: str = ""
+    limit: int | None = None
+    remaining: int | None = None
+    reset_after: float | None = None
+    retry_after: float | None = 0.0
+    """After so long the same request passes if nobody else comes; None means never."""
+    cost: int | None = None
+    decisions: tuple[RemoteDecision, ...] = ()
+    status: int = 200
+    """The HTTP status to answer with."""
+    message: str = ""
+    """Of a refusal: what to tell the caller."""
+    reservation: str | None = None
+    """Of a reservation: the text to settle or release it by."""
+    reserved: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """What to tell the caller about its limits."""
+
+    def __bool__(self) -> bool:
+        """Whether the request may pass."""
+        return self.allowed
+
+
+def without_an_answer(on_failure: OnFailure) -> RemoteVerdict:
+    """The verdict of whoever must decide alone."""
+    if on_failure is OnFailure.ALLOW:
+        return RemoteVerdict(allowed=True, source=Source.DEGRADED_ALLOW)
+    return RemoteVerdict(allowed=False, source=Source.DEGRADED_DENY, retry_after=1.0, status=503)
+
+
+def check_body(request: Request, cost: int | None = None) -> dict[str, Any]:
+    """The body of a check."""
+    if not isinstance(request, Request):
+        msg = f"expected a headgate.Request, not {shown(request)}"
+        raise InvalidRequest(msg)
+    parts = request._asdict()
+    del parts["limits"]  # the service has its own records
+    if parts["attributes"]:
+        parts["attributes"] = dict(parts["attributes"])
+    if cost is not None:
+        parts["cost"] = cost
+    return {name: value for name, value in parts.items() if value is not None and value not in ("", {})}
+
+
+def reserve_body(
+    subject: Request | str, limit: str | None, cost: int | None, ttl: float, algorithm: str | None
+) -> dict[str, Any]:
+    """The body of a reservation: for a request, or of a key's limit."""
+    if not isinstance(subject, str):
+        return check_body(subject, cost) | {"ttl": ttl}
+    given = {"key": subject, "limit": limit, "cost": cost, "ttl": ttl, "algorithm": algorithm}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def read_answer(status: int, body: bytes) -> dict[str, Any]:
+    """The JSON of an answer that is one; `StoreError` if the service could not, else what it says is wrong."""
+    try:
+        data = json.loads(body)
+    except ValueError:
+        data = None
+    if status not in {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS} or not isinstance(data, dict):
+        said = data.get("detail") if isinstance(data, dict) else None
+        sentence = f"the service answered {status}" + (f": {said}" if isinstance(said, str) else "")
+        if status in _ERRORS:
+            raise _ERRORS[status](sentence)
+        raise StoreError(sentence, transient=True)
+    return data
+
+
+def verdict_of(data: Mapping[str, Any], headers: Mapping[str, str]) -> RemoteVerdict:
+    """A verdict from its JSON; members that are not known are left out, so that newer services can be asked."""
+    allowed = data.get("allowed")
+    decisions = data.get("decisions") or []
+    if not isinstance(allowed, bool) or not isinstance(decisions, list):
+        msg = "the answer is not one of headgate's decision service; is the address right?"
+        raise StoreError(msg, transient=False)
+    known = {name: data[name] for name in _MEMBERS if name in data}
+    told = {name: value for name, value in headers.items() if name.lower().startswith(_PASSED_ON)}
+    return RemoteVerdict(**known | {"decisions": tuple(map(_decision, decisions)), "headers": told})
+
+
+def _decision(data: Mapping[str, Any]) -> RemoteDecision:
+    return RemoteDecision(**{name: data.get(name) for name in _DECISION_MEMBERS})  # type: ignore[arg-type] # the service's own
+
+
+_MEMBERS: Final = frozenset(each.name for each in fields(RemoteVerdict)) - {"decisions", "headers"}
+_DECISION_MEMBERS: Final = tuple(each.name for each in fields(RemoteDecision))

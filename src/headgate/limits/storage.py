@@ -1,0 +1,175 @@
+"""The storages that `limits` finds by their schemes, with and without `await`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+try:
+    import limits.aio.storage
+    import limits.storage
+    from limits.errors import ConfigurationError
+except ModuleNotFoundError as error:
+    msg = "headgate.limits is a storage for the library limits, which is not installed: pip install limits"
+    raise ModuleNotFoundError(msg) from error
+
+from headgate import wiring
+from headgate.adapters.redis import REDIS_SCHEMES
+from headgate.dataplane.without_waiting import run
+from headgate.errors import InvalidSettings, StoreError, shown
+from headgate.limits.counters import LimitsCounters
+from headgate.ports import LocalStore
+
+_ASYNC: Final = "async+"
+_OURS: Final = "headgate+"
+_SCHEMES: Final = [f"{_OURS}{scheme}" for scheme in ("memory", "embedded", *REDIS_SCHEMES)]
+
+
+def _counters(uri: str | None, prefix: str, options: dict[str, float | str | bool], *, awaits: bool) -> LimitsCounters:
+    """The counters at ``headgate+redis://…``."""
+    if options:
+        msg = f"{_OURS}… has no storage option {shown(min(options))}; options stand in the address, as ?deadline_ms=50"
+        raise ConfigurationError(msg)
+    url = (uri or f"{_OURS}memory://").removeprefix(_ASYNC).removeprefix(_OURS)
+    try:
+        store, _, bare_keys, _ = wiring.parts(url)
+        if not awaits and not isinstance(store, LocalStore):
+            store = wiring.blocking_store(url)
+    except InvalidSettings as error:
+        raise ConfigurationError(str(error)) from error
+    return LimitsCounters(store, bare_keys, prefix=prefix, degrades="on_store_error=" in url)
+
+
+class HeadgateStorage(
+    limits.storage.Storage, limits.storage.MovingWindowSupport, limits.storage.SlidingWindowCounterSupport
+):
+    """A storage for `limits`, flask-limiter and slowapi. Safe under threads and after forks."""
+
+    STORAGE_SCHEME = _SCHEMES
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        wrap_exceptions: bool = False,  # noqa: FBT001, FBT002 (as limits calls it)
+        key_prefix: str = "",
+        **options: float | str | bool,
+    ) -> None:
+        """`uri` is an address of headgate behind ``headgate+``; `key_prefix` stands before all keys."""
+        super().__init__(uri, wrap_exceptions=wrap_exceptions)
+        self._counters = _counters(uri, key_prefix, options, awaits=False)
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """What is raised when the store does not answer."""
+        return StoreError
+
+    def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """See `LimitsCounters.incr`."""
+        return run(self._counters.incr(key, expiry, amount))
+
+    def get(self, key: str) -> int:
+        """See `LimitsCounters.get`."""
+        return run(self._counters.get(key))
+
+    def get_expiry(self, key: str) -> float:
+        """See `LimitsCounters.get_expiry`."""
+        return run(self._counters.get_expiry(key))
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """See `LimitsCounters.acquire_entry`."""
+        return run(self._counters.acquire_entry(key, limit, expiry, amount))
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        """See `LimitsCounters.get_moving_window`."""
+        return run(self._counters.get_moving_window(key, limit, expiry))
+
+    def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """See `LimitsCounters.acquire_sliding_window_entry`."""
+        return run(self._counters.acquire_sliding_window_entry(key, limit, expiry, amount))
+
+    def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        """See `LimitsCounters.get_sliding_window`."""
+        return run(self._counters.get_sliding_window(key, expiry))
+
+    def clear(self, key: str) -> None:
+        """See `LimitsCounters.clear`."""
+        run(self._counters.clear(key))
+
+    def clear_sliding_window(self, key: str, expiry: int) -> None:
+        """See `LimitsCounters.clear_sliding_window`."""
+        run(self._counters.clear_sliding_window(key, expiry))
+
+    def check(self) -> bool:
+        """See `LimitsCounters.check`."""
+        return run(self._counters.check())
+
+    def reset(self) -> int | None:
+        """See `LimitsCounters.reset`."""
+        return run(self._counters.reset())
+
+
+class AsyncHeadgateStorage(
+    limits.aio.storage.Storage, limits.aio.storage.MovingWindowSupport, limits.aio.storage.SlidingWindowCounterSupport
+):
+    """A storage for `limits.aio`."""
+
+    STORAGE_SCHEME = [f"{_ASYNC}{scheme}" for scheme in _SCHEMES]  # noqa: RUF012 (as limits declares it)
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        wrap_exceptions: bool = False,  # noqa: FBT001, FBT002 (as limits calls it)
+        key_prefix: str = "",
+        **options: float | str | bool,
+    ) -> None:
+        """As `HeadgateStorage`, behind ``async+``."""
+        super().__init__(uri, wrap_exceptions=wrap_exceptions)
+        self._counters = _counters(uri, key_prefix, options, awaits=True)
+
+    @property
+    def base_exceptions(self) -> type[Exception]:
+        """What is raised when the store does not answer."""
+        return StoreError
+
+    async def incr(self, key: str, expiry: int, amount: int = 1) -> int:
+        """See `LimitsCounters.incr`."""
+        return await self._counters.incr(key, expiry, amount)
+
+    async def get(self, key: str) -> int:
+        """See `LimitsCounters.get`."""
+        return await self._counters.get(key)
+
+    async def get_expiry(self, key: str) -> float:
+        """See `LimitsCounters.get_expiry`."""
+        return await self._counters.get_expiry(key)
+
+    async def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """See `LimitsCounters.acquire_entry`."""
+        return await self._counters.acquire_entry(key, limit, expiry, amount)
+
+    async def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
+        """See `LimitsCounters.get_moving_window`."""
+        return await self._counters.get_moving_window(key, limit, expiry)
+
+    async def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """See `LimitsCounters.acquire_sliding_window_entry`."""
+        return await self._counters.acquire_sliding_window_entry(key, limit, expiry, amount)
+
+    async def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
+        """See `LimitsCounters.get_sliding_window`."""
+        return await self._counters.get_sliding_window(key, expiry)
+
+    async def clear(self, key: str) -> None:
+        """See `LimitsCounters.clear`."""
+        await self._counters.clear(key)
+
+    async def clear_sliding_window(self, key: str, expiry: int) -> None:
+        """See `LimitsCounters.clear_sliding_window`."""
+        await self._counters.clear_sliding_window(key, expiry)
+
+    async def check(self) -> bool:
+        """See `LimitsCounters.check`."""
+        return await self._counters.check()
+
+    async def reset(self) -> int | None:
+        """See `LimitsCounters.reset`."""
+        return await self._counters.reset()

@@ -1,0 +1,100 @@
+"""flask-limiter and slowapi on headgate's storage: real processes, a real Valkey."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import httpx
+import limits.storage
+import limits.strategies
+import pytest
+from limits import RateLimitItemPerHour
+from tests.integration.server import free_port, until
+
+import headgate.limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.conftest import ClusterSetup, SentinelSetup, Server
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+_WORKERS: Final = 4
+
+
+@contextmanager
+def _serving(module: str, interface: str, storage: str) -> Iterator[str]:
+    """An example, served by four processes; gives its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "granian", "--interface", interface, "--workers", str(_WORKERS)]
+    command += ["--port", str(port), "--no-access-log", f"{module}:app"]
+    environment = {**os.environ, "STORAGE": storage}
+    process = subprocess.Popen(command, cwd=EXAMPLES, env=environment)  # noqa: S603 (our own words)
+
+    def answers() -> bool:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+
+    try:
+        until(answers, f"{module} answers")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+@pytest.mark.parametrize(("module", "interface"), [("flask_limiter_app", "wsgi"), ("slowapi_app", "asgi")])
+def test_limits_hold_under_four_workers(module: str, interface: str, valkey: Server) -> None:
+    """Of 60 calls to four processes at once exactly 20 an hour pass, and the headers tell the truth."""
+    apart = httpx.Limits(max_keepalive_connections=0)  # a connection for each, so that all processes are asked
+    with (
+        _serving(module, interface, f"headgate+{valkey.url}") as url,
+        httpx.Client(base_url=url, timeout=20, limits=apart) as client,
+    ):
+
+        def call(path: str) -> httpx.Response:
+            return client.get(path)
+
+        with ThreadPoolExecutor(8) as threads:
+            responses = list(threads.map(call, ["/search"] * 60))
+        assert Counter(response.status_code for response in responses) == {200: 20, 429: 40}
+        passed = [response for response in responses if response.status_code == 200]
+        assert len({response.json()["process"] for response in passed}) > 1
+        assert {response.headers["X-RateLimit-Limit"] for response in responses} == {"20"}
+        assert {response.headers["X-RateLimit-Remaining"] for response in responses if response not in passed} == {"0"}
+        assert all(3_500 < int(response.headers["Retry-After"]) <= 3_600 for response in responses[-5:])
+        assert [call("/report").status_code for _ in range(3)] == [200, 200, 429]
+
+
+@pytest.mark.parametrize("name", sorted(limits.strategies.STRATEGIES))
+def test_strategies_on_one_server(name: str, valkey: Server) -> None:
+    """Every strategy of limits counts on a real server, and two storages count together."""
+    storages = [limits.storage.storage_from_string(f"headgate+{valkey.url}") for _ in range(2)]
+    one, other = (limits.strategies.STRATEGIES[name](storage) for storage in storages)
+    item = RateLimitItemPerHour(10)
+    assert one.hit(item, "a", cost=6)
+    assert other.get_window_stats(item, "a").remaining == 4
+    assert other.hit(item, "a", cost=4)
+    assert not one.test(item, "a")
+    assert not one.hit(item, "a")
+    other.clear(item, "a")
+    assert one.hit(item, "a", cost=10)
+    assert all(isinstance(storage, headgate.limits.HeadgateStorage) and storage.check() for storage in storages)
+
+
+def test_cluster_and_sentinel(cluster_setup: ClusterSetup, sentinel_setup: SentinelSetup) -> None:
+    """The same on a cluster and behind sentinels."""
+    item = RateLimitItemPerHour(3)
+    for url in (cluster_setup.url, sentinel_setup.url):
+        storage = limits.storage.storage_from_string(f"headgate+{url}")
+        for name, kind in limits.strategies.STRATEGIES.items():
+            assert [kind(storage).hit(item, name) for _ in range(4)] == [True, True, True, False]

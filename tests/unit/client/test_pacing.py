@@ -1,0 +1,111 @@
+"""Calling a limited API: full use of the limit, and next to no refusals. All of it in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from tests.unit.client.limited_api import LimitedApi, nothing, only_x
+from tests.unit.client.virtual_time import clocks, run
+
+from headgate.client import AsyncRateLimitTransport, Pacers, RetryPolicy
+from headgate.testing import FakeClock
+
+_PATIENT = RetryPolicy(max_wait=3_600, attempts=50, circuit_after=1_000)
+
+
+def _calls(api: LimitedApi, calls: int, tasks: int, policy: RetryPolicy = _PATIENT) -> float:
+    """Let tasks make calls until all are answered; how many seconds that takes."""
+    pacers = Pacers(policy, clocks=clocks(api.clock), chance=lambda: 0.5)
+
+    async def work(client: httpx.AsyncClient, numbers: list[int]) -> None:
+        while numbers:
+            numbers.pop()
+            assert (await client.get("http://api.test/things")).status_code == 200
+
+    async def main() -> float:
+        began = api.clock()
+        async with httpx.AsyncClient(transport=AsyncRateLimitTransport(api, pacers)) as client:
+            numbers = list(range(calls))
+            await asyncio.gather(*[work(client, numbers) for _ in range(tasks)])
+        return (api.clock() - began) / 1_000_000
+
+    return run(main(), api.clock)
+
+
+@pytest.mark.parametrize("algorithm", ["sliding_window_log", "sliding_window_counter", "fixed_window", "token_bucket"])
+def test_tasks_share_a_limit_and_use_all_of_it(algorithm: str) -> None:
+    """20 tasks get 1,000 calls through a limit of 50 a second in at most 22 s, with at most 2 % refused."""
+    api = LimitedApi(FakeClock(), "50/second", algorithm)
+    seconds = _calls(api, 1_000, 20)
+    assert seconds <= 22
+    assert api.refused <= 20
+
+
+def test_a_naive_client_is_refused_most_of_the_time() -> None:
+    """Without pacing, and with a fixed short wait after refusals, most calls are refused: the contrast."""
+    api = LimitedApi(FakeClock(), "50/second")
+
+    async def work(client: httpx.AsyncClient, numbers: list[int]) -> None:
+        while numbers:
+            numbers.pop()
+            while (await client.get("http://api.test/things")).status_code != 200:  # noqa: ASYNC110 (nobody tells it)
+                await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        async with httpx.AsyncClient(transport=api) as client:
+            numbers = list(range(200))
+            await asyncio.gather(*[work(client, numbers) for _ in range(20)])
+
+    run(main(), api.clock)
+    assert api.refused > 200
+
+
+def test_an_api_that_does_not_tell_its_window_is_paced_by_what_is_left() -> None:
+    """With remaining and reset only, the rest is spread over the time until the reset; hardly a call is refused."""
+    api = LimitedApi(FakeClock(), "100/minute", "fixed_window", only_x)
+    seconds = _calls(api, 300, 10)
+    assert api.refused <= 6
+    assert seconds <= 181
+
+
+def test_an_api_that_says_nothing_is_paced_by_guesses() -> None:
+    """Where a refusal is all that is known, the pace is found by trying, and far fewer calls are refused."""
+    api = LimitedApi(FakeClock(), "50/second", headers=nothing)
+    seconds = _calls(api, 500, 20)
+    assert api.refused < 150
+    assert seconds <= 40
+
+
+def test_a_long_window_may_be_used_at_will_while_plenty_is_left() -> None:
+    """Ten calls of 5,000 an hour do not wait for each other."""
+    api = LimitedApi(FakeClock(), "5000/hour")
+    assert _calls(api, 10, 1) < 0.2
+
+
+def test_a_long_window_is_not_emptied_early() -> None:
+    """Beyond the first half of an hour's calls, the rest is spread, and none is refused."""
+    api = LimitedApi(FakeClock(), "1000/hour", "fixed_window")
+    seconds = _calls(api, 990, 20)
+    assert api.refused == 0
+    assert seconds <= 3_600
+
+
+def test_other_callers_of_the_same_limit_are_noticed() -> None:
+    """Two programs that know nothing of each other share a limit by what the server tells each of them."""
+    api = LimitedApi(FakeClock(), "50/second", "fixed_window")
+
+    def work() -> list[Pacers]:
+        return [Pacers(_PATIENT, clocks=clocks(api.clock), chance=lambda: 0.5) for _ in range(2)]
+
+    async def one(pacers: Pacers) -> None:
+        async with httpx.AsyncClient(transport=AsyncRateLimitTransport(api, pacers)) as client:
+            for _ in range(150):
+                assert (await client.get("http://api.test/things")).status_code == 200
+
+    async def main() -> None:
+        await asyncio.gather(*map(one, work()))
+
+    run(main(), api.clock)
+    assert api.refused <= 15
