@@ -48,6 +48,7 @@ def draw(results: dict[str, Any], folder: Path = FOLDER) -> Iterator[Path]:
         ("redis", "threads", "redis_hits_threads", "One limit, one Redis server, 8 threads", _process_paces),
         ("redis", "tasks", "redis_tasks", "One limit, one Redis server, with await, more and more tasks", _tasks),
         ("redis", "server", "redis_server", "What a check takes of the Redis server, 64 tasks", _server),
+        ("sdk", "timeline", "sdk_calls", "20 tasks call a server limited to 50 a second, 1,000 times", _timeline),
     ):
         if rows := results["figures"].get(part, {}).get(table):
             yield _drawn(folder / f"{name}.png", title, note, partial(fill, rows=rows))
@@ -130,6 +131,20 @@ def _tasks(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("tasks that check at the same time, in one process")
     axes.set_ylabel("thousand checks a second")
+    _legend_below(axes, 2)
+
+
+def _timeline(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """What was answered and what was refused, as it added up."""
+    for client, colour, name in (("headgate", "#0b6e4f", "headgate.client"), ("naive", "#e08e45", "naive client")):
+        line = [row for row in rows if row["client"] == client]
+        seconds = [row["second"] for row in line]
+        axes.plot(seconds, [row["answered"] for row in line], color=colour, label=f"{name}: answered")
+        refused = [row["refused"] for row in line]
+        axes.plot(seconds, refused, "--", color=colour, label=f"{name}: refused ({refused[-1]:,})")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds")
+    axes.set_ylabel("calls")
     _legend_below(axes, 2)
 
 

@@ -11,6 +11,8 @@ import pytest
 import typer.main
 
 import headgate
+import headgate.client
+import headgate.limits
 import headgate.sync
 import headgate.testing
 from headgate import errors
@@ -87,6 +89,14 @@ def _endpoints() -> dict[str, set[str]]:
 def test_public_names_are_documented(named: dict[str, set[str]]) -> None:
     """Every name that `headgate` exports stands in the Python reference or in the one on errors."""
     assert set(headgate.__all__) <= named["python"] | named["errors"]
+
+
+def test_the_sdk_is_documented(named: dict[str, set[str]]) -> None:
+    """Every name that `headgate.client` and `headgate.limits` export, and what they offer, stands in the reference."""
+    sdk = headgate.client
+    offers = {*sdk.__all__, *headgate.limits.__all__, *_names(sdk.RetryPolicy), *_names(sdk.Standing)}
+    assert offers | _public(sdk.DecisionClient) <= named["python"]
+    assert _public(sdk.DecisionClient) == _public(sdk.AsyncDecisionClient)
 
 
 def test_the_testing_kit_is_documented(named: dict[str, set[str]]) -> None:

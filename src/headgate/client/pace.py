@@ -26,6 +26,8 @@ SHORT: Final[Micros] = 10 * SECOND
 """In shorter windows calls are spread from the first on: nobody notices, and a burst would empty them."""
 _MARGIN: Final = 1.05
 """Clocks and networks are not even; so much slower than allowed, few calls come too early."""
+_LATE: Final = 2
+"""So many calls' time may be made up for."""
 _RESERVE: Final = 35
 """Slow down when less than one in so many is left."""
 
@@ -56,7 +58,8 @@ class Pace:
 
     def begun(self, now: Micros) -> None:
         """A call goes out."""
-        begins = now if self._is_plenty() else max(self._due, now)
+        # Who sleeps wakes up a little late; the next call makes up for it.
+        begins = now if self._is_plenty() else max(self._due, now - _LATE * self._step)
         self._left -= 1
         self._step = self._interval(now)
         self._due = begins + self._step

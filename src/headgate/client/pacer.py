@@ -61,6 +61,7 @@ class Pacer:
         self._circuit = Circuit(policy.circuit_after, round(policy.circuit_seconds * SECOND))
         self._is_known = False
         """Whether the API has ever answered. Until then one call goes first, for the others to learn from."""
+        self._alone = min(_FIRST_ALONE, policy.patience // 2)
         self._first: Micros | None = None
         """When that one went out."""
         self._newest = 0
@@ -101,7 +102,7 @@ class Pacer:
         if rest > 0:
             raise CircuitOpen(rest / SECOND)
         waits = [pace.wait(now) for pace in self._paces.values()]
-        if not self._is_known and self._first is not None and now < self._first + _FIRST_ALONE:
+        if not self._is_known and self._first is not None and now < self._first + self._alone:
             waits.append(_LOOK)
         return max(0, self._blocked_until - now, self._guess.wait(now), *waits)
 

@@ -85,8 +85,8 @@ class RemoteVerdict:
 def without_an_answer(on_failure: OnFailure) -> RemoteVerdict:
     """The verdict of whoever must decide alone."""
     if on_failure is OnFailure.ALLOW:
-        return RemoteVerdict(allowed=True, source=Source.DEGRADED_ALLOW)
-    return RemoteVerdict(allowed=False, source=Source.DEGRADED_DENY, retry_after=1.0, status=503)
+        return RemoteVerdict(allowed=True, source=Source.DEGRADED_ALLOW.value)
+    return RemoteVerdict(allowed=False, source=Source.DEGRADED_DENY.value, retry_after=1.0, status=503)
 
 
 def check_body(request: Request, cost: int | None = None) -> dict[str, Any]:

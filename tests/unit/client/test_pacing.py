@@ -6,10 +6,14 @@ import asyncio
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.client.limited_api import LimitedApi, nothing, only_x
 from tests.unit.client.virtual_time import clocks, run
 
-from headgate.client import AsyncRateLimitTransport, Pacers, RetryPolicy
+from headgate.client import AsyncRateLimitTransport, Pacers, Reading, RetryPolicy, Standing
+from headgate.client.pacer import Pacer
+from headgate.client.resets import LONGEST
 from headgate.testing import FakeClock
 
 _PATIENT = RetryPolicy(max_wait=3_600, attempts=50, circuit_after=1_000)
@@ -109,3 +113,33 @@ def test_other_callers_of_the_same_limit_are_noticed() -> None:
 
     run(main(), api.clock)
     assert api.refused <= 15
+
+
+_numbers = st.none() | st.integers(0, 10**15 - 1) | st.integers(0, 3)
+_spans = st.none() | st.integers(0, LONGEST)
+_standings = st.builds(
+    Standing,
+    st.sampled_from(["a", "b"]),
+    limit=_numbers,
+    remaining=st.integers(0, 10**15 - 1) | st.integers(0, 3),
+    reset=_spans,
+    window=st.none() | st.integers(1, LONGEST),
+    counts_requests=st.booleans(),
+)
+_readings = st.builds(Reading, _spans, st.lists(_standings, max_size=2).map(tuple))
+
+
+@given(st.lists(st.tuples(_readings, st.booleans()), max_size=20), st.floats(0, 1))
+def test_whatever_servers_say_a_wait_ends_when_it_was_said_to_end(
+    answers: list[tuple[Reading, bool]], chance: float
+) -> None:
+    """No wait is longer than the longest that is believed, and who waits as told may call."""
+    pacer, now = Pacer(RetryPolicy(circuit_after=1_000)), 1
+    for reading, refused in answers:
+        number, wait = pacer.ask(now)
+        assert 0 <= wait <= 2 * LONGEST
+        if not number:
+            now += wait
+            number, wait = pacer.ask(now)
+        assert number
+        pacer.answered(number, refused=refused, reading=reading, now=now, chance=chance)

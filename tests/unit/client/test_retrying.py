@@ -245,6 +245,12 @@ def test_the_first_call_goes_alone() -> None:
     assert all(later - earlier >= 100_000 for earlier, later in itertools.pairwise(asked))
 
 
+def test_who_may_not_wait_does_not_wait_for_the_first_call() -> None:
+    """Without patience every call goes out at once, known or not."""
+    pacer = Pacers(RetryPolicy(max_wait=0)).call("GET", "http://api.test/", {}, has_replayable_body=True).pacer
+    assert [pacer.ask(1).number for _ in range(3)] == [1, 2, 3]
+
+
 def test_cancelled_calls_leave_the_queue() -> None:
     """A task that is cancelled while it waits holds nobody up."""
     clock = FakeClock()
