@@ -134,5 +134,15 @@ def test_the_event_loop_goes_on_while_very_many_rules_are_read(target: Target) -
         assert longest < (before - started) / 3
 
     target.loop.run(run({"rules": wrong}))
-    endpoints = [f"/e{number}" for number in range(100_000)]
-    target.loop.run(run({"name": "one", "limits": "x", "match": {"endpoints": endpoints}}))
+    endpoints = [f"/e{number}/{{id}}" for number in range(20_000)]
+    one = {"name": "one", "limits": "5/minute", "match": {"endpoints": endpoints, "tiers": ["nobody"]}}
+    target.loop.run(run(one))
+    target.loop.run(run({"rules": [one]}))
+
+
+def test_a_list_in_a_rule_has_an_end(target: Target) -> None:
+    """Every entry is compiled in every process; one rule must not be able to take minutes."""
+    for many, sentence in ((100_001, "at most 100,000 entries, not 100,001"), (1_000_000, "not 1,000,000")):
+        rule = {"name": "one", "limits": "5/minute", "match": {"endpoints": ["/a"] * many}}
+        (problem,) = target.loop.run(target.services.rules.validate(rule))
+        assert sentence in problem.message

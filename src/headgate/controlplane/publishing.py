@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.controlplane.changes import EVERYTHING
 from headgate.controlplane.documents import make
@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
     from headgate.ports import Document, Statements, Writing
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
 MOST_RULES: Final = 100_000
-_IN_A_THREAD: Final = 500
-"""Rules from which on checking them would keep the event loop."""
 _KEPT: Final = 1_000
 """Snapshots that one can go back to."""
 _MOST_PROBLEMS: Final = 100
@@ -70,7 +65,7 @@ class Publisher:
         Raises `InvalidRules`, with places such as ``rules.search.limits``; whoever called rolls back then.
         """
         rule_set = await self.check(writing, await self.rule_set(writing))
-        document = await self._aside(len(rule_set.rules), _packed, rule_set, change)
+        document = await aside(_packed, rule_set, change)
         await writing.run("snapshots.add", change, who, len(rule_set.rules), document.digest, document.body)
         await writing.run("snapshots.prune", _KEPT)
         return Published(change, len(rule_set.rules), document.digest.hex())
@@ -80,9 +75,8 @@ class Publisher:
 
         These are looked at for rules that have changed since the last snapshot, and for `also`.
         """
-        many = len(data["rules"])
-        refuse_too_many(many)
-        rule_set = await self._aside(many, self._compiled, data)
+        refuse_too_many(len(data["rules"]))
+        rule_set = await aside(self._compiled, data)
         changed = {row["name"] for row in await statements.rows("rule_sets.changed")} | set(also)
         if changed and (
             unfit := await _unfit(statements, rule_set, None if EVERYTHING in changed else sorted(changed))
@@ -94,13 +88,6 @@ class Publisher:
         rule_set = parsed(data, self._zones)
         Snapshot(rule_set, 0, self._zones, self._clock)
         return rule_set
-
-    @staticmethod
-    async def _aside(many: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do work for so many rules without keeping the event loop for long."""
-        if many > _IN_A_THREAD:
-            return await aside(work, *arguments, **named)
-        return work(*arguments, **named)
 
 
 def refuse_too_many(rules: int) -> None:

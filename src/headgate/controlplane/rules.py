@@ -66,7 +66,7 @@ class Rules:
 
     async def create(self, data: object, who: str, *, draft: bool = False, owner: str | None = None) -> RuleRecord:
         """A new rule, in force at once unless it is a draft."""
-        made = complete(data)
+        made = await aside(complete, data)
         name: str = made["name"]
         if owner is not None and (wrong := owner_problem(owner)):
             raise InvalidFields([Problem(("owner",), wrong)])
@@ -85,7 +85,7 @@ class Rules:
         self, name: str, data: object, who: str, version: int | None = None, *, draft: bool = False
     ) -> RuleRecord:
         """Another content for a rule, in force at once unless it is a draft."""
-        made = complete(data, name)
+        made = await aside(complete, data, name)
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
             edit = Edit(

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _MOST: Final = 100_000
 """Users, and keys, that are remembered between two looks. Whoever comes after that is not counted."""
+_LONGEST: Final = 255
+"""Characters of a user's id that can be on record. Strangers could fill the memory with longer ones."""
 
 
 class Seen(NamedTuple):
@@ -38,9 +40,9 @@ class Tally:
     def offer(self, request: Request, verdict: Verdict) -> None:
         """Count a request that was decided."""
         now = self._clock()
-        if request.user:
+        if request.user and len(request.user) <= _LONGEST:
             self._add(request.user, Seen(1, not verdict.allowed, now))
-        if request.api_key:
+        if request.api_key and len(request.api_key) <= _LONGEST:
             self._use(request.api_key, now)
 
     def take(self) -> tuple[dict[str, Seen], dict[str, Micros]]:

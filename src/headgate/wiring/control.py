@@ -277,17 +277,17 @@ class ControlPlane:
 
 
 async def _until_it_answers(step: Callable[[], Awaitable[None]], tried: Callable[[], None]) -> None:
-    """Try a step until the database answers; say once that it does not. `tried` is called after each try."""
-    said = False
+    """Try a step until the database answers; say once why it does not. `tried` is called after each try."""
+    said = ""
     while True:
         try:
             return await step()
         except DatabaseError as error:
-            if not error.transient:
+            if not error.transient and str(error) != said:
                 log.error("the database cannot be used: %s", error)  # noqa: TRY400 (a sentence for the operator)
             elif not said:
                 log.warning("the database is away, changes wait until it is back: %s", error)
-            said = True
+            said = str(error)
         finally:
             tried()
         await asyncio.sleep(_SECONDS_BETWEEN_TRIES)

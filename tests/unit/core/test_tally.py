@@ -58,3 +58,14 @@ def test_names_without_end_do_not_fill_memory() -> None:
     assert tally.left_out == 3
     users, keys = tally.take()
     assert (list(users), list(keys)) == (["u0", "u1"], ["k0", "k1"])
+
+
+def test_names_that_nobody_can_have_are_not_remembered() -> None:
+    """What is longer than any id on record would only take memory."""
+    tally, limiter, _ = _tally()
+    for request in (Request(user="u" * 256), Request(api_key="k" * 256)):
+        tally.offer(request, limiter.check(request))
+    assert tally.take() == ({}, {})
+    request = Request(user="u" * 255)
+    tally.offer(request, limiter.check(request))
+    assert list(tally.users) == ["u" * 255]

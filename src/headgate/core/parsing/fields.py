@@ -21,6 +21,7 @@ __all__ = ["NAME", "Fields", "name_problem", "shown", "unusable"]
 T = TypeVar("T")
 E = TypeVar("E", bound="StrEnum")
 
+MOST_ENTRIES: Final = 100_000
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # Half of a surrogate pair cannot be sent to anybody, and NUL cannot be kept in PostgreSQL.
 _UNUSABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -168,6 +169,9 @@ class Fields:
             value = [value]
         if not isinstance(value, list | tuple) or not value:
             self.problem(f"expected a list of texts, not {shown(value)}", name)
+            return ()
+        if len(value) > MOST_ENTRIES:  # each is read and compiled, in every process
+            self.problem(f"at most {MOST_ENTRIES:,} entries, not {len(value):,}", name)
             return ()
         good: dict[T, None] = {}
         for index, item in enumerate(value):
