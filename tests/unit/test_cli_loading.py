@@ -65,9 +65,10 @@ def test_a_malformed_file_is_refused_with_its_line(name: str, text: str, said: s
 
 
 def test_loading_needs_the_database_and_a_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without either the command says what is missing."""
+    monkeypatch.chdir(tmp_path)  # where no service keeps its data
     assert commands.run(["users", "load", "users.csv"]) == 1
     assert "set HEADGATE_DATABASE_URL" in capsys.readouterr().err
     monkeypatch.setenv("HEADGATE_DATABASE_URL", "postgresql://somewhere")

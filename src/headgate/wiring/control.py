@@ -25,12 +25,14 @@ from headgate.controlplane.publishing import Publisher
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
+from headgate.controlplane.tallying import Tallying
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
 from headgate.core.api_key import RANDOM_BYTES, new_token
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import rule_set_data
+from headgate.core.tally import Tally
 from headgate.dataplane.limiter import Limiter
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.server import serve_admin
@@ -157,6 +159,8 @@ class ControlPlane:
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
         self._blocks = Blocks(database, announce)
+        limiter.tally = Tally(wall_clock)
+        self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), limiter.tally)
         self.admin_token = settings.admin_token or _kept_token(settings.data_dir)
         self.parts = AdminParts(
             database=database,
@@ -187,7 +191,10 @@ class ControlPlane:
                 await self._is_tried.wait()
         await self.identity.start()
         await self.following.start(for_documents)
-        self._tasks = [preparing, *map(_kept_running, (self.following.run(), self.announcer.run(), self._sweep()))]
+        self._tasks = [
+            preparing,
+            *map(_kept_running, (self.following.run(), self.announcer.run(), self._tallying.run(), self._sweep())),
+        ]
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -195,6 +202,7 @@ class ControlPlane:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tallying.flush()
         await self.identity.close()
         await self._feed.close()
         await self._opened.close()
