@@ -20,7 +20,7 @@ test: .environment check  ## format, lint, types, layers and the whole test suit
 test-long: .environment  ## the property tests, and Lua against Python, with at least 500,000 steps per algorithm
 	HYPOTHESIS_PROFILE=long $(PYTEST) -q -rP tests/property tests/integration/test_redis_twins.py
 
-chaos: .environment  ## outages of real Redis servers, minutes long: a table and tests/chaos/figures.json
+chaos: .environment  ## outages of real servers, changes under load, starts; many minutes: a table and tests/chaos/figures.json
 	$(PYTEST) -q tests/chaos
 
 check: .environment  ## format, lint, types, layers

@@ -59,7 +59,8 @@ class HttpLoad:
         self._queues = queues
         self._body = body
         self._per_second = per_second
-        self._free: asyncio.LifoQueue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.LifoQueue()
+        # In turn, so that none is idle for so long that the service closes it.
+        self._free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = False
         self.answers: list[Answer] = []
@@ -107,6 +108,7 @@ class HttpLoad:
             status, source = await _answer(reader)
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
             self.errors.append(error)
+            writer.close()
             return
         self._free.put_nowait((reader, writer))
         wait = time.perf_counter() - asked

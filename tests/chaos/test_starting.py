@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 STARTS: Final = 5
 RULE: Final = {"name": "five", "per": ["user"], "limits": "5/day"}
 TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (nobody else's)
-AWAY: Final = {"nothing away": 2.0, "both servers killed": 2.0, "both servers frozen": 2.0}
-"""Seconds from the command to the first answer, at most."""
+AWAY: Final = ("nothing away", "both servers killed", "both servers frozen")
+SECONDS: Final = 2.0
+"""From the command to the first answer, at most; a busy machine disturbs some starts, so the fastest counts."""
 
 
 @pytest.mark.parametrize("away", AWAY)
@@ -51,7 +52,7 @@ def test_the_first_answer(postgres: Postgres, valkey: Server, tmp_path: Path, fi
         valkey.revive()
     figures.note(case, "load of the machine", os.getloadavg()[0], "")
     figures.note(case, "longest of 5 starts", max(seconds), "s")
-    figures.check(case, "first answer, the fastest of 5 starts", min(seconds), "s", AWAY[away])
+    figures.check(case, "first answer, the fastest of 5 starts", min(seconds), "s", SECONDS)
 
 
 def _start(settings: dict[str, str], origin: str) -> float:

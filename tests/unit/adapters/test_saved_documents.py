@@ -32,9 +32,11 @@ def test_what_was_saved_last_is_read(folder: Path) -> None:
     """A folder that is not there yet holds nothing; then it holds the newest document of each kind, and no more."""
     saved, blocks = SavedDocuments(folder), make("blocks", 3, [])
     assert saved.read("rules") is None
+    assert not saved.has("rules")
     for document in (OLD, NEW, NEW, blocks):
         saved.write(document)
     other = SavedDocuments(folder)
+    assert other.has("rules")
     assert other.read("rules") == NEW
     assert other.read("blocks") == blocks
     assert len(list(folder.iterdir())) == 2
