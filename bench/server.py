@@ -89,7 +89,7 @@ def running(program: str) -> Iterator[Server]:
     """An empty server that keeps nothing on disk."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES if most == resource.RLIM_INFINITY else min(_FILES, most), most))
-    port = _free_port()
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as folder:
         options = {"bind": _HOST, "port": port, "dir": folder, "logfile": f"{folder}/log", "save": ""}
         command = [program, *(f"{part}" for name, value in options.items() for part in (f"--{name}", value))]
@@ -113,7 +113,8 @@ def _connected(port: int, log: Path) -> Server:
     raise RuntimeError(msg)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on just now."""
     with socket.socket() as free:
         free.bind((_HOST, 0))
         port: int = free.getsockname()[1]
