@@ -180,9 +180,19 @@ REDIS_BARS = {
 }
 
 
+HTTP_BARS = {
+    "http_check": (0.4, Better.HIGHER),
+    "check_p99_added": (2, Better.LOWER),
+}
+
+
 @pytest.mark.skipif(not HAS_PEERS, reason="the peers are in .venv-bench only (make bench)")
-@pytest.mark.parametrize(("part", "bars"), [("memory", MEMORY_BARS), ("redis", REDIS_BARS)])
-def test_a_part_measures_every_row_of_the_design(part: str, bars: dict[str, object], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "bars", "drawn"), [("memory", MEMORY_BARS, 4), ("redis", REDIS_BARS, 4), ("http", HTTP_BARS, 2)]
+)
+def test_a_part_measures_every_row_of_the_design(
+    part: str, bars: dict[str, object], drawn: int, tmp_path: Path
+) -> None:
     """A run with tiny counts goes through everything and leaves all rows and pictures."""
     running, plots = importlib.import_module(f"bench.{part}"), importlib.import_module("bench.plots")
     watch = Silence()
@@ -191,5 +201,5 @@ def test_a_part_measures_every_row_of_the_design(part: str, bars: dict[str, obje
     assert watch.done == watch.expected
     results = report.keep(outcome, tmp_path / "results.json")
     pictures = list(plots.draw(results, tmp_path / "plots"))
-    assert len(pictures) == 4
+    assert len(pictures) == drawn
     assert all(picture.stat().st_size > 10_000 for picture in pictures)
