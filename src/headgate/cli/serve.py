@@ -1,6 +1,5 @@
 """`headgate serve`: the decision service and, on a database, the admin API, until told to stop."""
 
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import Annotated
 
@@ -50,15 +49,10 @@ def serve(
 
 async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
     ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
-    async with AsyncExitStack() as stack:
-        service, limiter, control = await stack.enter_async_context(decision_service(chosen))
-        admin_address = None
-        if control is not None:
-            # Here, because it takes as long to import as all the rest.
-            from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
-
-            admin_address = free_address(chosen.admin_host, chosen.admin_port)
-            await stack.enter_async_context(serving_admin(control, admin_address))
+    admin_address = None
+    if chosen.database_url is not None:
+        admin_address = free_address(chosen.admin_host, chosen.admin_port)
+    async with decision_service(chosen, admin_address) as (service, limiter, control):
 
         def started() -> None:
             announce(limiter, control, chosen, address, admin_address)

@@ -53,5 +53,5 @@ async def _run(settings: Settings, address: Address, started: Connection) -> Non
         # Whoever started this process is dead: then nobody would ever end it.
         asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
     ending = Ending(settings.notice_seconds, settings.drain_seconds)
-    async with decision_service(settings, leads=False) as running:
+    async with decision_service(settings, None) as running:
         await serve_http(running.service, address, ending, lambda: started.send_bytes(b"!"), transport(settings))

@@ -18,6 +18,7 @@ from headgate.errors import InvalidSettings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from headgate.edge.http.server import Address
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
 
@@ -34,8 +35,11 @@ class Running(NamedTuple):
 
 
 @asynccontextmanager
-async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIterator[Running]:
-    """A service on complete settings. Of several processes only one `leads`: it looks after what they share."""
+async def decision_service(settings: Settings, admin: Address | None) -> AsyncIterator[Running]:
+    """A service on complete settings, with the admin API at an address.
+
+    Of several processes on a database only the one that has the admin API looks after what they share.
+    """
     store_url = settings.redis_url or ""
     try:
         counters = wiring.open_counters(store_url, data_dir=settings.data_dir)
@@ -50,12 +54,11 @@ async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIt
             await limiter.store.connect()  # what is wrong with it is better known now than at the first check
         control = None
         if settings.database_url is not None:
-            # Here, because it takes as long to import as all the rest.
-            from headgate.wiring.control import ControlPlane  # noqa: PLC0415 (see above)
+            from headgate.wiring.control import ControlPlane, serving  # noqa: PLC0415 (its packages are an extra)
 
             file = None if settings.rules_file is None else RulesFile(settings.rules_file)
-            plane = ControlPlane(settings, counters, limiter, file, leads=leads)
-            control = await stack.enter_async_context(plane)
+            control = ControlPlane(settings, counters, limiter, file, leads=admin is not None)
+            await stack.enter_async_context(control if admin is None else serving(control, admin))
         service = DecisionService(
             limiter,
             identity=None if control is None else control.identity,
