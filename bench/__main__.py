@@ -1,14 +1,14 @@
-"""The benchmarks: ``python -m bench [memory] [redis] [frameworks] [sdk] [plots] [--quick]``; without names, all."""
+"""The benchmarks: ``python -m bench [memory|redis|http|frameworks|sdk|plots] [--quick]``; without names, everything."""
 
 from __future__ import annotations
 
 import argparse
 
-from bench import frameworks, memory, plots, redis, report, sdk
+from bench import frameworks, http, memory, plots, redis, report, sdk
 from bench.rows import Row
 from rich.console import Console
 
-PARTS = {memory.PART: memory.run, redis.PART: redis.run, frameworks.PART: frameworks.run, sdk.PART: sdk.run}
+PARTS = {part.PART: part.run for part in (memory, redis, http, frameworks, sdk)}
 PLOTS = "plots"
 
 

@@ -45,6 +45,8 @@ class _Caller(asyncio.Protocol):
         self._ask()
 
     def _ask(self) -> None:
+        if self._stopped:
+            return
         self._transport.write(self._asked[self._next % len(self._asked)])
         self._next += 1
 
@@ -55,8 +57,6 @@ class _Caller(asyncio.Protocol):
         # From when it was due: a caller that could not ask in time has waited, too.
         self.latencies.append(now - self._due)
         self.failed += not data.startswith(b"HTTP/1.1 200")
-        if self._stopped:
-            return
         if self._every is None:
             self._due = now
             self._ask()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -49,6 +50,8 @@ def draw(results: dict[str, Any], folder: Path = FOLDER) -> Iterator[Path]:
         ("redis", "tasks", "redis_tasks", "One limit, one Redis server, with await, more and more tasks", _tasks),
         ("redis", "server", "redis_server", "What a check takes of the Redis server, 64 tasks", _server),
         ("sdk", "timeline", "sdk_calls", "20 tasks call a server limited to 50 a second, 1,000 times", _timeline),
+        ("http", "saturation", "http_saturation", "The decision service on Redis, 64 connections", _http_paces),
+        ("http", "latency", "http_latency", "The decision service at half of what it can do, p99", _http_latencies),
     ):
         if rows := results["figures"].get(part, {}).get(table):
             yield _drawn(folder / f"{name}.png", title, note, partial(fill, rows=rows))
@@ -163,3 +166,33 @@ def _growth(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("rules")
     axes.set_ylabel("µs per check")
     axes.legend(loc="lower left", frameon=False)
+
+
+def _http_paces(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """The best round, with all rounds as dots."""
+    _by_kind(axes, rows, "rates", 1e-3, max)
+    axes.set_xlabel("thousand requests a second, one process (bar: the best round, dots: all rounds)")
+
+
+def _http_latencies(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """The usual round, with all rounds as dots."""
+    _by_kind(axes, rows, "p99_ms", 1, median)
+    axes.set_xlabel(
+        f"milliseconds at {rows[0]['pace']:,.0f} requests a second (bar: the median round, dots: all rounds)"
+    )
+
+
+def _by_kind(
+    axes: Axes, rows: list[dict[str, Any]], field: str, scale: float, shown: Callable[[list[float]], float]
+) -> None:
+    names = {"constant": "the server's constant answer", "check": "/v1/check"}
+    for position, row in enumerate(rows):
+        rounds = [value * scale for value in row[field]]
+        colour = _COLOURS["headgate" if row["kind"] == "check" else "pyrate-limiter"]
+        axes.barh(position, shown(rounds), 0.6, color=colour)
+        axes.plot(rounds, [position] * len(rounds), "o", color="#222222", markersize=4)
+        axes.text(shown(rounds), position + 0.36, f"{shown(rounds):.2f}", ha="right", fontsize=9)
+    axes.set_yticks(range(len(rows)), [names[row["kind"]] for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="y", length=0)

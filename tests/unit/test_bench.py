@@ -181,12 +181,19 @@ REDIS_BARS = {
 SDK_BARS = {"sdk_time": (1.1, Better.LOWER), "sdk_refused": (0.02, Better.LOWER)}
 
 
+HTTP_BARS = {
+    "http_check": (0.4, Better.HIGHER),
+    "check_p99_added": (2, Better.LOWER),
+}
+
+
 @pytest.mark.skipif(not HAS_PEERS, reason="the peers are in .venv-bench only (make bench)")
 @pytest.mark.parametrize(
-    ("part", "bars", "plots_drawn"), [("memory", MEMORY_BARS, 4), ("redis", REDIS_BARS, 4), ("sdk", SDK_BARS, 1)]
+    ("part", "bars", "drawn"),
+    [("memory", MEMORY_BARS, 4), ("redis", REDIS_BARS, 4), ("http", HTTP_BARS, 2), ("sdk", SDK_BARS, 1)],
 )
 def test_a_part_measures_every_row_of_the_design(
-    part: str, bars: dict[str, object], plots_drawn: int, tmp_path: Path
+    part: str, bars: dict[str, object], drawn: int, tmp_path: Path
 ) -> None:
     """A run with tiny counts goes through everything and leaves all rows and pictures."""
     running, plots = importlib.import_module(f"bench.{part}"), importlib.import_module("bench.plots")
@@ -196,5 +203,5 @@ def test_a_part_measures_every_row_of_the_design(
     assert watch.done == watch.expected
     results = report.keep(outcome, tmp_path / "results.json")
     pictures = list(plots.draw(results, tmp_path / "plots"))
-    assert len(pictures) == plots_drawn
+    assert len(pictures) == drawn
     assert all(picture.stat().st_size > 10_000 for picture in pictures)

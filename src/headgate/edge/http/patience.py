@@ -30,15 +30,18 @@ class Patience:
         self._looks = 0
         """The clock by which waits are measured."""
         self._looking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def wait(self, step: Awaitable[T]) -> T:
         """Await something; `Late` if it takes too long."""
-        task = asyncio.current_task()
-        self._since[task] = self._looks
-        if not self._looking:
+        # To be told the loop spares a system call, which finding it out takes each time (Python asks for its process).
+        task = asyncio.current_task(self._loop) if self._looking else None
+        if task is None:
+            self._loop = loop = asyncio.get_running_loop()
+            task = asyncio.current_task(loop)
             self._looking = True
-            loop = asyncio.get_running_loop()
             loop.call_later(self.seconds / _LOOKS_PER_LIMIT, self._look, loop)
+        self._since[task] = self._looks
         try:
             return await step
         except asyncio.CancelledError:

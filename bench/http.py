@@ -1,0 +1,99 @@
+"""The HTTP part: what a check costs as a request to the decision service, beside a constant answer of its server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+from bench.http_load import load, request
+from bench.rows import Better, Outcome, Row
+from bench.server import free_port, programs, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.measure import Watch
+
+PART = "http"
+CONSTANT, CHECK = "constant", "check"
+_ADDED_BAR = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is done. One run is `seconds` of requests on so many connections."""
+
+    users: int = 4_000
+    seconds: float = 2.0
+    connections: int = 64
+    rounds: int = 5
+
+
+QUICK = Scale(users=64, seconds=0.1, connections=8, rounds=1)
+
+
+def run(watch: Watch, *, quick: bool = False) -> Outcome:
+    """Measure everything of this part; `quick` only shows that it works."""
+    scale = QUICK if quick else Scale()
+    outcome = Outcome(PART)
+    asked = [request(f"u_{number:010}") for number in range(scale.users)]
+    with ExitStack() as stack:
+        redis = stack.enter_context(running(programs()[0]))
+        ports = {kind: stack.enter_context(_serving(kind, redis.url)) for kind in (CONSTANT, CHECK)}
+        pace = _saturation(ports, asked, scale, watch, outcome)
+        _latency(ports, asked, pace / 2, scale, watch, outcome)
+    return outcome
+
+
+def _saturation(ports: dict[str, int], asked: list[bytes], scale: Scale, watch: Watch, outcome: Outcome) -> float:
+    """As many requests as there can be; returns how many checks a second that are."""
+    rates: dict[str, list[float]] = {kind: [] for kind in ports}
+    watch.begin("HTTP, at saturation", (scale.rounds + 1) * len(ports))
+    for _ in range(scale.rounds + 1):
+        for kind, port in ports.items():
+            rates[kind].append(len(load(port, asked, scale.seconds, scale.connections)) / scale.seconds)
+            watch.step()
+    found = {kind: rate[1:] for kind, rate in rates.items()}  # the first round only warms up
+    ours, reference = (max(found[kind]) for kind in (CHECK, CONSTANT))
+    ratio = median(found[CHECK]) / median(found[CONSTANT])
+    against = "the same server answering a constant"
+    outcome.rows.append(Row("http_check", ours, reference, "checks/s", against, 0.4, median_ratio=ratio))
+    outcome.figures["saturation"] = [{"kind": kind, "rates": rate} for kind, rate in found.items()]
+    return median(found[CHECK])
+
+
+def _latency(
+    ports: dict[str, int], asked: list[bytes], pace: float, scale: Scale, watch: Watch, outcome: Outcome
+) -> None:
+    """What a check adds to a request at half of saturation: the difference of two runs, one after the other."""
+    p99s: dict[str, list[float]] = {kind: [] for kind in ports}
+    watch.begin("HTTP, at half of saturation", scale.rounds * len(ports))
+    for _ in range(scale.rounds):
+        for kind, port in ports.items():
+            latencies = load(port, asked, scale.seconds, scale.connections, pace)
+            p99s[kind].append(quantiles(latencies, n=100)[-1] * 1e3)
+            watch.step()
+    added = [ours - reference for ours, reference in zip(p99s[CHECK], p99s[CONSTANT], strict=True)]
+    against = f"1 ms; the constant's p99 is {median(p99s[CONSTANT]):.2f} ms at the same {pace:,.0f}/s"
+    row = Row("check_p99_added", max(median(added), 0.0), 1.0, "ms/request", against, _ADDED_BAR, Better.LOWER)
+    outcome.rows.append(row)
+    outcome.figures["latency"] = [{"kind": kind, "pace": pace, "p99_ms": p99} for kind, p99 in p99s.items()]
+
+
+@contextmanager
+def _serving(kind: str, redis_url: str) -> Iterator[int]:
+    """The port of a server in a process of its own."""
+    port = free_port()
+    command = [sys.executable, "-m", "bench.http_server", kind, str(port), redis_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as process:  # noqa: S603 (our own server)
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield port
+        finally:
+            process.terminate()
