@@ -1,14 +1,14 @@
-"""The benchmarks: ``python -m bench [memory] [redis] [plots] [--quick]``; without names, everything."""
+"""The benchmarks: ``python -m bench [memory] [redis] [rls] [plots] [--quick]``; without names, everything."""
 
 from __future__ import annotations
 
 import argparse
 
-from bench import memory, plots, redis, report
+from bench import memory, plots, redis, report, rls
 from bench.rows import Row
 from rich.console import Console
 
-PARTS = {memory.PART: memory.run, redis.PART: redis.run}
+PARTS = {memory.PART: memory.run, redis.PART: redis.run, rls.PART: rls.run}
 PLOTS = "plots"
 
 
