@@ -1,14 +1,14 @@
-"""The benchmarks: ``python -m bench [memory|redis|http|frameworks|sdk|plots] [--quick]``; without names, everything."""
+"""The benchmarks: ``python -m bench [PART …] [--quick]``; without names of parts, everything."""
 
 from __future__ import annotations
 
 import argparse
 
-from bench import frameworks, http, memory, plots, redis, report, sdk
+from bench import frameworks, http, memory, plots, redis, report, rls, sdk
 from bench.rows import Row
 from rich.console import Console
 
-PARTS = {part.PART: part.run for part in (memory, redis, http, frameworks, sdk)}
+PARTS = {part.PART: part.run for part in (memory, redis, http, rls, frameworks, sdk)}
 PLOTS = "plots"
 
 

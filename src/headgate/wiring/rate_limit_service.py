@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from headgate.edge.http.server import Address, free_address
 from headgate.edge.rls.deciding import RateLimits
+from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -28,7 +29,11 @@ async def rate_limit_service(
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
 
-    address = free_address(chosen.grpc_host, chosen.grpc_port)
+    try:
+        address = free_address(chosen.grpc_host, chosen.grpc_port)
+    except HeadgateError as error:
+        msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
+        raise HeadgateError(msg) from error
     rate_limits = RateLimits(limiter, None if identity is None else identity.stated)
     async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds):
         yield address

@@ -45,7 +45,8 @@ def failure_of(error: Exception) -> Failed:
         return Failed(GrpcStatus.INVALID_ARGUMENT, str(error))
     if isinstance(error, StoreError):
         # Whatever else Envoy hears, it takes for an answer; on this its operator's failure mode holds.
-        log.error("no decision: %s", error)
+        if not error.transient:  # an outage is logged by the breaker, once
+            log.error("no decision: %s", error)
         return Failed(GrpcStatus.UNAVAILABLE, "the counters are out of reach")
     log.error("a gRPC call failed", exc_info=error)
     return Failed(GrpcStatus.INTERNAL, "something went wrong here; the service's log says what")

@@ -1,0 +1,303 @@
+"""HTTP/2 as it should not be, and the limits of it: the gRPC server stays up and says what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from hpack import Encoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.edge.grpc import frames
+from headgate.edge.grpc.connection import LARGEST_MESSAGE, MOST_STREAMS
+from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Frame, Kind, Setting
+from headgate.edge.grpc.server import serving_grpc
+from headgate.edge.http.server import free_address
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from headgate.edge.grpc.methods import Method
+
+T = TypeVar("T")
+FIELDS = [
+    (":method", "POST"),
+    (":scheme", "http"),
+    (":path", "/test/echo"),
+    (":authority", "a"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+]
+
+
+class Client:
+    """Somebody who sends frames by hand."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.encoder = Encoder()
+        self.received = bytearray()
+        self.waiting: list[Frame] = []
+
+    def send(self, *parts: bytes) -> None:
+        self.writer.write(b"".join(parts))
+
+    def headers(self, stream: int, fields: list[tuple[str, str]] = FIELDS, flags: int = END_HEADERS) -> bytes:
+        return frames.frame(Kind.HEADERS, flags, stream, self.encoder.encode(fields))
+
+    def call(self, stream: int, message: bytes, fields: list[tuple[str, str]] = FIELDS) -> bytes:
+        data = b"\x00" + len(message).to_bytes(4, "big") + message
+        return self.headers(stream, fields) + frames.frame(Kind.DATA, END_STREAM, stream, data)
+
+    async def next(self, *kinds: Kind) -> Frame:
+        """The next frame of one of these kinds."""
+        while True:
+            while self.waiting:
+                frame = self.waiting.pop(0)
+                if frame.kind in kinds:
+                    return frame
+            got = await asyncio.wait_for(self.reader.read(65_536), 10)
+            if not got:
+                raise EOFError
+            self.received += got
+            self.waiting += frames.cut(self.received)
+
+    async def answer(self) -> bytes:
+        """The message of an answer and its end."""
+        data = (await self.next(Kind.DATA)).content
+        while not (await self.next(Kind.HEADERS)).flags & END_STREAM:
+            pass
+        return data[5:]
+
+
+def talk(
+    run: Callable[[Client], Awaitable[T]], methods: Mapping[str, Method] | None = None, *, greet: bool = True
+) -> T:
+    """Run a conversation with a server."""
+
+    async def echo(message: bytes) -> bytes:
+        return message * 2
+
+    async def conversation() -> T:
+        address = free_address("127.0.0.1", 0)
+        async with serving_grpc(methods or {"/test/echo": echo}, address, 1):
+            client = Client(*await asyncio.open_connection(address.host, address.port))
+            if greet:
+                client.send(PREFACE, frames.settings({}))
+            try:
+                return await run(client)
+            finally:
+                client.writer.close()
+
+    return asyncio.run(conversation())
+
+
+def test_calls_are_answered_in_whatever_frames_they_come() -> None:
+    """Whole, in continuations, padded, byte by byte, and with one block of headers again and again."""
+
+    async def run(client: Client) -> None:
+        client.send(client.call(1, b"a"))
+        assert await client.answer() == b"aa"
+        block = client.encoder.encode(FIELDS)
+        client.send(frames.frame(Kind.HEADERS, 0, 3, block[:2]), frames.frame(Kind.CONTINUATION, 0, 3, block[2:3]))
+        client.send(frames.frame(Kind.CONTINUATION, END_HEADERS, 3, block[3:]))
+        client.send(frames.frame(Kind.DATA, PADDED, 3, b"\x02\x00\x00\x00\x00\x00\x00"))
+        client.send(frames.frame(Kind.DATA, END_STREAM, 3, b"\x02bc"))
+        assert await client.answer() == b"bcbc"
+        for byte in client.call(5, b"d"):
+            client.send(bytes((byte,)))
+            await client.writer.drain()
+        assert await client.answer() == b"dd"
+        client.send(client.headers(7), frames.frame(Kind.DATA, 0, 7, bytes(5)))
+        client.send(client.headers(7, [("trailer", "x")], END_HEADERS | END_STREAM))
+        assert await client.answer() == b""
+        client.send(frames.frame(Kind.PING, 0, 0, b"12345678"))
+        assert (await client.next(Kind.PING)).content == b"12345678"
+
+    talk(run)
+
+
+def test_an_answer_waits_for_room_at_the_other_end() -> None:
+    """No more is sent than the windows of stream and connection allow, and the rest follows."""
+
+    async def run(client: Client) -> None:
+        client.send(frames.settings({Setting.INITIAL_WINDOW_SIZE: 10}), client.call(1, b"x" * 30))
+        assert len((await client.next(Kind.DATA)).content) == 10
+        client.send(frames.window_update(1, 20))
+        assert len((await client.next(Kind.DATA)).content) == 20
+        client.send(frames.settings({Setting.INITIAL_WINDOW_SIZE: 60_000}))
+        assert len((await client.next(Kind.DATA)).content) == 35
+        assert (await client.next(Kind.HEADERS)).flags & END_STREAM
+        for stream in (3, 5):
+            client.send(client.call(stream, b"y" * 16_000))
+            sizes = [len((await client.next(Kind.DATA)).content) for _ in range(2)]
+            assert (sum(sizes), max(sizes)) == (32_005, frames.LARGEST)
+        client.send(client.call(7, b"z" * 1_000))
+        assert len((await client.next(Kind.DATA)).content) == 65_535 - 65 - 2 * 32_005
+        client.send(frames.window_update(0, 100_000))
+        assert len((await client.next(Kind.DATA)).content) == 2_005 - 1_460
+
+    talk(run)
+
+
+@pytest.mark.parametrize(
+    ("fields", "block"),
+    [
+        ([(":method", "GET"), *FIELDS[1:]], b"415"),
+        ([*FIELDS[:4], ("content-type", "text/html")], b"415"),
+        ([*FIELDS[:2], (":path", "/other"), *FIELDS[3:]], b"grpc-status\x0212"),
+        (FIELDS, b"grpc-status\x0212"),
+    ],
+)
+def test_what_is_not_understood_is_refused(fields: list[tuple[str, str]], block: bytes) -> None:
+    """Other methods, other content, unknown paths and compressed messages are refused, call by call."""
+
+    async def run(client: Client) -> None:
+        client.send(client.headers(1, fields), frames.frame(Kind.DATA, END_STREAM, 1, b"\x01\x00\x00\x00\x00"))
+        refused = await client.next(Kind.HEADERS)
+        assert refused.flags & END_STREAM
+        assert block in refused.content
+        client.send(client.call(3, b"a"))
+        assert await client.answer() == b"aa"
+
+    talk(run)
+
+
+def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
+    """A message over the limit ends its call, and so do two messages, or none."""
+
+    async def run(client: Client) -> None:
+        client.send(client.headers(1))
+        for _ in range(LARGEST_MESSAGE // frames.LARGEST + 1):
+            client.send(frames.frame(Kind.DATA, 0, 1, bytes(frames.LARGEST)))
+        assert b"grpc-status\x018" in (await client.next(Kind.HEADERS)).content
+        assert (await client.next(Kind.RST_STREAM)).content == bytes(4)
+        client.send(client.headers(3), frames.frame(Kind.DATA, END_STREAM, 3, bytes(10)))
+        assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
+        client.send(client.headers(5, flags=END_HEADERS | END_STREAM))
+        assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
+
+    talk(run)
+
+
+LONG = b"\x00\x01a\x7f\x81\x7f" + b"b" * 16_384
+BROKEN = {
+    "not HTTP/2": (b"GET / HTTP/1.1\r\n", ErrorCode.PROTOCOL_ERROR),
+    "too large a frame": (b"\x00\x40\x01\x00\x00\x00\x00\x00\x01", ErrorCode.FRAME_SIZE_ERROR),
+    "data before headers": (frames.frame(Kind.DATA, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "an even stream": (frames.frame(Kind.HEADERS, END_HEADERS, 2, b"\x82"), ErrorCode.PROTOCOL_ERROR),
+    "a continuation of nothing": (frames.frame(Kind.CONTINUATION, 0, 1, b""), ErrorCode.PROTOCOL_ERROR),
+    "something between": (frames.frame(Kind.HEADERS, 0, 1) + frames.frame(Kind.PING, 0, 0), ErrorCode.PROTOCOL_ERROR),
+    "endless headers": (
+        frames.frame(Kind.HEADERS, 0, 1) + 3 * frames.frame(Kind.CONTINUATION, 0, 1, bytes(9_000)),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
+    "headers that are none": (frames.frame(Kind.HEADERS, END_HEADERS, 1, b"\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
+    "too many headers": (
+        frames.frame(Kind.HEADERS, 0, 1, LONG[:9_000]) + frames.frame(Kind.CONTINUATION, 4, 1, LONG[9_000:]),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
+    "a push": (frames.frame(Kind.PUSH_PROMISE, 0, 1), ErrorCode.PROTOCOL_ERROR),
+    "a short ping": (frames.frame(Kind.PING, 0, 0, b"1"), ErrorCode.FRAME_SIZE_ERROR),
+    "half a setting": (frames.frame(Kind.SETTINGS, 0, 0, b"1"), ErrorCode.FRAME_SIZE_ERROR),
+    "a window beyond all": (frames.settings({Setting.INITIAL_WINDOW_SIZE: 2**31}), ErrorCode.FLOW_CONTROL_ERROR),
+    "a window by nothing": (frames.window_update(0, 0), ErrorCode.PROTOCOL_ERROR),
+    "too wide a window": (frames.window_update(0, 2**31 - 1), ErrorCode.FLOW_CONTROL_ERROR),
+    "half a window": (frames.frame(Kind.WINDOW_UPDATE, 0, 0, b"1"), ErrorCode.FRAME_SIZE_ERROR),
+    "padding without length": (frames.frame(Kind.HEADERS, PADDED | END_HEADERS, 1), ErrorCode.FRAME_SIZE_ERROR),
+    "more padding than frame": (frames.frame(Kind.HEADERS, PADDED, 1, b"\x09a"), ErrorCode.PROTOCOL_ERROR),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_http2_ends_the_connection_with_a_reason(name: str) -> None:
+    """GOAWAY says what was wrong, and nobody else is harmed."""
+    sent, code = BROKEN[name]
+
+    async def run(client: Client) -> None:
+        client.send(sent)
+        assert (await client.next(Kind.GOAWAY)).content[4:] == code.to_bytes(4, "big")
+        with pytest.raises(EOFError):
+            await client.next(Kind.DATA)
+
+    talk(run, greet=not name.startswith("not"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 255), st.integers(0, 9), st.binary(max_size=40))))
+def test_whatever_comes_the_server_answers_the_next_client(sent: list[tuple[int, int, int, bytes]]) -> None:
+    """Any frames at all end in answers or in GOAWAY, never in an error of ours."""
+
+    async def run(client: Client) -> None:
+        errors: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        for kind, flags, stream, content in sent:
+            client.send(
+                (len(content) << 8 | kind).to_bytes(4, "big"), bytes((flags,)), stream.to_bytes(4, "big"), content
+            )
+        client.send(frames.frame(Kind.PING, 0, 0, b"12345678"))
+        try:
+            while not (await client.next(Kind.PING, Kind.GOAWAY)).kind:
+                pass
+        except (EOFError, ConnectionError):
+            pass
+        assert errors == []
+
+    talk(run)
+
+
+def test_calls_that_nobody_waits_for_are_given_up() -> None:
+    """A reset cancels its call; more calls at once than there may be are refused."""
+
+    async def run(client: Client) -> None:
+        client.send(client.call(1, b""))
+        await started.wait()
+        client.send(frames.reset(1, ErrorCode.NO_ERROR))
+        await ended.wait()
+        client.send(*[client.call(3 + 2 * number, b"") for number in range(MOST_STREAMS + 1)])
+        refused = await client.next(Kind.RST_STREAM)
+        assert refused.stream == 3 + 2 * MOST_STREAMS
+        assert refused.content == ErrorCode.REFUSED_STREAM.to_bytes(4, "big")
+
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def hang(_message: bytes) -> bytes:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return b""
+
+    talk(run, {"/test/echo": hang})
+
+
+def test_an_end_waits_for_calls_under_way() -> None:
+    """At its end the server says so, answers what it has begun, refuses the rest and closes."""
+
+    async def conversation() -> None:
+        go = asyncio.Event()
+
+        async def slow(message: bytes) -> bytes:
+            await go.wait()
+            return message
+
+        address = free_address("127.0.0.1", 0)
+        async with serving_grpc({"/test/echo": slow}, address, 5):
+            client = Client(*await asyncio.open_connection(address.host, address.port))
+            client.send(PREFACE, frames.settings({}), client.call(1, b"a"), frames.frame(Kind.SETTINGS, ACK, 0))
+            await client.next(Kind.SETTINGS)
+            with pytest.raises(HeadgateError, match="cannot listen"):
+                async with serving_grpc({}, address._replace(host="203.0.113.1"), 0):
+                    pass
+            asyncio.get_running_loop().call_later(0.05, go.set)
+        assert (await client.next(Kind.GOAWAY)).content == b"\x00\x00\x00\x01" + bytes(4)
+        assert await client.answer() == b"a"
+        with pytest.raises(EOFError):
+            await client.next(Kind.PING)
+        client.writer.close()
+
+    asyncio.run(conversation())
