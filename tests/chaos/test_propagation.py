@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.chaos.follower import Findings, Orders
 from tests.chaos.load import share
-from tests.integration.changing import publish
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryCache
 from headgate.adapters.postgres import Database
 from headgate.adapters.redis import feed_at
+from headgate.adapters.zones import zone
 from headgate.controlplane.announcing import Announcer
+from headgate.controlplane.publishing import Publisher
+from headgate.controlplane.rule_set_changes import RuleSetChanges
+from headgate.controlplane.snapshot_history import SnapshotHistory
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 PROCESSES: Final = 16
 CHANGES: Final = 500
+ROLLBACKS: Final = 20
 PAUSE: Final = 0.1
 _ROOT: Final = Path(__file__).parents[2]
 
@@ -63,19 +68,35 @@ async def _end(process: Process) -> Findings:
 
 
 class Admin:
-    """The process in which rules are published."""
+    """The services of the process in which rules are published."""
 
     def __init__(self, database: Database, announcer: Announcer) -> None:
-        self._database = database
+        publisher = Publisher(zone, wall_clock)
         self._announcer = announcer
+        self._changes = RuleSetChanges(database, publisher, self._announce)
+        self._history = SnapshotHistory(database, publisher, self._announce)
+        self._at = 0.0
         self.committed: dict[int, float] = {}
-        """When each number was committed."""
+        """When each snapshot was committed."""
 
-    async def publish(self, amount: int) -> int:
-        number = await publish(self._database, rule_set(amount))
-        self.committed[number] = time.time()
+    async def publish(self, amount: int) -> None:
+        """Change both rules, in one go."""
+        await self._changes.apply(rule_set(amount), "test")
+        await self._note()
+
+    async def go_back(self, number: int) -> None:
+        """Put an earlier snapshot in force again."""
+        await self._history.rollback(number, "test")
+        await self._note()
+
+    async def _announce(self) -> None:
+        self._at = time.time()
         await self._announcer.announce()
-        return number
+
+    async def _note(self) -> None:
+        current = await self._history.current()
+        assert current is not None
+        self.committed[current.number] = self._at
 
 
 @asynccontextmanager
@@ -128,13 +149,14 @@ def test_changes_under_load(valkey: Server, database_url: str, figures: Figures,
                 await asyncio.sleep(PAUSE)
             changes = dict(one.committed)
             one.committed.clear()
-            for back in range(20):
-                await one.publish(1_000_001 + CHANGES // 2 - back)
+            for number in [*changes][-2 : -2 - ROLLBACKS : -1]:
+                await one.go_back(number)
                 await asyncio.sleep(PAUSE)
             await asyncio.sleep(3)
             return changes, one.committed, await asyncio.gather(*map(_end, many))
 
     changes, ways_back, findings = asyncio.run(run())
+    figures.note(case, "load of the machine", os.getloadavg()[0], "")
     figures.note(case, "checks meanwhile", sum(found.checks for found in findings), "")
     figures.note(case, "of them by the store", sum(found.by_store for found in findings), "")
     seconds = delays(changes, findings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -23,13 +24,14 @@ _CHANGING: Final = {"id", "reset_after", "retry_after"}
 
 
 @pytest.fixture
-def service(root: Path) -> Iterator[str]:
-    """The address of a service that was started like `make serve` does, on a free port."""
+def service(root: Path, tmp_path: Path) -> Iterator[str]:
+    """The address of a service that was started like `make serve` does, on free ports, with nothing counted yet."""
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     found = re.search(r"\$\(BIN\)/headgate (serve .*)$", makefile, re.MULTILINE)
     assert found is not None
-    command = [sys.executable, "-m", "headgate.cli.main", *shlex.split(found[1]), "--port", "0"]
-    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as running:  # noqa: S603 (our own)
+    command = [sys.executable, "-m", "headgate.cli.main", *shlex.split(found[1]), "--port", "0", "--admin-port", "0"]
+    environment = os.environ | {"HEADGATE_DATA_DIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, env=environment) as running:  # noqa: S603 (our own)
         assert running.stdout is not None
         address = re.search(r"http://\S+", running.stdout.readline())
         assert address is not None

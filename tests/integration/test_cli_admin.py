@@ -16,6 +16,7 @@ from tests.integration.admin_setup import BOOTSTRAP, opened
 
 from headgate.adapters import yaml_text
 from headgate.cli import commands
+from headgate.core.api_key import new_api_key
 from headgate.edge.admin.server import serve_admin
 from headgate.edge.http.server import free_address
 
@@ -250,6 +251,19 @@ def test_very_many_users_come_from_a_file(headgate: Headgate, tmp_path: Path) ->
     file.write_text("id,tier\nx1,pro\nx2,nothing\n")
     assert f"{file}, user 2: tier: there is no tier 'nothing'" in headgate("users", "load", str(file), code=1).err
     assert "there is no user 'x1'" in headgate("users", "show", "x1", code=1).err
+
+
+def test_very_many_keys_come_from_a_file(headgate: Headgate, tmp_path: Path) -> None:
+    """Keys come with a secret or a hash; what is wrong is told with the key it is about, and never repeats a secret."""
+    made = [{"secret": new_api_key(b"%032d" % number), "name": f"k{number}"} for number in range(100)]
+    file = tmp_path / "keys.jsonl"
+    file.write_text("\n".join(map(json.dumps, made)))
+    assert headgate("keys", "load", str(file)).out == "loaded  100 keys\n"
+    assert len(headgate("keys", "list", "--limit", "200", "--json").json) == 100
+    file.write_text('{"secret": "hg_wrong"}\n')
+    refused = headgate("keys", "load", str(file), code=1).err
+    assert f"{file}, key 1: secret: this is not a key that headgate has made" in refused
+    assert "hg_wrong" not in refused
 
 
 @pytest.fixture

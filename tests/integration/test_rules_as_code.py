@@ -198,13 +198,15 @@ def test_problems_are_named_by_the_places_of_the_file(database_url: str) -> None
 
 
 def test_too_many_rules_are_refused(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a bound on how many rules can be in force."""
+    """There is a bound on how many rules can be in force; up to it they are written and read in parts."""
     monkeypatch.setattr("headgate.controlplane.publishing.MOST_RULES", 600)
+    monkeypatch.setattr("headgate.controlplane.publishing._AT_ONCE", 100)
+    monkeypatch.setattr("headgate.controlplane.rule_rows._AT_ONCE", 250)
 
     async def run(services: RuleServices) -> None:
         rules = [SEARCH | {"name": f"r{number}"} for number in range(601)]
         await services.sets.apply(rules[:600], "ann")
-        assert len((await services.in_force()).rules) == 600
+        assert [rule.name for rule in (await services.in_force()).rules] == [rule["name"] for rule in rules[:600]]
         with pytest.raises(InvalidRules, match="there would be 601 rules; at most 600"):
             await services.rules.create(rules[600], "ann")
         broken = [rule | {"limits": "tier:x"} for rule in rules[:600]]

@@ -195,9 +195,14 @@ def test_problems_keep_their_places(api: Api) -> None:
     ],
 )
 def test_nobody_to_ask_gets_a_sentence(
-    settings: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    settings: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Without an address, a token or anybody who listens a command says what is missing."""
+    monkeypatch.chdir(tmp_path)  # where no service keeps its data
     for name, value in settings.items():
         monkeypatch.setenv(f"HEADGATE_{name}", value)
     assert commands.run(["tiers", "list"]) == 1

@@ -31,6 +31,10 @@ class SavedDocuments:
         self._folder = folder
         self._is_known_to_fail = False
 
+    def has(self, kind: str) -> bool:
+        """Whether a document was kept, be it whole or not."""
+        return self._file(kind).is_file()
+
     def read(self, kind: str) -> Document | None:
         """The document that was kept last, or `InvalidFields` if what is there is not whole."""
         file = self._file(kind)

@@ -47,10 +47,12 @@ def announce(
     for purpose, command in trials(rule_set, address.url):
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
         out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
-    if admin_address is not None:
-        out.print(Text("  # list the rules, as an administrator", "dim"), soft_wrap=True)
-        command = f'curl -s {admin_address.url.removeprefix("http://")}/v1/rules -H "Authorization: Bearer $TOKEN"'
-        out.print(Text(f"  {command}", "green"), soft_wrap=True)
+    if control is not None and admin_address is not None:
+        token = control.admin_token if chosen.admin_token is None else "$HEADGATE_ADMIN_TOKEN"
+        out.print(Text("  # see what a user has left, as an administrator", "dim"), soft_wrap=True)
+        place = f"{admin_address.url.removeprefix('http://')}/v1/users/u1/quota"
+        command = f'curl -s {place} \\\n  -H "Authorization: Bearer {token}"'
+        out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
     out.print()
     out.print(Text("  ctrl-c stops it", "dim"))
     sys.stdout.flush()

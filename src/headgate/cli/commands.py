@@ -92,7 +92,7 @@ _add_group(
         "set": users.set_user,
         "delete": users.delete,
         "override": users.override,
-        "load": loading.load,
+        "load": loading.load_users,
     },
 )
 _add_group(
@@ -104,6 +104,7 @@ _add_group(
         "create": keys.create,
         "rotate": keys.rotate,
         "revoke": keys.revoke,
+        "load": loading.load_keys,
     },
 )
 _add_group(

@@ -79,12 +79,12 @@ async def _run(limiter: Limiter, counters: Counters, chosen: Settings, address: 
         control = admin_address = None
         if chosen.database_url is not None:
             # Here, because it takes as long to import as all the rest.
-            from headgate.wiring.control import ControlPlane, serving_admin  # noqa: PLC0415 (see above)
+            from headgate.wiring.control import ControlPlane, serving  # noqa: PLC0415 (see above)
 
             admin_address = free_address(chosen.admin_host, chosen.admin_port)
             file = None if chosen.rules_file is None else RulesFile(chosen.rules_file)
-            control = await stack.enter_async_context(ControlPlane(chosen, counters, limiter, file))
-            await stack.enter_async_context(serving_admin(control, admin_address))
+            control = ControlPlane(chosen, counters, limiter, file)
+            await stack.enter_async_context(serving(control, admin_address))
         service = DecisionService(
             limiter,
             identity=None if control is None else control.identity,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from headgate.controlplane.changes import EVERYTHING
 from headgate.controlplane.documents import make
+from headgate.controlplane.undisturbed import undisturbed
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -32,6 +34,8 @@ _IN_A_THREAD: Final = 500
 _KEPT: Final = 1_000
 """Snapshots that one can go back to."""
 _MOST_PROBLEMS: Final = 100
+_AT_ONCE: Final = 5_000
+_BEFORE_ALL: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Publisher:
     async def rule_set(self, statements: Statements) -> dict[str, Any]:
         """The rules in force and the tiers, as `parse_rule_set` takes them."""
         tiers = await statements.rows("rule_sets.tiers")
-        rules = await statements.rows("rule_sets.rules")
+        rules = await in_parts(statements, "rule_sets.rules")
         return {
             "default_tier": next((tier["name"] for tier in tiers if tier["is_default"]), None),
             "tiers": {tier["name"]: tier_data(tier) for tier in tiers},
@@ -99,8 +103,20 @@ class Publisher:
     async def _aside(many: int, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do work for so many rules without keeping the event loop for long."""
         if many > _IN_A_THREAD:
-            return await asyncio.to_thread(work, *arguments, **named)
+            return await asyncio.to_thread(undisturbed, partial(work, *arguments, **named))
         return work(*arguments, **named)
+
+
+async def in_parts(statements: Statements, statement: str) -> list[Mapping[str, Any]]:
+    """All rules in their order, so many at once that no statement takes long."""
+    found: list[Mapping[str, Any]] = []
+    position, name = _BEFORE_ALL, ""
+    while True:
+        some = await statements.rows(statement, position, name, _AT_ONCE)
+        found += some
+        if len(some) < _AT_ONCE:
+            return found
+        position, name = some[-1]["position"], some[-1]["name"]
 
 
 def parsed(data: Mapping[str, Any], zones: Zones | None = None) -> RuleSet:

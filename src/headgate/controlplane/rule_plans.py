@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.publishing import tier_data
+from headgate.controlplane.publishing import in_parts, tier_data
 from headgate.controlplane.rule_rows import RuleRecord
 from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
@@ -114,7 +114,7 @@ class Plan:
 
 async def planned(statements: Statements, wish: Wish) -> Plan:
     """Compare a wish with the tables. Raises `Conflict` and `InvalidRules` where it cannot be fulfilled."""
-    records = {row["name"]: RuleRecord.of(row) for row in await statements.rows("rule_sets.rows")}
+    records = {row["name"]: RuleRecord.of(row) for row in await in_parts(statements, "rule_sets.rows")}
     tiers = await statements.rows("rule_sets.tiers")
     before = Contents(
         {name: record.data for name, record in records.items() if record.data is not None},

@@ -39,8 +39,9 @@ class RuleRecord:
     def of(cls, row: Mapping[str, Any]) -> RuleRecord:
         """The record of a row; a field that somebody has written by hand may be anything."""
         name = row["name"]
-        contents = {part: None if row[part] is None else readable(name, row[part]) for part in ("data", "draft")}
-        return cls(**{**row, **contents})
+        data, draft = (None if row[part] is None else readable(name, row[part]) for part in ("data", "draft"))
+        others = (row[part] for part in ("owner", "version", "created_at", "updated_at", "updated_by"))
+        return cls(name, data, draft, *others)
 
     def contents(self) -> dict[str, Any]:
         """What can be changed, as it stands in records of changes."""

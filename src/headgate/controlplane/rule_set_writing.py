@@ -33,10 +33,11 @@ async def write(
 def _edits(plan: Plan, verb: str | None) -> list[Edit]:
     done = plan.difference
     changed = dict.fromkeys(change.name for change in (*done.changed, *done.owners))
+    added = dict.fromkeys(done.added)
     edits = [Edit(name, verb or "deleted", plan.records[name], None, None, None) for name in done.removed]
-    for name in (*changed, *done.added):
+    for name in (*changed, *added):
         before = plan.records.get(name)
-        said = verb or ("created" if name in done.added else "changed")
+        said = verb or ("created" if name in added else "changed")
         draft = None if before is None else before.draft
         edits.append(Edit(name, said, before, plan.after.rules[name], draft, plan.after.owners.get(name)))
     return edits

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
 from headgate.controlplane.documents import read
+from headgate.controlplane.publishing import in_parts
 from headgate.controlplane.rule_plans import Wish, planned
 from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
 from headgate.controlplane.rule_set_writing import write
@@ -75,7 +76,7 @@ class SnapshotHistory:
             usual = {rule.name: complete_rule(rule) for rule in rule_set.rules}
             edits = [
                 Edit(one.name, "published", one, usual[one.name], one.draft, one.owner)
-                for one in map(RuleRecord.of, await writing.rows("rule_sets.rows"))
+                for one in map(RuleRecord.of, await in_parts(writing, "rule_sets.rows"))
                 if one.data is not None and one.data != usual[one.name]
             ]
             await carry_out(writing, who, edits)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.controlplane.documents import BODY, DIGEST, read
+from headgate.controlplane.undisturbed import undisturbed
 from headgate.errors import InvalidFields
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Taking:
         elif not self.is_newer(kind, document.id):
             refused = (Refusal.OLDER, f"{self.state[kind].number} is newer")
         else:
-            refused = await asyncio.to_thread(self._take_undisturbed, document, origin)
+            refused = await asyncio.to_thread(undisturbed, self._take, document, origin)
         if refused is None:
             self._in_force[kind] = document.id
             self.state[kind] = InForce(origin, document.number)
@@ -110,20 +110,6 @@ class Taking:
     def _what_stays(self, kind: str) -> str:
         origin, number = self.state[kind]
         return "and there are none" if origin is Origin.NOTHING else f"{number} stays in force"
-
-    def _take_undisturbed(self, document: Document, origin: Origin) -> tuple[Refusal, str] | None:
-        """Whatever takes time, in a thread.
-
-        A hundred thousand rules are millions of new objects, none of them garbage. To look through them again and
-        again would double the time, and all threads stand still meanwhile.
-        """
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            return self._take(document, origin)
-        finally:
-            if was_enabled:
-                gc.enable()
 
     def _take(self, document: Document, origin: Origin) -> tuple[Refusal, str] | None:
         """Read it and hand it over; returns why it is refused, if it is."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
     from headgate.core.matching import Bound
+    from headgate.core.tally import Tally
     from headgate.dataplane.bare_keys import BareKeys
     from headgate.dataplane.snapshots import Follower, Snapshots
     from headgate.ports import CounterStore
@@ -45,6 +46,8 @@ class Limiter:
         self.follower = follower
         self.blocks: BlockList | None = None
         """Who is shut out for now; swapped as a whole."""
+        self.tally: Tally | None = None
+        """Counts requests by user, where somebody wants to know."""
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
@@ -83,15 +86,20 @@ class Limiter:
         """Decide a request, and count it if every rule admits it."""
         plan = self._plan(request, cost)
         if not plan.shadows and (self._take_now is not None or not plan.enforced):
-            return self._decided_now(plan)
-        decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
-        if not plan.shadows or not _all_allowed(decisions):
-            return verdict(plan, decisions)
-        return verdict(plan, decisions, await _watched(plan.shadows, self.store.take))
+            made = self._decided_now(plan)
+        else:
+            decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
+            watched = plan.shadows and _all_allowed(decisions)
+            made = verdict(plan, decisions, await _watched(plan.shadows, self.store.take) if watched else ())
+        if self.tally is not None:
+            self.tally.offer(request, made)
+        return made
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
         plan = self._plan(request, cost)
-        return run(self.check(request, cost)) if plan.shadows else self._decided_now(plan)
+        if plan.shadows or self.tally is not None:
+            return run(self.check(request, cost))
+        return self._decided_now(plan)
 
     def _decided_now(self, plan: Plan) -> Verdict:
         hits = [bound[0] for bound in plan.enforced]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -25,14 +25,15 @@ from headgate.controlplane.publishing import Publisher
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
+from headgate.controlplane.tallying import Tallying
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
 from headgate.core.api_key import RANDOM_BYTES, new_token
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import rule_set_data
+from headgate.core.tally import Tally
 from headgate.dataplane.limiter import Limiter
-from headgate.edge.admin.app import admin_app
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.server import serve_admin
 from headgate.errors import DatabaseError, HeadgateError, InvalidSettings
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 _SECONDS_FOR_THE_DATABASE: Final = 1.0
+_SECONDS_IF_RULES_ARE_SAVED: Final = 0.3
 _SECONDS_FOR_DOCUMENTS: Final = 0.8
 _SECONDS_FOR_A_RECORD: Final = 2.0
 _SECONDS_BETWEEN_TRIES: Final = 1.0
@@ -66,7 +68,7 @@ _TOKEN_FILE: Final = "admin-token"  # noqa: S105 (a file's name)
 async def admin_application(settings: Settings) -> AsyncIterator[tuple[FastAPI, str]]:
     """The admin API in this process, and a token for it, for commands that go to the database themselves."""
     async with _alone(settings) as control:
-        yield admin_app(control.parts), control.admin_token
+        yield _admin_app(control.parts), control.admin_token
 
 
 @asynccontextmanager
@@ -74,6 +76,13 @@ async def user_service(settings: Settings) -> AsyncIterator[Users]:
     """The users of the database, for who has very many of them to load."""
     async with _alone(settings) as control:
         yield control.parts.users
+
+
+@asynccontextmanager
+async def key_service(settings: Settings) -> AsyncIterator[Keys]:
+    """The API keys of the database, for who has very many of them to load."""
+    async with _alone(settings) as control:
+        yield control.parts.keys
 
 
 @asynccontextmanager
@@ -88,20 +97,29 @@ async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterator[None]:
-    """Serve the admin API as long as the block runs."""
-    started = asyncio.Event()
-    serving = asyncio.create_task(serve_admin(admin_app(control.parts), address, started.set))
-    starting = asyncio.create_task(started.wait())
-    await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
-    starting.cancel()
-    try:
-        if serving.done():
-            serving.result()
-        yield
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+async def serving(control: ControlPlane, address: Address) -> AsyncIterator[None]:
+    """Run a control plane and serve the admin API as long as the block runs."""
+    # In a thread, while the servers are waited for: FastAPI takes as long to import as all the rest.
+    making = asyncio.create_task(asyncio.to_thread(_admin_app, control.parts))
+    async with control:
+        started = asyncio.Event()
+        server = asyncio.create_task(serve_admin(await making, address, started.set))
+        starting = asyncio.create_task(started.wait())
+        await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
+        try:
+            if server.done():
+                server.result()
+            yield
+        finally:
+            server.cancel()
+            await asyncio.gather(server, return_exceptions=True)
+
+
+def _admin_app(parts: AdminParts) -> FastAPI:
+    from headgate.edge.admin.app import admin_app  # noqa: PLC0415 (not everybody needs it, and it takes long)
+
+    return admin_app(parts)
 
 
 class ControlPlane:
@@ -122,6 +140,7 @@ class ControlPlane:
         """
         self._limiter = limiter
         self._rules = rules
+        self._saved = SavedDocuments(settings.data_dir / "saved") if saves else None
         self._feed = counters.feed
         self._opened = open_database(settings.database_url or "", settings.data_dir)
         database = self._opened.database
@@ -133,13 +152,15 @@ class ControlPlane:
             counters.feed,
             {RULES: self._take_rules, BLOCKS: self._take_blocks},
             self.identity.forget,
-            SavedDocuments(settings.data_dir / "saved") if saves else None,
+            self._saved,
             lambda kind: documents.stored(records, kind),
         )
         announce = self.announcer.announce
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
         self._blocks = Blocks(database, announce)
+        limiter.tally = Tally(wall_clock)
+        self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), limiter.tally)
         self.admin_token = settings.admin_token or _kept_token(settings.data_dir)
         self.parts = AdminParts(
             database=database,
@@ -156,16 +177,23 @@ class ControlPlane:
             identity=self.identity,
         )
         self._is_prepared = False
+        self._is_tried = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
         preparing = asyncio.create_task(self._prepare())
-        await asyncio.wait({preparing}, timeout=_SECONDS_FOR_THE_DATABASE)
+        has_saved = self._saved is not None and self._saved.has(RULES)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_IF_RULES_ARE_SAVED if has_saved else _SECONDS_FOR_THE_DATABASE):
+                await self._is_tried.wait()
         await self.identity.start()
         await self.following.start(_SECONDS_FOR_DOCUMENTS)
-        self._tasks = [preparing, *map(_kept_running, (self.following.run(), self.announcer.run(), self._sweep()))]
+        self._tasks = [
+            preparing,
+            *map(_kept_running, (self.following.run(), self.announcer.run(), self._tallying.run(), self._sweep())),
+        ]
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -173,6 +201,7 @@ class ControlPlane:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tallying.flush()
         await self.identity.close()
         await self._feed.close()
         await self._opened.close()
@@ -197,14 +226,14 @@ class ControlPlane:
     async def _prepare(self) -> None:
         """Bring schema, rules file and feed up to date, as soon as the database answers; then follow the file."""
         seen = None if self._rules is None else self._rules.signature()
-        await _until_it_answers(self._bring_up_to_date)
+        await _until_it_answers(self._bring_up_to_date, self._is_tried.set)
         self._is_prepared = True
         while self._rules is not None:
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
             signature = self._rules.signature()
             if signature != seen:
                 seen = signature
-                await _until_it_answers(self._apply_file)
+                await _until_it_answers(self._apply_file, self._is_tried.set)
 
     async def _bring_up_to_date(self) -> None:
         await migrate(self._opened.database)
@@ -231,8 +260,8 @@ class ControlPlane:
                 log.warning("blocks that have ended stay in the table for now: %s", error)
 
 
-async def _until_it_answers(step: Callable[[], Awaitable[None]]) -> None:
-    """Try a step until the database answers; say once that it does not."""
+async def _until_it_answers(step: Callable[[], Awaitable[None]], tried: Callable[[], None]) -> None:
+    """Try a step until the database answers; say once that it does not. `tried` is called after each try."""
     said = False
     while True:
         try:
@@ -243,6 +272,8 @@ async def _until_it_answers(step: Callable[[], Awaitable[None]]) -> None:
             elif not said:
                 log.warning("the database is away, changes wait until it is back: %s", error)
             said = True
+        finally:
+            tried()
         await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
 
 

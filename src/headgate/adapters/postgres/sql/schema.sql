@@ -182,7 +182,7 @@ CREATE TABLE rules (
 CREATE INDEX rules_by_endpoint ON rules USING gin ((((data -> 'match'::text) -> 'endpoints'::text)));
 CREATE UNIQUE INDEX rules_by_folded_name ON rules USING btree (lower(name));
 CREATE INDEX rules_by_tier ON rules USING gin ((((data -> 'match'::text) -> 'tiers'::text)));
-CREATE INDEX rules_in_order ON rules USING btree ("position", name);
+CREATE INDEX rules_in_order ON rules USING btree ("position", name COLLATE "C");
 
 CREATE TABLE snapshots (
     number bigint NOT NULL,

@@ -35,7 +35,7 @@ CREATE TABLE rules (
     CHECK (data ->> 'name' = name AND draft ->> 'name' = name)
 );
 CREATE UNIQUE INDEX rules_by_folded_name ON rules (lower(name));
-CREATE INDEX rules_in_order ON rules (position, name);
+CREATE INDEX rules_in_order ON rules (position, name COLLATE "C");
 CREATE INDEX rules_by_endpoint ON rules USING gin ((data -> 'match' -> 'endpoints'));
 CREATE INDEX rules_by_tier ON rules USING gin ((data -> 'match' -> 'tiers'));
 

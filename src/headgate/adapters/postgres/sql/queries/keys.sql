@@ -37,3 +37,11 @@ SET name = excluded.name, user_id = excluded.user_id, tenant = excluded.tenant, 
 
 -- keys.loaded(): nothing; there is room for the next rows
 TRUNCATE loading_keys;
+
+-- keys.tally(ids, last): nothing; when these keys were last used is known
+WITH used AS (
+    SELECT * FROM unnest($1::uuid[], $2::timestamptz[]) AS used (id, last)
+), locked AS (
+    SELECT id FROM api_keys WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
+)
+UPDATE api_keys SET last_used = greatest(last_used, last) FROM used JOIN locked USING (id) WHERE api_keys.id = used.id;

@@ -1,5 +1,9 @@
--- rule_sets.rules(): what is in force, in the order in which rules are listed
-SELECT name, data FROM rules WHERE data IS NOT NULL ORDER BY position, name COLLATE "C";
+-- rule_sets.rules(after position, after name, limit): what is in force, in the order in which rules are listed
+SELECT position, name, data
+FROM rules
+WHERE data IS NOT NULL AND (position, name COLLATE "C") > ($1, $2)
+ORDER BY position, name COLLATE "C"
+LIMIT $3;
 
 -- rule_sets.tiers(): all tiers, the plainest first
 SELECT name, display_name, price::double precision AS price, limits, is_default
@@ -24,10 +28,12 @@ WHERE api_keys.limits <> '{}' AND revoked_at IS NULL
 GROUP BY own.key, own.value
 ORDER BY own.key, own.value;
 
--- rule_sets.rows(): every rule with all there is to it
-SELECT name, data, draft, owner, version, created_at, updated_at, updated_by
+-- rule_sets.rows(after position, after name, limit): every rule with all there is to it
+SELECT position, name, data, draft, owner, version, created_at, updated_at, updated_by
 FROM rules
-ORDER BY position, name COLLATE "C";
+WHERE (position, name COLLATE "C") > ($1, $2)
+ORDER BY position, name COLLATE "C"
+LIMIT $3;
 
 -- rule_sets.put_tiers(rows as JSON): makes or changes tiers
 INSERT INTO tiers (name, display_name, price, limits, is_default)

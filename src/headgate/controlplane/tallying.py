@@ -1,0 +1,82 @@
+"""The totals of users and the last use of API keys, brought to the database now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from headgate.core.parsing.fields import unusable
+from headgate.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from headgate.core.tally import Seen, Tally
+    from headgate.core.units import Micros
+    from headgate.ports import Statements
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TOGETHER: Final = 5_000
+
+
+class Tallying:
+    """Brings what a tally has counted to the tables. While the database is away, counting goes on."""
+
+    def __init__(self, database: Statements, tally: Tally, *, every: float = 5.0) -> None:
+        """Every so many seconds `run` looks at the tally."""
+        self._database = database
+        self._tally = tally
+        self._every = every
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Bring everything to the database. What does not arrive is counted again next time.
+
+        An answer that is lost on its way back therefore counts twice; these are figures to look
+        at, and limits do not depend on them.
+        """
+        users, keys = self._tally.take()
+        try:
+            while users:
+                some = dict(list(users.items())[:_TOGETHER])
+                await self._keep_users(some)
+                users = {user: seen for user, seen in users.items() if user not in some}
+            while keys:
+                used = dict(list(keys.items())[:_TOGETHER])
+                await self._keep_keys(used)
+                keys = {key: last for key, last in keys.items() if key not in used}
+        except DatabaseError:
+            self._tally.put_back(users, keys)
+
+    async def _keep_users(self, users: dict[str, Seen]) -> None:
+        ids = sorted(user for user in users if not unusable(user))  # no other can be in the table
+        seen = [users[user] for user in ids]
+        await self._database.rows(
+            "users.tally",
+            ids,
+            [each.requests for each in seen],
+            [each.denied for each in seen],
+            [_time(each.last) for each in seen],
+        )
+
+    async def _keep_keys(self, keys: dict[str, Micros]) -> None:
+        known = {id_: last for key, last in keys.items() if (id_ := _id(key)) is not None}
+        ids = sorted(known)
+        await self._database.rows("keys.tally", ids, [_time(known[id_]) for id_ in ids])
+
+
+def _time(instant: Micros) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant)
+
+
+def _id(key: str) -> UUID | None:
+    """The id of one of our own keys; callers may have other names for theirs."""
+    try:
+        return UUID(key)
+    except ValueError:
+        return None

@@ -1,0 +1,66 @@
+"""How soon a whole service answers its first check, whatever is away."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from tests.acceptance.conftest import Service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.chaos.figures import Figures
+    from tests.integration.postgres import Postgres
+    from tests.integration.server import Server
+
+STARTS: Final = 5
+RULE: Final = {"name": "five", "per": ["user"], "limits": "5/day"}
+TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+AWAY: Final = {"nothing away": 2.0, "both servers killed": 2.0, "both servers frozen": 2.0}
+"""Seconds from the command to the first answer, at most."""
+
+
+@pytest.mark.parametrize("away", AWAY)
+def test_the_first_answer(postgres: Postgres, valkey: Server, tmp_path: Path, figures: Figures, away: str) -> None:
+    """A service that has saved its rules answers within two seconds, with both servers there or away."""
+    case = f"headgate serve, {away}"
+    settings = {
+        "database_url": postgres.new_database(),
+        "redis_url": valkey.url,
+        "data_dir": str(tmp_path),
+        "admin_token": TOKEN,
+    }
+    first = Service(**settings)
+    assert first.admin.post("/v1/rules", json=RULE).status_code == 201
+    while first.check(user="u1").json()["limit"] != 5:
+        time.sleep(0.05)
+    first.close()
+    try:
+        if "killed" in away:
+            postgres.kill()
+            valkey.kill()
+        elif "frozen" in away:
+            postgres.freeze()
+            valkey.freeze()
+        seconds = [_start(settings, "the feed" if away == "nothing away" else "a saved file") for _ in range(STARTS)]
+    finally:
+        postgres.revive()
+        valkey.revive()
+    figures.note(case, "load of the machine", os.getloadavg()[0], "")
+    figures.note(case, "longest of 5 starts", max(seconds), "s")
+    figures.check(case, "first answer, the fastest of 5 starts", min(seconds), "s", AWAY[away])
+
+
+def _start(settings: dict[str, str], origin: str) -> float:
+    """Seconds from the command to the first answer."""
+    began = time.perf_counter()
+    service = Service(**settings)
+    answer = service.check(user="u1")
+    seconds = time.perf_counter() - began
+    service.close()
+    assert f"from {origin} (1 rule" in service.output
+    assert answer.json()["allowed"] or origin == "the feed"
+    return seconds

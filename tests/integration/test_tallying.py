@@ -1,0 +1,100 @@
+"""The totals of users and the last use of keys, in a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from headgate.adapters import zones
+from headgate.adapters.clock import wall_clock
+from headgate.adapters.postgres import Database
+from headgate.controlplane.keys import Keys
+from headgate.controlplane.tallying import Tallying
+from headgate.controlplane.users import Users
+from headgate.core.request import Request
+from headgate.core.tally import Tally
+from headgate.facade import Limiter
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import Postgres
+
+RULES = {"rules": [{"name": "two", "per": ["user"], "limits": "2/hour"}]}
+
+
+def test_totals_are_shown_with_the_user_and_the_key(postgres: Postgres) -> None:
+    """Requests of today and the month, the last one, and how often a limit was exceeded; strangers change nothing."""
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+        users, keys = Users(database, zones.zone), Keys(database, zones.zone)
+        await users.create({"id": "u1"}, "me")
+        key, _ = await keys.create({"user": "u1"}, "me")
+        async with Limiter.open("memory://", RULES) as limiter:
+            limiter.tally = Tally(wall_clock)
+            tallying = Tallying(database, limiter.tally)
+            for name in ("u1", "u1", "u1", "stranger", "bad\0name", "half\ud800"):
+                await limiter.check(Request(user=name, api_key=key.id if name == "u1" else "own-name"))
+            for _ in range(2):
+                await tallying.flush()
+        user = await users.get("u1")
+        assert (user.requests_today, user.requests_month, user.times_exceeded) == (3, 3, 1)
+        assert user.last_request is not None
+        assert (await keys.get(key.id)).last_used == user.last_request
+        assert [each.id for each in await users.list()] == ["u1"]
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_yesterdays_totals_are_not_added_to(postgres: Postgres) -> None:
+    """The first request of a day, and of a month, begins at one."""
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+        users = Users(database, zones.zone)
+        await users.create({"id": "u1"}, "me")
+        async with database.use() as connection:
+            await connection.execute(
+                "UPDATE users SET requests_today = 7, requests_month = 9, counted_on = '2024-01-31', times_exceeded = 5"
+            )
+        async with Limiter.open("memory://", RULES) as limiter:
+            limiter.tally = Tally(wall_clock)
+            await limiter.check(Request(user="u1"))
+            await Tallying(database, limiter.tally).flush()
+        user = await users.get("u1")
+        assert (user.requests_today, user.requests_month, user.times_exceeded) == (1, 1, 5)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_while_the_database_is_away_counting_goes_on(postgres: Postgres) -> None:
+    """Nothing is lost but time; many processes that bring their totals at once do not stand in each other's way."""
+
+    async def run() -> None:
+        url = postgres.new_database()
+        database = Database(url)
+        users = Users(database, zones.zone)
+        names = [f"u{number}" for number in range(20)]
+        for name in names:
+            await users.create({"id": name}, "me")
+        away = Database("postgresql://nobody@/none?host=/nowhere")
+        async with Limiter.open("memory://", RULES) as limiter:
+            tallies = [Tally(wall_clock) for _ in range(4)]
+            for number, tally in enumerate(tallies):
+                limiter.tally = tally
+                for name in names[:: 1 if number % 2 else -1]:
+                    await limiter.check(Request(user=name))
+            await Tallying(away, tallies[0]).flush()
+            await asyncio.gather(*(Tallying(database, tally).flush() for tally in tallies))
+        assert {(await users.get(name)).requests_today for name in names} == {4}
+        looking = asyncio.create_task(Tallying(database, tallies[0], every=0.001).run())
+        tallies[0].offer(Request(user="u0"), await Limiter.open("memory://", RULES).check(Request(user="u0")))
+        async with asyncio.timeout(10):
+            while (await users.get("u0")).requests_today < 5:
+                pass
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        await database.close()
+
+    asyncio.run(run())
