@@ -20,7 +20,7 @@ from bench.rows import Better, Outcome, Row, growth, merged, pace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PEERS = ("limits", "throttled", "pyrate_limiter", "redis", "matplotlib")
+PEERS = ("limits", "throttled", "pyrate_limiter", "redis", "matplotlib", "slowapi")
 HAS_PEERS = all(importlib.util.find_spec(name) for name in PEERS)
 
 
@@ -205,3 +205,12 @@ def test_a_part_measures_every_row_of_the_design(
     pictures = list(plots.draw(results, tmp_path / "plots"))
     assert len(pictures) == drawn
     assert all(picture.stat().st_size > 10_000 for picture in pictures)
+
+
+@pytest.mark.skipif(not HAS_PEERS, reason="the peers are in .venv-bench only (make bench)")
+def test_the_frameworks_part_measures_its_row() -> None:
+    """A run with tiny counts starts every form of the application, and each of them limits."""
+    watch = Silence()
+    outcome: Outcome = importlib.import_module("bench.frameworks").run(watch, quick=True)
+    assert {each.name: each.bar for each in outcome.rows if each.bar is not None} == {"fastapi_redis": 4}
+    assert watch.done == watch.expected

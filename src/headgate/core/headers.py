@@ -30,7 +30,7 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
         headers["X-RateLimit-Remaining"] = str(decision.remaining)
         headers["X-RateLimit-Reset"] = str(whole_seconds(decision.at + decision.reset_after))
         headers["X-RateLimit-Cost"] = str(binding.hit.cost)
-        enforced = [finding for finding in verdict.findings if not finding.shadow]
+        enforced = verdict.findings[: len(verdict.plan.enforced)]
         headers["RateLimit-Policy"] = ", ".join(policy(finding.hit.meter, finding.policy) for finding in enforced)
         headers["RateLimit"] = ", ".join(_standing(finding, refused=not verdict.allowed) for finding in enforced)
     wait = verdict.wait

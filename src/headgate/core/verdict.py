@@ -145,6 +145,9 @@ class Verdict:
         except AttributeError:
             plan = self.plan
             enforced = zip(plan.enforced, self.decisions, strict=True)
+            if not plan.shadows:
+                self._findings = tuple([Finding(bound[2], bound[1], bound[0], each, False) for bound, each in enforced])  # noqa: FBT003 (on every answer, and half the time)
+                return self._findings
             shadows = zip(plan.shadows, self._answer[1], strict=False)  # type: ignore[arg-type] # nothing is watched on a denial
             self._findings = (
                 *(Finding(policy, rule, hit, decision, shadow=False) for (hit, rule, policy), decision in enforced),
@@ -158,8 +161,8 @@ class Verdict:
         try:
             return self._binding
         except AttributeError:
-            enforced = [finding for finding in self.findings if not finding.shadow]
-            self._binding = min(enforced, key=_tightness, default=None)
+            enforced = self.findings[: len(self.plan.enforced)]
+            self._binding = enforced[0] if len(enforced) == 1 else min(enforced, key=_tightness, default=None)
             return self._binding
 
     @property

@@ -12,6 +12,7 @@ from functools import cache
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headgate.core.request import Request
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import call_of_asgi, described, path_of
 from headgate.edge.frameworks.gate import not_understood
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
     from typing import TypeAlias
 
-    from headgate.core.request import Request
     from headgate.dataplane.identity import Call, Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.dataplane.proxies import Proxies
@@ -47,6 +47,7 @@ KEY: Final = "headgate"
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _DENIAL: Final = "websocket.http.response"
 _POLICY_VIOLATION: Final = 1008
+_REMEMBERED: Final = 4_096
 
 
 class Opened(NamedTuple):
@@ -65,19 +66,40 @@ class Callers:
         self._proxies = proxies
         self._identify = identify
         self._api_key_header = identity.api_key_header.encode("latin-1")
+        self._by_address = identify is None and identity.tokens is None and identity.records is None
+        self._addresses: dict[str | None, str | None] = {}
+        """Of peers that came without a word about proxies."""
 
     async def request(self, scope: Scope, path: str, route: str | None) -> Request:
         """The request behind a scope."""
-        client = scope.get("client")
-        peer = client[0] if client else None
-        call = call_of_asgi(scope.get("method", "GET"), path, peer, scope["headers"], self._api_key_header)
+        call = self._call(scope, path)
         if self._identify is None:
             return (await self._identity.called(call))._replace(route=route)
         who = self._identify(scope)
         return described(await who if isawaitable(who) else who, call, self._address(call), route)
 
+    def request_now(self, scope: Scope, path: str, route: str | None) -> Request | None:
+        """The same, at once, where callers are known by nothing but their address."""
+        if not self._by_address:
+            return None
+        call = self._call(scope, path)
+        return Request(ip=self._address(call), method=call.method, path=path, route=route)
+
+    def _call(self, scope: Scope, path: str) -> Call:
+        client = scope.get("client")
+        peer = client[0] if client else None
+        return call_of_asgi(scope.get("method", "GET"), path, peer, scope["headers"], self._api_key_header)
+
     def _address(self, call: Call) -> str | None:
-        return self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
+        if call.forwarded_for is not None or call.forwarded is not None:
+            return self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
+        try:
+            return self._addresses[call.peer]
+        except KeyError:
+            if len(self._addresses) >= _REMEMBERED:
+                self._addresses.clear()
+            address = self._addresses[call.peer] = self._proxies.address(call.peer, None, None)
+            return address
 
     async def start(self) -> None:
         """Fetch what is better known before the first call."""
@@ -136,7 +158,9 @@ class AsgiGate:
         path = path_of(below)
         if place.exempt or path in self._gate.skipping:
             return None
-        request = await self._callers.request(scope, path, place.template)
+        request = self._callers.request_now(scope, path, place.template)
+        if request is None:
+            request = await self._callers.request(scope, path, place.template)
         cost = None
         if self._cost is not None:
             given = self._cost(scope)
