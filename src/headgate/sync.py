@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headgate.core.limit import Limit
+    from headgate.core.matching import Plan
     from headgate.core.request import Request
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
@@ -70,6 +71,15 @@ class Limiter:
         """Decide a request, and count it if every rule admits it."""
         self._look_at_rules()
         return run(self._limiter.check(request, cost)) if self._check is None else self._check(request, cost)
+
+    def plan(self, request: Request, cost: int | None = None) -> Plan:
+        """What has to be asked of the store for a request; nothing, if it is shut out or exempt."""
+        self._look_at_rules()
+        return self._limiter.plan(request, cost)
+
+    def decide(self, plan: Plan) -> Verdict:
+        """Carry out what `plan` says has to be asked."""
+        return run(self._limiter.decide(plan))
 
     def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
         """Decide several requests, each by itself, in order."""

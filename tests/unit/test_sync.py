@@ -168,3 +168,10 @@ def test_reservations_and_slots_have_the_same_face() -> None:
         assert same is slot
         assert slot.renew()
         assert slot.verdict.remaining == 0
+
+
+def test_a_check_can_be_made_in_two_steps() -> None:
+    """A plan says what has to be asked, and deciding it is what `check` does."""
+    with Limiter.open("memory://", rules=[{"name": "one", "per": ["user"], "limits": "1/hour"}]) as limiter:
+        plan = limiter.plan(Request(user="u1"))
+        assert [limiter.decide(plan).allowed for _ in range(2)] == [True, False]
