@@ -27,8 +27,10 @@ class Imported:
         self.tiers: dict[str, Any] = {}
         self._rules: list[dict[str, Any]] = []
         self._sources: list[Path] = []
-        self._notes: list[str] = []
+        self._notes: dict[str, None] = {}
         self._names: set[str] = set()
+        self._numbers: dict[str, int] = {}
+        """How many rules were named after the same words."""
 
     def add(self, source: Path, words: str, rule: dict[str, Any]) -> None:
         """A rule that is named after some words."""
@@ -37,9 +39,7 @@ class Imported:
 
     def note(self, source: Path, message: str) -> None:
         """Say what is lost, or has to be done."""
-        note = str(Problem(source, message))
-        if note not in self._notes:
-            self._notes.append(note)
+        self._notes[str(Problem(source, message))] = None
 
     def finish(self) -> tuple[dict[str, Any], list[str]]:
         """The rule set and the notes. Raises `InvalidFields` with all that is wrong, at the places of the source."""
@@ -47,7 +47,7 @@ class Imported:
             raise InvalidFields(self.problems)
         made: dict[str, Any] = ({"tiers": self.tiers} if self.tiers else {}) | {"rules": self._rules}
         try:
-            return brief_rule_set(parse_rule_set(made)), self._notes
+            return brief_rule_set(parse_rule_set(made)), [*self._notes]
         except InvalidRules as error:
             raise InvalidFields([self._at_its_source(problem) for problem in error.problems]) from error
 
@@ -61,11 +61,12 @@ class Imported:
     def _name(self, words: str) -> str:
         """A name that can be one and that no other rule has."""
         plain = _NO_NAME.sub("-", words).strip("-._") or "rule"
-        name, number = plain[:_LONGEST_NAME], 1
+        name, number = plain[:_LONGEST_NAME], self._numbers.get(plain, 1)
         while name.casefold() in self._names:
             number += 1
             name = f"{plain[: _LONGEST_NAME - len(str(number)) - 1]}-{number}"
         self._names.add(name.casefold())
+        self._numbers[plain] = number
         return name
 
 
