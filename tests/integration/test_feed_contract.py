@@ -21,6 +21,8 @@ from headgate.ports import BLOCKS, RULES, Announcement, Document, FeedState, Pos
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.integration.conftest import Server
+
     from headgate.ports import Cache, Feed
 
 KINDS = ("memory", "one", "sentinel", "cluster", "ring")
@@ -222,3 +224,18 @@ def test_a_value_that_is_there_stays_unless_it_is_replaced(place: Place) -> None
                     await asyncio.sleep(0.001)
 
     asyncio.run(run())
+
+
+def test_names_do_not_choose_where_they_are_kept(valkey: Server) -> None:
+    """A name with braces would pick the slot of a cluster; names that differ stay different."""
+
+    async def run() -> None:
+        async with Place(valkey.url).cache() as cache:
+            for name in ("hg:user:{x}", "hg:user:%7Bx%7D", "hg:user:x"):
+                await cache.put(name, name.encode(), 60, over=True)
+                assert await cache.get(name) == name.encode()
+
+    asyncio.run(run())
+    keys = [key for key in valkey.contents() if b"hg:user" in key]
+    assert len(keys) == 3
+    assert not any(b"{" in key for key in keys)

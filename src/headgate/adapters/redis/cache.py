@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.ids import new_id
+from headgate.core.keys import escape
 from headgate.errors import StoreError
 from headgate.ports import EVERYTHING
 
@@ -81,7 +82,7 @@ class RedisCache:
         await self._answer("SET", name, era, _DROPPED, "EX", _DROPPED_SECONDS)
 
     async def _answer(self, command: str, name: str, era: str, *arguments: bytes | str | int) -> object:
-        key = f"{name}@{era}"
+        key = f"{escape(name)}@{era}"  # braces in it would choose the slot
         return await self._store.answer(key, command, key, *arguments)
 
     async def _era(self) -> str:

@@ -8,9 +8,6 @@ WHERE ($1::text IS NULL OR kind = $1) AND ($2::text IS NULL OR name = $2) AND ($
 ORDER BY id DESC
 LIMIT $4;
 
--- changes.since(position, limit): what has changed after that, in order
-SELECT id, kind, name FROM changes WHERE id > $1 ORDER BY id LIMIT $2;
-
 -- changes.last(): the number of the newest change of all, and of the newest for each document (a draft makes none)
 SELECT coalesce(max(id), 0) AS position,
        coalesce((SELECT max(number) FROM snapshots), 0) AS rules,
