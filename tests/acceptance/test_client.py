@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
-
-from headgate import NotFound, Request
+from headgate import Request
 from headgate.client import AsyncDecisionClient, DecisionClient
 
 if TYPE_CHECKING:
@@ -32,10 +30,7 @@ def test_batches_and_reservations(service: Service) -> None:
 
     async def run() -> None:
         async with AsyncDecisionClient(service.url, deadline=10, on_failure="raise") as client:
-            try:
-                verdicts = await client.check_many([SEARCH._replace(user=name) for name in ("sdk-1", "sdk-2")])
-            except NotFound:
-                pytest.skip("this service has no batches and reservations yet")
+            verdicts = await client.check_many([SEARCH._replace(user=name) for name in ("sdk-1", "sdk-2")])
             assert [verdict.allowed for verdict in verdicts] == [True, True]
             taken = await client.reserve("sdk:tokens", "1000/hour", 400)
             assert taken.reservation is not None

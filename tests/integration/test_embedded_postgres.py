@@ -204,7 +204,7 @@ def test_closing_waits_for_a_start_under_way(folder: Path) -> None:
 
     async def run() -> None:
         opened = open_database(f"embedded://{folder}")
-        asked = asyncio.create_task(opened.database.rows("changes.last"))
+        asked = asyncio.create_task(opened.database.rows("feed.blocks"))
         for _ in range(10):
             await asyncio.sleep(0)
         await opened.close()

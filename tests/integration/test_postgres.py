@@ -133,12 +133,12 @@ def test_a_database_that_is_not_there_is_said_so(postgres: Postgres) -> None:
     async def run() -> None:
         database = Database("postgresql://me:secret@/none?host=/nowhere")
         with pytest.raises(DatabaseError, match="does not answer") as caught:
-            await database.rows("changes.last")
+            await database.rows("feed.blocks")
         assert "secret" not in str(caught.value)
         assert caught.value.transient
         database = Database(postgres.url("no_such_database"))
         with pytest.raises(DatabaseError, match="no_such_database"):
-            await database.rows("changes.last")
+            await database.rows("feed.blocks")
 
     asyncio.run(run())
 

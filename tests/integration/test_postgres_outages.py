@@ -35,7 +35,7 @@ async def _opened(url: str, seconds: float = SECONDS, most: int = 2) -> AsyncIte
     """A database with an open connection; in the end, none of them may be in use."""
     opened = Database(url, seconds=seconds, most_connections=most)
     try:
-        await opened.rows("changes.last")
+        await opened.rows("feed.blocks")
         yield opened
         await _whole(opened)
     finally:
@@ -68,7 +68,7 @@ def test_nobody_waits_for_a_frozen_server_past_the_deadline(postgres: Postgres) 
         async with _opened(postgres.new_database()) as opened:
             with _frozen(postgres):
                 async with asyncio.timeout(LONG / 2):
-                    asked = [opened.rows("changes.last") for _ in range(5)], [_change(opened) for _ in range(5)]
+                    asked = [opened.rows("feed.blocks") for _ in range(5)], [_change(opened) for _ in range(5)]
                     failed = await asyncio.gather(*asked[0], *asked[1], return_exceptions=True)
             assert all(isinstance(each, DatabaseError) and each.transient for each in failed)
             assert {str(each) for each in failed} == {"the database does not answer (it took too long)"}
@@ -115,10 +115,10 @@ def test_closing_does_not_wait_for_a_frozen_server(postgres: Postgres) -> None:
 
     async def run() -> None:
         opened = Database(postgres.new_database(), seconds=SECONDS)
-        await opened.rows("changes.last")
+        await opened.rows("feed.blocks")
         with _frozen(postgres):
             with pytest.raises(DatabaseError):
-                await opened.rows("changes.last")
+                await opened.rows("feed.blocks")
             async with asyncio.timeout(LONG):
                 await opened.close()
 
@@ -143,7 +143,7 @@ def test_a_change_does_not_survive_its_server(postgres: Postgres) -> None:
                 await change()
             assert caught.value.transient
             with pytest.raises(DatabaseError):
-                await opened.rows("changes.last")
+                await opened.rows("feed.blocks")
             postgres.restart()
             assert await changes(opened) == []
             assert tries == ["one"]
@@ -235,11 +235,11 @@ def test_a_server_without_room_says_so(postgres: Postgres) -> None:
                 "CREATE ROLE few LOGIN CONNECTION LIMIT 1; GRANT SELECT ON ALL TABLES IN SCHEMA public TO few"
             )
             few = Database(url.replace("postgres@", "few@"), seconds=5)
-            failed = await asyncio.gather(*(few.rows("changes.last") for _ in range(4)), return_exceptions=True)
+            failed = await asyncio.gather(*(few.rows("feed.blocks") for _ in range(4)), return_exceptions=True)
             refused = [each for each in failed if isinstance(each, DatabaseError)]
             assert refused
             assert all(each.transient and "too many connections" in str(each) for each in refused)
-            assert await few.rows("changes.last")
+            assert await few.rows("feed.blocks")
             await few.close()
 
     asyncio.run(run())
@@ -253,7 +253,7 @@ def test_giving_up_at_any_moment_leaves_nothing_behind(postgres: Postgres) -> No
         async with _opened(url, seconds=5) as opened:
             for turns in [*range(60), *range(60, 400, 7)]:
                 fresh = Database(url, seconds=5) if turns % 3 == 0 else opened
-                tasks = [asyncio.create_task(_change(fresh)), asyncio.create_task(fresh.rows("changes.last"))]
+                tasks = [asyncio.create_task(_change(fresh)), asyncio.create_task(fresh.rows("feed.blocks"))]
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 for task in tasks:
@@ -273,7 +273,7 @@ def test_old_servers_are_refused(postgres: Postgres, monkeypatch: pytest.MonkeyP
 
     async def run() -> None:
         with pytest.raises(DatabaseError, match=r"is PostgreSQL \d+; headgate needs 99 or newer") as caught:
-            await Database(postgres.new_database()).rows("changes.last")
+            await Database(postgres.new_database()).rows("feed.blocks")
         assert not caught.value.transient
 
     asyncio.run(run())
@@ -285,7 +285,7 @@ def test_an_empty_database_says_what_to_run(postgres: Postgres) -> None:
     async def run() -> None:
         opened = Database(postgres.new_database(empty=True))
         with pytest.raises(DatabaseError, match="run 'headgate db migrate'"):
-            await opened.rows("changes.last")
+            await opened.rows("feed.blocks")
         await opened.close()
 
     asyncio.run(run())

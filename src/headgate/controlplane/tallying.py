@@ -40,18 +40,17 @@ class Tallying:
         An answer that is lost on its way back therefore counts twice; these are figures to look
         at, and limits do not depend on them.
         """
-        users, keys = self._tally.take()
+        taken = self._tally.take()
+        users, keys = list(taken[0].items()), list(taken[1].items())
         try:
             while users:
-                some = dict(list(users.items())[:_TOGETHER])
-                await self._keep_users(some)
-                users = {user: seen for user, seen in users.items() if user not in some}
+                await self._keep_users(dict(users[-_TOGETHER:]))
+                del users[-_TOGETHER:]
             while keys:
-                used = dict(list(keys.items())[:_TOGETHER])
-                await self._keep_keys(used)
-                keys = {key: last for key, last in keys.items() if key not in used}
+                await self._keep_keys(dict(keys[-_TOGETHER:]))
+                del keys[-_TOGETHER:]
         except DatabaseError:
-            self._tally.put_back(users, keys)
+            self._tally.put_back(dict(users), dict(keys))
 
     async def _keep_users(self, users: dict[str, Seen]) -> None:
         ids = sorted(user for user in users if not unusable(user))  # no other can be in the table

@@ -102,9 +102,12 @@ class Limiter:
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
         plan = self.plan(request, cost)
-        if plan.shadows or self.tally is not None:
+        if plan.shadows:
             return run(self.check(request, cost))
-        return self._decided_now(plan)
+        made = self._decided_now(plan)
+        if self.tally is not None:
+            self.tally.offer(request, made)
+        return made
 
     def _decided_now(self, plan: Plan) -> Verdict:
         hits = [bound[0] for bound in plan.enforced]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from headgate import Request
+from headgate import facade as asynchronous
 from headgate.core.tally import Seen, Tally
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
@@ -69,3 +72,15 @@ def test_names_that_nobody_can_have_are_not_remembered() -> None:
     request = Request(user="u" * 255)
     tally.offer(request, limiter.check(request))
     assert list(tally.users) == ["u" * 255]
+
+
+def test_a_limiter_offers_what_it_decides() -> None:
+    """With and without waiting, and with rules that are only watched."""
+    shadow = {"name": "watched", "per": ["user"], "limits": "1/minute", "action": "log"}
+    for rules in ([{"name": "two", "per": ["user"], "limits": "2/minute"}], [shadow]):
+        limiter = asynchronous.Limiter.open("memory://", {"rules": rules}, clock=FakeClock(START))
+        limiter.tally = Tally(limiter.snapshots.clock)
+        assert limiter.check_now is not None
+        limiter.check_now(Request(user="u1"))
+        asyncio.run(limiter.check(Request(user="u1")))
+        assert limiter.tally.take()[0] == {"u1": Seen(2, 0, START)}

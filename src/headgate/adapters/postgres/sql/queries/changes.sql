@@ -7,9 +7,3 @@ FROM changes
 WHERE ($1::text IS NULL OR kind = $1) AND ($2::text IS NULL OR name = $2) AND ($3::bigint IS NULL OR id < $3)
 ORDER BY id DESC
 LIMIT $4;
-
--- changes.last(): the number of the newest change of all, and of the newest for each document (a draft makes none)
-SELECT coalesce(max(id), 0) AS position,
-       coalesce((SELECT max(number) FROM snapshots), 0) AS rules,
-       coalesce(max(id) FILTER (WHERE kind = 'block'), 0) AS blocks
-FROM changes;
