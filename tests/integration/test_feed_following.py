@@ -77,7 +77,7 @@ class Process:
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 (a thread is at work, or a server)
             await asyncio.sleep(0.005)
 
