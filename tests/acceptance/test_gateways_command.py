@@ -14,6 +14,7 @@ import httpx
 import pytest
 from tests.acceptance.conftest import HEADGATE, PATIENCE, Run, environment
 from tests.acceptance.gateways import MANY_A_MINUTE, TWO_A_MINUTE, Upstream, everything_passes, upstream
+from tests.acceptance.processes import children
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,11 +47,7 @@ class Gateway:
 
     def child(self, name: str) -> int:
         """The process that this one has started, by a word of its command."""
-        group = os.getpgid(self.process.pid)
-        listed = subprocess.run(["ps", "-eo", "pid,pgid,args"], check=True, capture_output=True, text=True).stdout  # noqa: S607 (ps)
-        rows = [line.split(maxsplit=2) for line in listed.splitlines()[1:]]
-        found = [int(pid) for pid, its, args in rows if int(its) == group and name in args and " gateway " not in args]
-        return found[0]
+        return children(self.process.pid, name)[0]
 
     def _wait_for(self, pattern: str) -> str:
         assert self.process.stdout is not None
@@ -87,10 +84,10 @@ def test_one_command_is_a_gateway(upstream: Upstream, rules: str) -> None:
             refused = client.get("/")
             assert (refused.status_code, refused.json()["violated-policies"]) == (429, ["two"])
             assert int(refused.headers["Retry-After"]) > 0
-        children = [gateway.child(name) for name in ("envoy.json", "headgate.cli.main")]
+        started = [gateway.child(name) for name in ("envoy.json", "headgate.cli.main")]
         os.killpg(gateway.process.pid, signal.SIGINT)  # as a terminal does
         assert gateway.process.wait(PATIENCE) == 0
-        for pid in children:
+        for pid in started:
             with pytest.raises(ProcessLookupError):
                 os.kill(pid, 0)
 

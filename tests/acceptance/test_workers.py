@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.acceptance.processes import children
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import Service, Start
@@ -29,11 +29,9 @@ def rules(tmp_path: Path) -> Path:
     return file
 
 
-def children(service: Service) -> list[int]:
+def answering(service: Service) -> list[int]:
     """The processes that answer."""
-    command = ["pgrep", "-P", str(service.process.pid), "-f", "spawn_main"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the system's own)
-    return [int(line) for line in listed.stdout.splitlines()]
+    return children(service.process.pid, "spawn_main")
 
 
 def post(service: Service, path: str, **members: object) -> tuple[int, Any]:
@@ -54,7 +52,7 @@ def ask(service: Service, user: str) -> int:
 def test_limits_hold_over_all_processes(start: Start, rules: Path, valkey: Server) -> None:
     """Four processes on one store admit together what one would, and all of them answer."""
     service = start("--rules", str(rules), "--workers", "4", redis_url=valkey.url)
-    pids = children(service)
+    pids = answering(service)
     assert len(pids) == 4
     before = {pid: _worked(pid) for pid in pids}
     with ThreadPoolExecutor(16) as callers:
@@ -76,10 +74,10 @@ def test_a_process_that_dies_is_started_again(start: Start, rules: Path, tmp_pat
     """The others go on, the log says what happened, and the embedded server stays."""
     service = start("--rules", str(rules), "--workers", "2", redis_url="embedded://", data_dir=str(tmp_path / "data"))
     ask(service, "u")
-    first, second = children(service)
+    first, second = answering(service)
     os.kill(first, signal.SIGKILL)
     service.wait_for_error(rf"worker \d \(process {first}\) ended with -9 and is started again")
-    while len(now := set(children(service)) - {first}) < 2:
+    while len(now := set(answering(service)) - {first}) < 2:
         pass
     assert second in now
     assert post(service, "/v1/peek", user="u")[1]["remaining"] == 48
@@ -91,7 +89,7 @@ def test_a_process_that_dies_is_started_again(start: Start, rules: Path, tmp_pat
 def test_processes_do_not_outlive_the_one_that_keeps_them(start: Start, rules: Path, valkey: Server) -> None:
     """If the first process is killed, the others end too."""
     service = start("--rules", str(rules), "--workers", "2", redis_url=valkey.url)
-    workers = children(service)
+    workers = answering(service)
     service.process.kill()
     service.process.wait()
     while any(map(_is_alive, workers)):
