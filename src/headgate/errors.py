@@ -160,6 +160,10 @@ class DatabaseError(HeadgateError):
         super().__init__(message)
 
 
+class SinkError(HeadgateError):
+    """Events or counts could not be brought to where they are kept; they stay in the spool, and it is tried again."""
+
+
 class PartlyAnswered(StoreError):
     """Some of a request's counters were taken, and the servers of the others did not answer."""
 

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from headgate.core.counts import CountBatch
     from headgate.core.decision import Decision, Hit, Key, Receipt
+    from headgate.core.event import EventBatch
     from headgate.core.limit import Limit
     from headgate.core.meter import Meter
     from headgate.core.verdict import Verdict
@@ -237,6 +239,40 @@ class Feed(Protocol):
 
     async def close(self) -> None:
         """Let go of all connections."""
+
+
+class Stored(NamedTuple):
+    """What a sink has done with a batch."""
+
+    stored: int
+    """Of its events, or of its counts; all of them too if the batch had been stored before."""
+    refused: int = 0
+    """Those that the sink can never take. Nothing else is lost for them."""
+
+
+class EventSink(Protocol):
+    """Where events go. Batches come in the order in which their process made them, and again if it is in doubt."""
+
+    name: str
+    """Under which it keeps its place in the spool, and is counted."""
+
+    async def store(self, batch: EventBatch) -> Stored:
+        """Store a batch; nothing of it, if its id was stored before. `SinkError` if it cannot be told, or not now."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+class CountSink(Protocol):
+    """Where counts go; see `EventSink`."""
+
+    name: str
+
+    async def store(self, batch: CountBatch) -> Stored:
+        """Add a batch to what is stored; nothing, if its id was stored before."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
 
 
 class HitFunction(Protocol):

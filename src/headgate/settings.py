@@ -38,6 +38,13 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
     return {"meaning": meaning, "read": read, "secret": secret}
 
@@ -82,12 +89,22 @@ def _networks(text: str) -> tuple[Network, ...]:
         raise ValueError(msg) from None
 
 
-def _log_level(text: str) -> LogLevel:
-    try:
-        return LogLevel(text.lower())
-    except ValueError:
-        msg = f"one of {', '.join(LogLevel)}"
-        raise ValueError(msg) from None
+def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+    def read(text: str) -> StrEnum:
+        try:
+            return choices(text.lower())
+        except ValueError:
+            msg = f"one of {', '.join(choices)}"
+            raise ValueError(msg) from None
+
+    return read
+
+
+def _yes_or_no(text: str) -> bool:
+    if text.lower() not in {"yes", "no"}:
+        msg = "yes or no"
+        raise ValueError(msg)
+    return text.lower() == "yes"
 
 
 def _address(text: str) -> str:
@@ -116,7 +133,7 @@ class Settings:
     port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", _whole(0, 65_535)))
     workers: int = field(default=1, metadata=_about("how many processes answer", _whole(1, 256)))
     log_level: LogLevel = field(
-        default=LogLevel.INFO, metadata=_about("from how important on something is logged", _log_level)
+        default=LogLevel.INFO, metadata=_about("from how important on something is logged", _one_of(LogLevel))
     )
     body_limit: int = field(
         default=65_536, metadata=_about("the largest request body, in bytes", _whole(1, 16 * 1024 * 1024))
@@ -174,6 +191,36 @@ class Settings:
         default=None, metadata=_about("a token with the role admin, for the API and for commands", _text, secret=True)
     )
     admin_url: str | None = field(default=None, metadata=_about("the admin API that commands ask", _address))
+
+    # What happened
+    region: str | None = field(default=None, metadata=_about("the name of the region, in events and metrics", _text))
+    events: bool = field(default=True, metadata=_about("whether what happens is recorded", _yes_or_no))
+    events_file: Path | None = field(
+        default=None, metadata=_about("a file that events are appended to, as JSON lines", Path)
+    )
+    kafka_brokers: str | None = field(default=None, metadata=_about("where events are sent to as well", _text))
+    kafka_topic: str = field(default="headgate.events", metadata=_about("the topic of events", _text))
+    flush_seconds: float = field(
+        default=0.5, metadata=_about("how long an event may wait in memory before it is on disk", _seconds(60))
+    )
+    spool_limit: int = field(
+        default=2**30,
+        metadata=_about(
+            "how many bytes of events each process keeps on disk while a sink is away", _whole(2**20, 2**50)
+        ),
+    )
+    archive_url: str | None = field(
+        default=None, metadata=_about("where archives and backups go: a folder, or s3://bucket/folder", _text)
+    )
+    archive_days: int = field(default=90, metadata=_about("after how many days events are archived", _whole(1, 3_660)))
+    archive_years: int = field(
+        default=7, metadata=_about("after how many years archives are deleted", _whole(1, 1_000))
+    )
+    s3_endpoint: str | None = field(default=None, metadata=_about("the S3 service, where it is not Amazon's", _address))
+    log_format: LogFormat = field(default=LogFormat.TEXT, metadata=_about("how the log is written", _one_of(LogFormat)))
+    otel_endpoint: str | None = field(
+        default=None, metadata=_about("where traces are sent to by OTLP over HTTP", _address)
+    )
 
     # Who is asking
     trusted_proxies: tuple[Network, ...] = field(

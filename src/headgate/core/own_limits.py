@@ -75,3 +75,16 @@ class OwnLimits(NamedTuple):
 
     user: LimitsByRule = NO_LIMITS
     api_key: LimitsByRule = NO_LIMITS
+
+    def as_data(self) -> dict[str, dict[str, list[str]]]:
+        """The limits as they are written, by whose and by which rule's they are."""
+        return {
+            name: {rule: [str(limit) for limit in limits] for rule, limits in own.by_rule.items()}
+            for name, own in (("user", self.user), ("api_key", self.api_key))
+            if own
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Mapping[str, object]]) -> OwnLimits:
+        """Read what `as_data` wrote."""
+        return cls(LimitsByRule(data.get("user", {})), LimitsByRule(data.get("api_key", {})))

@@ -32,6 +32,13 @@ CREATE INDEX api_keys_by_successor ON api_keys USING btree (rotated_to) WHERE (r
 CREATE INDEX api_keys_by_tier ON api_keys USING btree (tier);
 CREATE INDEX api_keys_by_user ON api_keys USING btree (user_id, id);
 
+CREATE TABLE batches (
+    id text NOT NULL,
+    stored_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT batches_pkey PRIMARY KEY (id)
+);
+CREATE INDEX batches_by_time ON batches USING btree (stored_at);
+
 CREATE TABLE blocks (
     id uuid DEFAULT gen_random_uuid() NOT NULL,
     user_id text,
@@ -91,6 +98,8 @@ CREATE TABLE events (
     region text,
     server text,
     latency double precision,
+    sequence bigint DEFAULT 0 NOT NULL,
+    extra jsonb,
     CONSTRAINT events_pkey PRIMARY KEY (at, id),
     CONSTRAINT events_decision_check CHECK ((decision = ANY (ARRAY['allowed'::text, 'denied'::text, 'throttled'::text, 'blocked'::text, 'shadow'::text])))
 ) PARTITION BY RANGE (at);
