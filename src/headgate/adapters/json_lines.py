@@ -77,7 +77,7 @@ class JsonLines:
 
     def _was_moved(self, file: int) -> bool:
         try:
-            return not os.path.samestat(os.stat(file), os.stat(self._path))
+            return not os.path.samestat(os.stat(file), self._path.stat())
         except FileNotFoundError:
             return True
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import asyncpg
+
 from headgate.core.units import DAY
 from headgate.errors import Conflict, DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
@@ -81,7 +83,11 @@ class PostgresEvents:
         days = {event.at // DAY for event in events}
         months = {(time.year, time.month): time for day in days if (time := _time(day * DAY)) is not None}
         for time in months.values():
-            await self._database.row("batches.make_partition", time)
+            try:
+                await self._database.row("batches.make_partition", time)
+            except DatabaseError as error:
+                if not isinstance(error.__cause__, asyncpg.DuplicateTableError):  # somebody else has just made it
+                    raise
 
     async def _forget(self) -> None:
         """Once a day, forget ids of batches."""
