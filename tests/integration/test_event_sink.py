@@ -18,8 +18,9 @@ from headgate.ports import Stored
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from headgate.core.event import Event
     from tests.integration.conftest import Postgres
+
+    from headgate.core.event import Event, EventBatch
 
 _PATIENCE = 60.0
 
@@ -42,7 +43,7 @@ async def _rows(database: Database, sql: str = "SELECT * FROM events ORDER BY at
         return [dict(row) for row in await connection.fetch(sql)]
 
 
-async def _stored_in_the_end(sink: PostgresEvents, made: Any) -> Stored:
+async def _stored_in_the_end(sink: PostgresEvents, made: EventBatch) -> Stored:
     """As `Shipping` does it: again and again, while the sink fails."""
     async with asyncio.timeout(_PATIENCE):
         while True:
@@ -150,7 +151,7 @@ def test_connections_that_are_cut_lose_nothing_and_store_nothing_twice(postgres:
     """Whenever a connection ends, in the middle of a batch or behind it."""
 
     async def body(sink: PostgresEvents, database: Database) -> None:
-        url = database._address.url  # noqa: SLF001 (the same database)
+        url = database._address.url
         cutting = Database(url)
         cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = "
         await sink.store(batch(0, 1))
