@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition, cimpl
+from confluent_kafka import cimpl
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from confluent_kafka import Message
-
 PRODUCE: Final = 0
 """The number of a request that brings records."""
 _PRODUCER: Final = 0
 _HANDLE: Final = ctypes.c_void_p
-
-
-class Record(NamedTuple):
-    """What a consumer has got."""
-
-    partition: int
-    key: str | None
-    value: bytes
-    headers: dict[str, str]
 
 
 class MockKafka:
@@ -87,30 +75,3 @@ class MockKafka:
         """Let every answer take a while."""
         for broker in self._brokers:
             self._library.rd_kafka_mock_broker_set_rtt(self._cluster, broker, int(1000 * seconds))
-
-
-def records_of(servers: str, topic: str, seconds: float = 60.0) -> list[Record]:
-    """Everything in a topic, by partition in its order, as a consumer gets it."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "tests", "fetch.wait.max.ms": 50})
-    try:
-        partitions = consumer.list_topics(topic, seconds).topics[topic].partitions
-        places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions]
-        spans = [consumer.get_watermark_offsets(place, timeout=seconds) for place in places]
-        expected = sum(high - low for low, high in spans)
-        consumer.assign(places)
-        got: list[Record] = []
-        end = time.monotonic() + seconds
-        while len(got) < expected:
-            assert time.monotonic() < end, f"{len(got)} of {expected} records came"
-            got += map(_record, consumer.consume(1000, 0.05))
-    finally:
-        consumer.close()
-    return sorted(got, key=lambda record: record.partition)
-
-
-def _record(message: Message) -> Record:
-    assert message.error() is None
-    key, number, headers = message.key(), message.partition(), dict(message.headers() or [])
-    assert number is not None
-    named = {name: text.decode() for name, text in headers.items() if isinstance(text, bytes)}
-    return Record(number, key.decode() if isinstance(key, bytes) else None, bytes(message.value() or b""), named)

@@ -113,7 +113,6 @@ def test_the_key_is_the_subject(event: Event) -> None:
     message = message_of(event, _batch(event))
     assert message is not None
     assert message.key == (named[0].encode() if named else None)
-    assert dict(message.headers)["headgate-batch"] == "b1"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
 
+from headgate.adapters.kafka.messages import headers_of
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
@@ -23,17 +24,23 @@ class Delivery:
     def __init__(self, batch: EventBatch) -> None:
         """Nothing is sent yet."""
         self.batch = batch
+        self.headers = headers_of(batch)
         self.to_send = deque(range(len(batch.events)))
         self.to_send_alone: deque[int] = deque()
         """Refused together with others, of which one may be to blame."""
         self.under_way: set[int] = set()
         self.alone: int | None = None
-        """The one that was last sent alone."""
+        """The one that was last sent alone, or is the next to be."""
         self._failed: list[int] = []
         self.stored = 0
         self.refused = 0
         self.fault: KafkaError | None = None
         """Why something has to be sent again."""
+
+    @property
+    def has_one_alone(self) -> bool:
+        """Whether an event is under way that must be alone."""
+        return self.alone in self.under_way
 
     @property
     def missing(self) -> int:
@@ -61,7 +68,9 @@ class Delivery:
             self._failed.append(index)
 
     def try_again(self) -> None:
-        """What has failed is to be sent again, in its order."""
+        """What has failed is to be sent again, in its order and in company."""
+        if self.alone in self._failed:
+            self.alone = None
         self.to_send = deque(sorted([*self.to_send, *self._failed]))
         self._failed, self.fault = [], None
 

@@ -13,11 +13,10 @@ _UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 class Message(NamedTuple):
-    """A record, ready to be sent."""
+    """A record, but for its headers."""
 
     key: bytes | None
     value: bytes
-    headers: list[tuple[str, str | bytes | None]]
 
 
 def subject_of(event: Event) -> str | None:
@@ -34,7 +33,7 @@ def message_of(event: Event, batch: EventBatch) -> Message | None:
         value = event_json(event, batch)
     except _UNWRITABLE:
         return None
-    return Message(key, value, headers_of(batch))
+    return Message(key, value)
 
 
 def headers_of(batch: EventBatch) -> list[tuple[str, str | bytes | None]]:

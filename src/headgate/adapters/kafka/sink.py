@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SECONDS: Final = 5.0
 _SLICE: Final = 0.1
+_BREATH: Final = 16
 _LONGEST_QUESTION: Final = 1.0
 _REMEMBERED: Final = 64
 """Batches, should somebody ask again."""
@@ -82,8 +83,9 @@ class KafkaSink:
     def _store(self, batch: EventBatch, given_up: Flag) -> Stored:
         if batch.id in self._stored:
             return self._stored[batch.id]
-        delivery = self._under_way.setdefault(batch.id, Delivery(batch))
+        delivery = self._under_way.pop(batch.id, None) or Delivery(batch)
         self._leave_out_abandoned()
+        self._under_way[batch.id] = delivery
         delivery.try_again()
         waiting = _Waiting(self._seconds, given_up, self._closing)
         try:
@@ -117,23 +119,24 @@ class KafkaSink:
         if delivery.to_send and not self._is_up and not self._finds_topic(waiting):
             return
         while delivery.to_send and waiting:
+            index = delivery.to_send[0]
             # Whatever is to be alone must not get company.
-            if (self._single is not None and self._single.under_way) or not self._hand_over(
-                delivery, delivery.to_send[0]
-            ):
+            if (self._single is not None and self._single.has_one_alone) or not self._hand_over(delivery, index):
                 self._producer.poll(_SLICE)
-            else:
-                delivery.to_send.popleft()
+                continue
+            delivery.to_send.popleft()
+            if index % _BREATH == 0:
+                self._producer.poll(0)  # lets others have the interpreter, who may be deciding
         self._wait_for(delivery, waiting)
 
     def _send_alone(self, delivery: Delivery, waiting: _Waiting) -> None:
         """Send again, one by one and with nothing else under way, what was refused in company."""
         while delivery.to_send_alone and waiting:
-            if len(self._producer):
+            delivery.alone, self._single = delivery.to_send_alone[0], delivery
+            if len(self._producer) or not self._hand_over(delivery, delivery.alone):
                 self._producer.poll(_SLICE)
                 continue
-            delivery.alone, self._single = delivery.to_send_alone.popleft(), delivery
-            self._hand_over(delivery, delivery.alone)
+            delivery.to_send_alone.popleft()
             self._wait_for(delivery, waiting)
 
     def _finds_topic(self, waiting: _Waiting) -> bool:
@@ -162,7 +165,7 @@ class KafkaSink:
                 message.value,
                 message.key,
                 on_delivery=partial(delivery.reported, index),
-                headers=message.headers,
+                headers=delivery.headers,
             )
         except BufferError:
             return False
@@ -210,9 +213,10 @@ class KafkaSink:
 class _Waiting:
     """True as long as somebody waits and there is time."""
 
-    def __init__(self, seconds: float, *ends: Flag) -> None:
+    def __init__(self, seconds: float, given_up: Flag, closing: Flag) -> None:
         self._until = monotonic() + seconds
-        self._ends = ends
+        self._given_up = given_up
+        self._closing = closing
 
     @property
     def seconds(self) -> float:
@@ -220,7 +224,7 @@ class _Waiting:
 
     @property
     def is_called_off(self) -> bool:
-        return any(end.is_set() for end in self._ends)
+        return self._given_up.is_set() or self._closing.is_set()
 
     def __bool__(self) -> bool:
         return monotonic() < self._until and not self.is_called_off

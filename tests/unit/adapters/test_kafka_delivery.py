@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from headgate.adapters.kafka.delivery import Delivery
+from headgate.core.event import Event, EventBatch
+from headgate.ports import Stored
+
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+NOT_ALLOWED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+@pytest.fixture
+def delivery() -> Delivery:
+    """Five events, all handed over."""
+    event = Event._make([None] * len(Event._fields))
+    delivery = Delivery(EventBatch("b1", "server-1", "", [event] * 5))
+    delivery.under_way |= set(delivery.to_send)
+    delivery.to_send.clear()
+    return delivery
+
+
+def test_what_is_confirmed_is_stored(delivery: Delivery) -> None:
+    """Each event that the brokers confirm is stored, however often they say so."""
+    for index in [*range(5), 1, 2]:
+        delivery.reported(index, None)
+    assert (delivery.missing, delivery.result) == (0, Stored(5))
+
+
+def test_what_fails_is_sent_again_in_its_order(delivery: Delivery) -> None:
+    """Only what has failed is sent again, in the order of the batch."""
+    for index, fault in enumerate([None, NOT_ALLOWED, None]):
+        delivery.reported(index, fault)
+    delivery.give_up_waiting()
+    assert (delivery.fault, delivery.missing) == (NOT_ALLOWED, 3)
+    delivery.try_again()
+    assert (list(delivery.to_send), delivery.fault) == ([1, 3, 4], None)
+    delivery.reported(3, None)
+    assert delivery.missing == 3  # nobody had sent it again yet
+
+
+def test_one_is_refused_only_if_it_was_alone(delivery: Delivery) -> None:
+    """What is refused in company is sent alone before it is refused; so is what failed for another reason meanwhile."""
+    for index in range(5):
+        delivery.reported(index, TOO_LARGE if index == 3 else None)
+    assert (list(delivery.to_send_alone), delivery.refused) == ([3], 0)
+
+    delivery.alone = delivery.to_send_alone.popleft()
+    delivery.under_way.add(3)
+    assert delivery.has_one_alone
+    delivery.reported(3, NOT_ALLOWED)
+    delivery.try_again()
+    delivery.under_way.add(delivery.to_send.popleft())
+    assert not delivery.has_one_alone
+    delivery.reported(3, TOO_LARGE)
+    assert (list(delivery.to_send_alone), delivery.refused) == ([3], 0)
+
+    delivery.alone = delivery.to_send_alone.popleft()
+    delivery.under_way.add(3)
+    delivery.reported(3, TOO_LARGE)
+    assert (delivery.missing, delivery.result) == (0, Stored(4, 1))
