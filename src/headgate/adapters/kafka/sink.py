@@ -20,7 +20,7 @@ from headgate.adapters.kafka.brokers import Brokers
 from headgate.adapters.kafka.client import let_go, new_producer
 from headgate.adapters.kafka.delivery import Delivery
 from headgate.adapters.kafka.messages import message_of
-from headgate.adapters.kafka.words import Lines, log, sentence
+from headgate.adapters.kafka.words import Lines, is_for_good, log, sentence
 from headgate.errors import InvalidSettings, SinkError
 
 if TYPE_CHECKING:
@@ -92,9 +92,11 @@ class KafkaSink:
             self._send(delivery, waiting)
             self._send_alone(delivery, waiting)
         except KafkaException as error:
-            if error.args[0].fatal():
-                self._begin_anew()
             delivery.fault = error.args[0]
+        fault = delivery.fault
+        if fault is not None and is_for_good(fault):
+            self._begin_anew()
+            delivery.fault = fault  # and not what became of the rest
         if delivery.missing and waiting.is_called_off:
             msg = "nobody waits for Kafka any more"
             raise SinkError(msg)

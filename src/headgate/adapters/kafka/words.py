@@ -25,8 +25,15 @@ _SENTENCES: Final = {
 }
 
 
+def is_for_good(fault: KafkaError) -> bool:
+    """Whether a producer is of no use any more."""
+    return fault.fatal() or fault.code() == KafkaError._FATAL  # noqa: SLF001 (its public name)
+
+
 def sentence(fault: KafkaError) -> str:
     """What is wrong and, where that can be said, what to do."""
+    if is_for_good(fault):
+        return "client and brokers disagree on what was stored, and the client begins anew"
     return _SENTENCES.get(fault.code()) or plain(fault.str())
 
 
