@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,12 +15,16 @@ from headgate.dataplane.limiter import Limiter
 from headgate.edge.http.server import Tls, Transport
 from headgate.edge.http.service import DecisionService
 from headgate.errors import InvalidSettings
+from headgate.wiring.state_samples import control_samples, rules_samples, store_samples
+from headgate.wiring.tracing import in_front_of, opened_traces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from headgate.adapters.otlp_traces import Traces
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
+    from headgate.wiring.telemetry import Telemetry
 
 _IN_THIS_PROCESS = "memory:"
 
@@ -31,11 +36,18 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
+    application: object
+    """What answers: the service, or what stands in front of it."""
+    traces: Traces | None
+    """Where they are wanted."""
 
 
 @asynccontextmanager
-async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIterator[Running]:
-    """A service on complete settings. Of several processes only one `leads`: it looks after what they share."""
+async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: bool = True) -> AsyncIterator[Running]:
+    """A service on complete settings. Of several processes only one `leads`: it looks after what they share.
+
+    What there is to report goes to `telemetry`.
+    """
     store_url = settings.redis_url or ""
     try:
         counters = wiring.open_counters(store_url, data_dir=settings.data_dir)
@@ -65,7 +77,18 @@ async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIt
             token=settings.service_token,
             secret=_secret(settings),
         )
-        yield Running(service, limiter, control)
+        service.metrics = telemetry.text
+        worker = telemetry.worker
+        telemetry.sources += [
+            service.samples,
+            rules_samples(worker, service, limiter),
+            store_samples(worker, limiter.store),
+        ]
+        if control is not None:
+            telemetry.sources.append(control_samples(worker, control, asyncio.get_running_loop().time))
+        await stack.enter_async_context(telemetry.sharing())
+        traces = await stack.enter_async_context(opened_traces(settings, worker))
+        yield Running(service, limiter, control, in_front_of(service, traces), traces)
 
 
 def check_workers(settings: Settings) -> None:
