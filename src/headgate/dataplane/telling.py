@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from headgate.core.request import Request
     from headgate.core.verdict import Verdict
+    from headgate.dataplane.recorder import Timer
 
 log = logging.getLogger("headgate")
 
@@ -18,11 +19,11 @@ class Witness(Protocol):
     """Whom the limiter tells of each check."""
 
     @property
-    def timer(self) -> Callable[[], float]:
-        """A clock for how long a check takes."""
+    def turn(self) -> Callable[[], Timer | None]:
+        """Called before a check: the timer, if this one is to be timed."""
 
-    def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-        """A request was decided; `started` is what `timer` said before."""
+    def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
+        """A request was decided; `started` is what the timer said before, 0 if there was none."""
 
 
 class Telling:
@@ -30,11 +31,11 @@ class Telling:
 
     def __init__(self, witness: Witness, listeners: Sequence[Callable[[Verdict], None]]) -> None:
         """`listeners` hear of each verdict after `witness`."""
-        self.timer = witness.timer
+        self.turn = witness.turn
         self._witness = witness
         self._listeners = listeners
 
-    def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
+    def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
         """See `Witness.offer`."""
         self._witness.offer(request, cost, verdict, started)
         for listener in self._listeners:

@@ -8,15 +8,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import wiring
+from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
 from headgate.dataplane.limiter import Limiter
+from headgate.dataplane.recorder import Recorder
 from headgate.edge.http.server import Tls, Transport
 from headgate.edge.http.service import DecisionService
 from headgate.errors import InvalidSettings
 from headgate.wiring.state_samples import control_samples, rules_samples, store_samples
-from headgate.wiring.tracing import in_front_of, opened_traces
+from headgate.wiring.tracing import in_front_of, opened_traces, telling
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,6 +90,9 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             telemetry.sources.append(control_samples(worker, control, asyncio.get_running_loop().time))
         await stack.enter_async_context(telemetry.sharing())
         traces = await stack.enter_async_context(opened_traces(settings, worker))
+        recorder = Recorder(wall_clock, monotonic, keeps_events=False)
+        await stack.enter_async_context(telemetry.counting(recorder, settings.flush_seconds))
+        limiter.recorder = telling(recorder, traces)
         yield Running(service, limiter, control, in_front_of(service, traces), traces)
 
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
     from headgate.core.counts import Count, Took
     from headgate.core.metrics import Sample
+    from headgate.dataplane.recorder import Recorder
 
 LEADER: Final = "main"
 """The name of the process that was started, among its workers, which have numbers."""
 _SECONDS_BETWEEN: Final = 0.5
+_LEAST_SECONDS: Final = 0.05
 
 
 class Telemetry:
@@ -44,6 +46,22 @@ class Telemetry:
     def observe(self, counts: Sequence[Count], took: Sequence[Took]) -> None:
         """Add what was decided since the last time."""
         self._totals.add(counts, took)
+
+    @asynccontextmanager
+    async def counting(self, recorder: Recorder, every: float) -> AsyncIterator[None]:
+        """Observe what a recorder counts, inside the block, where nobody else takes it."""
+
+        async def keep_observing() -> None:
+            while True:
+                await asyncio.sleep(max(_LEAST_SECONDS, every))
+                self.observe(*recorder.take_counts())
+
+        observing = asyncio.create_task(keep_observing())
+        try:
+            yield
+        finally:
+            observing.cancel()
+            self.observe(*recorder.take_counts())
 
     def text(self) -> str:
         """The samples of all processes, as Prometheus reads them."""
