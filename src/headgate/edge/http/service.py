@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from collections import defaultdict
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -63,7 +63,7 @@ class DecisionService:
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
-        self.answered: Counter[tuple[Endpoint | None, int]] = Counter()
+        self.answered: defaultdict[tuple[Endpoint | None, int], int] = defaultdict(int)
         """How often each endpoint (None is none of ours) has answered with each status."""
         self._has_rules = has_rules
         self._limiter = limiter
