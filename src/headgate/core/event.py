@@ -57,7 +57,7 @@ class Event(NamedTuple):
     endpoint: str | None
     """The path as it was asked for."""
     rule: str | None
-    """The rule that decided: of a shadow, the one that would have denied."""
+    """The rule that decided: of a shadow the one that would have denied, of a wait the one that made it."""
     decision: str
     """An `EventKind`, as text."""
     source: str
@@ -113,12 +113,17 @@ def would_deny(verdict: Verdict) -> Finding | None:
 
 
 def deciding(verdict: Verdict, kind: EventKind) -> Deciding:
-    """What decided: of a shadow, the watched rule."""
+    """What decided: of a shadow the watched rule, of a wait the rule that made it."""
     plan = verdict.plan
     if len(plan.enforced) == 1 and kind is not EventKind.SHADOW:
         hit, rule, _ = plan.enforced[0]
         return Deciding(rule, hit, verdict.decisions[0])
-    finding = would_deny(verdict) if kind is EventKind.SHADOW else verdict.binding
+    if kind is EventKind.SHADOW:
+        finding = would_deny(verdict)
+    elif kind is EventKind.THROTTLED:
+        finding = max(verdict.findings[: len(plan.enforced)], key=lambda each: each.decision.delay)
+    else:
+        finding = verdict.binding
     if finding is None:
         return Deciding(plan.gate)
     return Deciding(finding.rule, finding.hit, finding.decision)

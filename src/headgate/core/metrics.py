@@ -41,7 +41,7 @@ class Sample(NamedTuple):
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind
 _WORKER: Final = ("worker",)
-_SINK: Final = ("log", "sink")
+_SINK: Final = ("stream", "sink")
 
 METRICS: Final = {
     metric.name: metric
@@ -88,8 +88,14 @@ METRICS: Final = {
         Metric("headgate_documents_refused_total", _COUNTER, "Rules and blocks that were refused.", ("reason",)),
         # What is recorded
         Metric("headgate_events_emitted_total", _COUNTER, "Events of decisions."),
-        Metric("headgate_events_dropped_total", _COUNTER, "Events that were pushed out of memory."),
+        Metric("headgate_events_dropped_total", _COUNTER, "Events that were lost in memory."),
         Metric("headgate_events_waiting", _GAUGE, "Events in memory, not yet on disk.", _WORKER),
+        Metric("headgate_sink_stored_total", _COUNTER, "What a sink has stored.", _SINK),
+        Metric("headgate_sink_refused_total", _COUNTER, "What a sink can never take.", _SINK),
+        Metric("headgate_sink_dropped_total", _COUNTER, "What was lost before a sink could read it.", _SINK),
+        Metric("headgate_sink_spooled", _GAUGE, "What is on disk, still to be stored.", ("worker", *_SINK)),
+        Metric("headgate_sink_lag_seconds", _GAUGE, "Since when a sink has not had everything.", ("worker", *_SINK)),
+        Metric("headgate_sink_up", _GAUGE, "1 if a sink takes what it is given.", ("worker", *_SINK)),
         # The process
         Metric("headgate_build_info", _GAUGE, "Always 1; what runs here.", ("worker", "version", "python")),
         Metric("process_cpu_seconds_total", _COUNTER, "Processor time.", _WORKER),

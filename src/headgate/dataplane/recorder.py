@@ -152,7 +152,7 @@ class Recorder:
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
         key: tuple[Any, ...] = (at // MINUTE, request.tier, request.route or request.path, *charged)
         latency = self._time(key, started)
-        decider = None if kind in _SAMPLED or by.rule is None else by.rule.name
+        decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
         key += (_Outcome(kind.value, decider, any(type(each) in _DEGRADED for each in decisions)),)
         users = self._users.get(key) or self._alike(key)
         users.append(request.user)

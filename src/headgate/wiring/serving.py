@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import wiring
-from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
 from headgate.dataplane.limiter import Limiter
-from headgate.dataplane.recorder import Recorder
 from headgate.edge.http.server import Tls, Transport
 from headgate.edge.http.service import DecisionService
 from headgate.errors import InvalidSettings
-from headgate.wiring.state_samples import control_samples, rules_samples, store_samples
-from headgate.wiring.tracing import in_front_of, opened_traces, telling
+from headgate.wiring.recording import recorded
+from headgate.wiring.state_samples import recording_samples, state_samples
+from headgate.wiring.tracing import in_front_of, opened_traces, tell_others
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from headgate.adapters.otlp_traces import Traces
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
+    from headgate.wiring.recording import Recordings
     from headgate.wiring.telemetry import Telemetry
 
 _IN_THIS_PROCESS = "memory:"
@@ -38,6 +38,8 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
+    recordings: Recordings | None
+    """Where what happens is recorded."""
     application: object
     """What answers: the service, or what stands in front of it."""
     traces: Traces | None
@@ -80,20 +82,18 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             secret=_secret(settings),
         )
         service.metrics = telemetry.text
-        worker = telemetry.worker
-        telemetry.sources += [
-            service.samples,
-            rules_samples(worker, service, limiter),
-            store_samples(worker, limiter.store),
-        ]
-        if control is not None:
-            telemetry.sources.append(control_samples(worker, control, asyncio.get_running_loop().time))
+        telemetry.sources += state_samples(telemetry.worker, service, limiter, control)
         await stack.enter_async_context(telemetry.sharing())
-        traces = await stack.enter_async_context(opened_traces(settings, worker))
-        recorder = Recorder(wall_clock, monotonic, keeps_events=False)
-        await stack.enter_async_context(telemetry.counting(recorder, settings.flush_seconds))
-        limiter.recorder = telling(recorder, traces)
-        yield Running(service, limiter, control, in_front_of(service, traces), traces)
+        traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))
+        # Behind the control plane, whose database it stores to when everything else has ended.
+        recordings = await stack.enter_async_context(recorded(settings, limiter, control, leads=leads))
+        if recordings is None:
+            limiter.recorder = await stack.enter_async_context(telemetry.counting(settings.flush_seconds))
+        else:
+            recordings.observers.append(telemetry.observe)
+            telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
+        tell_others(limiter, traces)
+        yield Running(service, limiter, control, recordings, in_front_of(service, traces), traces)
 
 
 def check_workers(settings: Settings) -> None:

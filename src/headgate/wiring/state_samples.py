@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.embedded import EmbeddedStore
@@ -12,14 +13,25 @@ from headgate.core.units import SECOND
 from headgate.dataplane.guarded import Guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.service import DecisionService
     from headgate.ports import CounterStore
     from headgate.wiring.control import ControlPlane
+    from headgate.wiring.recording import Recordings
 
 _BREAKER: Final = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
+
+
+def state_samples(
+    worker: str, service: DecisionService, limiter: Limiter, control: ControlPlane | None
+) -> list[Callable[[], Iterable[Sample]]]:
+    """All of these, of one process."""
+    sources = [service.samples, rules_samples(worker, service, limiter), store_samples(worker, limiter.store)]
+    if control is not None:
+        sources.append(control_samples(worker, control, asyncio.get_running_loop().time))
+    return sources
 
 
 def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Callable[[], Iterator[Sample]]:
@@ -72,3 +84,18 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
             yield Sample("headgate_database_up", control.announcer.is_database_up, (worker,))
 
     return samples
+
+
+def recording_samples(worker: str, recordings: Recordings) -> Iterator[Sample]:
+    """What was recorded, and what became of it; of sinks only in the process that ships."""
+    (emitted, waiting, dropped), sinks = recordings.state()
+    yield Sample("headgate_events_emitted_total", emitted)
+    yield Sample("headgate_events_dropped_total", dropped)
+    yield Sample("headgate_events_waiting", waiting, (worker,))
+    for place, (account, error, lag) in sinks.items():
+        yield Sample("headgate_sink_stored_total", account.stored, place)
+        yield Sample("headgate_sink_refused_total", account.refused, place)
+        yield Sample("headgate_sink_dropped_total", account.dropped, place)
+        yield Sample("headgate_sink_spooled", account.spooled, (worker, *place))
+        yield Sample("headgate_sink_lag_seconds", lag, (worker, *place))
+        yield Sample("headgate_sink_up", error is None, (worker, *place))

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.clock import wall_clock
+from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.process_samples import process_samples
 from headgate.adapters.worker_samples import WorkerSamples
 from headgate.core.decision_totals import DecisionTotals
 from headgate.core.exposition import exposition
 from headgate.core.metrics import summed
+from headgate.dataplane.recorder import Recorder
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from headgate.core.counts import Count, Took
     from headgate.core.metrics import Sample
-    from headgate.dataplane.recorder import Recorder
 
 LEADER: Final = "main"
 """The name of the process that was started, among its workers, which have numbers."""
@@ -48,8 +48,9 @@ class Telemetry:
         self._totals.add(counts, took)
 
     @asynccontextmanager
-    async def counting(self, recorder: Recorder, every: float) -> AsyncIterator[None]:
-        """Observe what a recorder counts, inside the block, where nobody else takes it."""
+    async def counting(self, every: float) -> AsyncIterator[Recorder]:
+        """A recorder that only counts, and is observed inside the block, for where nothing is recorded."""
+        recorder = Recorder(wall_clock, monotonic, keeps_events=False)
 
         async def keep_observing() -> None:
             while True:
@@ -58,7 +59,7 @@ class Telemetry:
 
         observing = asyncio.create_task(keep_observing())
         try:
-            yield
+            yield recorder
         finally:
             observing.cancel()
             self.observe(*recorder.take_counts())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.otlp_traces import Traces
     from headgate.core.verdict import Verdict
-    from headgate.dataplane.telling import Witness
+    from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.service import DecisionService
     from headgate.settings import Settings
 
@@ -48,8 +48,8 @@ def in_front_of(service: DecisionService, traces: Traces | None) -> object:
     return TracedService(service, traces)
 
 
-def telling(witness: Witness, traces: Traces | None) -> Witness:
-    """This witness, if nobody else wants to hear of each verdict; else one that tells them too."""
+def tell_others(limiter: Limiter, traces: Traces | None) -> None:
+    """Let whoever wants to hear of each verdict of a limiter hear of it; if nobody does, change nothing."""
     listeners: list[Callable[[Verdict], None]] = []
     if traces is not None:
         from headgate.adapters.otlp_traces import tell_span  # noqa: PLC0415 (an extra)
@@ -57,4 +57,5 @@ def telling(witness: Witness, traces: Traces | None) -> Witness:
         listeners.append(tell_span)
     if log.isEnabledFor(logging.DEBUG):
         listeners.append(log_denial)
-    return Telling(witness, listeners) if listeners else witness
+    if listeners and limiter.recorder is not None:
+        limiter.recorder = Telling(limiter.recorder, listeners)
