@@ -181,6 +181,23 @@ def test_a_store_that_is_away_shows(start: Start, rules: Path) -> None:
     assert "secret" not in str(samples)
 
 
+def test_what_is_recorded_and_stored_is_reported(start: Start, rules: Path, tmp_path: Path) -> None:
+    """Events are counted where they are made and where they are stored, and nothing is missing in between."""
+    service = start(
+        *("--rules", str(rules)),
+        redis_url="memory://",
+        events_file=str(tmp_path / "events.jsonl"),
+        data_dir=str(tmp_path / "data"),
+    )
+    assert [service.check(user="u").status_code for _ in range(25)].count(429) == 20
+    until(service, 20, DECISIONS, "denied")
+    emitted = total(scrape(service.url), "headgate_events_emitted_total")
+    assert emitted >= 20
+    samples = until(service, emitted, "headgate_sink_stored_total", "events", "file")
+    assert samples["headgate_sink_up", "main", "events", "file"] == 1
+    assert total(samples, "headgate_sink_spooled") == total(samples, "headgate_events_dropped_total") == 0
+
+
 def test_a_scrape_under_load_is_whole(start: Start, rules: Path, valkey: Server) -> None:
     """While several callers ask, every scrape can be read, sums only grow, and all of them are there in the end."""
     service = start("--rules", str(rules), "--workers", "2", redis_url=valkey.url)

@@ -20,9 +20,10 @@ from headgate.wiring.state_samples import recording_samples, state_samples
 from headgate.wiring.tracing import in_front_of, opened_traces, tell_others
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from headgate.adapters.otlp_traces import Traces
+    from headgate.dataplane.recording import Counted
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
     from headgate.wiring.recording import Recordings
@@ -38,8 +39,7 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
-    recordings: Recordings | None
-    """Where what happens is recorded."""
+    recordings: Recordings
     application: object
     """What answers: the service, or what stands in front of it."""
     traces: Traces | None
@@ -86,12 +86,11 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         await stack.enter_async_context(telemetry.sharing())
         traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))
         # Behind the control plane, whose database it stores to when everything else has ended.
-        recordings = await stack.enter_async_context(recorded(settings, limiter, control, leads=leads))
-        if recordings is None:
-            limiter.recorder = await stack.enter_async_context(telemetry.counting(settings.flush_seconds))
-        else:
-            recordings.observers.append(telemetry.observe)
-            telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
+        observers: list[Callable[[Counted], None]] = [telemetry.observe]
+        if control is not None:
+            observers.append(control.observe)
+        recordings = await stack.enter_async_context(recorded(settings, limiter, control, observers, leads=leads))
+        telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
         tell_others(limiter, traces)
         yield Running(service, limiter, control, recordings, in_front_of(service, traces), traces)
 

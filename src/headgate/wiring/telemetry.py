@@ -8,25 +8,23 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.clock import wall_clock
 from headgate.adapters.process_samples import process_samples
 from headgate.adapters.worker_samples import WorkerSamples
 from headgate.core.decision_totals import DecisionTotals
 from headgate.core.exposition import exposition
 from headgate.core.metrics import summed
-from headgate.dataplane.recorder import Recorder
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
-    from headgate.core.counts import Count, Took
     from headgate.core.metrics import Sample
+    from headgate.dataplane.recording import Counted
 
 LEADER: Final = "main"
 """The name of the process that was started, among its workers, which have numbers."""
 _SECONDS_BETWEEN: Final = 0.5
-_LEAST_SECONDS: Final = 0.05
 
 
 class Telemetry:
@@ -43,26 +41,9 @@ class Telemetry:
         ]
         """Whoever has something to report adds a function here."""
 
-    def observe(self, counts: Sequence[Count], took: Sequence[Took]) -> None:
+    def observe(self, counted: Counted) -> None:
         """Add what was decided since the last time."""
-        self._totals.add(counts, took)
-
-    @asynccontextmanager
-    async def counting(self, every: float) -> AsyncIterator[Recorder]:
-        """A recorder that only counts, and is observed inside the block, for where nothing is recorded."""
-        recorder = Recorder(wall_clock, monotonic, keeps_events=False)
-
-        async def keep_observing() -> None:
-            while True:
-                await asyncio.sleep(max(_LEAST_SECONDS, every))
-                self.observe(*recorder.take_counts())
-
-        observing = asyncio.create_task(keep_observing())
-        try:
-            yield recorder
-        finally:
-            observing.cancel()
-            self.observe(*recorder.take_counts())
+        self._totals.add(counted.counts, counted.took)
 
     def text(self) -> str:
         """The samples of all processes, as Prometheus reads them."""
