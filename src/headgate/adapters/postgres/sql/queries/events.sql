@@ -8,18 +8,33 @@ WHERE at >= $1 AND at < $2
 ORDER BY at DESC, id DESC
 LIMIT $8;
 
--- events.violators(since, until, rule or null, limit): who was denied how often, the worst first
-SELECT user_id AS "user", count(*) AS violations, max(at) AS last
+-- events.violators(since, until, rule or null, by: user, api_key, ip or anybody, limit): who was denied how often, the worst first
+SELECT "user", api_key, ip, count(*) AS violations, max(at) AS last
+FROM (
+    SELECT at,
+           CASE WHEN $4::text IN ('user', 'anybody') THEN user_id END AS "user",
+           CASE WHEN $4 = 'api_key' OR $4 = 'anybody' AND user_id IS NULL THEN api_key END AS api_key,
+           CASE WHEN $4 = 'ip' OR $4 = 'anybody' AND user_id IS NULL AND api_key IS NULL THEN host(ip) END AS ip
+    FROM events
+    WHERE at >= $1 AND at < $2 AND decision = 'denied' AND ($3::text IS NULL OR rule = $3)
+) AS denied
+WHERE "user" IS NOT NULL OR api_key IS NOT NULL OR ip IS NOT NULL
+GROUP BY "user", api_key, ip
+ORDER BY violations DESC, last DESC, "user", api_key, ip
+LIMIT $5;
+
+-- events.get(id): one event with what was asked, or no row
+SELECT at, id, user_id AS "user", tenant, api_key, host(ip) AS ip, tier, method, endpoint, rule, decision, source, count,
+       "limit", cost, status, retry_after, region, server, latency, extra
 FROM events
-WHERE at >= $1 AND at < $2 AND decision = 'denied' AND user_id IS NOT NULL AND ($3::text IS NULL OR rule = $3)
-GROUP BY user_id
-ORDER BY violations DESC, last DESC, user_id
-LIMIT $4;
+WHERE id = $1
+ORDER BY at DESC
+LIMIT 1;
 
 -- events.usage(first day, last day, user or null, after: day, user and rule or nulls, limit): by day, user and rule
 SELECT day, user_id AS "user", rule, requests, denied, cost
 FROM usage_daily
-WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR user_id = $3)
+WHERE day BETWEEN $1 AND $2 AND user_id <> '' AND ($3::text IS NULL OR user_id = $3)
   AND ($4::date IS NULL OR (day, user_id, rule) > ($4, $5, $6))
 ORDER BY day, user_id, rule
 LIMIT $7;
