@@ -8,7 +8,6 @@ from rich.text import Text as Styled
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
 from headgate.cli.output import moment, print_json, print_more, print_note, print_rows
-from headgate.cli.verdict_table import span
 from headgate.controlplane.analytics import Granularity, Order
 
 _Since: TypeAlias = Annotated[
@@ -16,6 +15,7 @@ _Since: TypeAlias = Annotated[
 ]
 _Until: TypeAlias = Annotated[Text, typer.Option("--until", metavar="WHEN", help="Up to a time, or up to a span ago.")]
 _QUANTILES = ("p50", "p95", "p99")
+_MILLISECONDS = tuple(f"{name} ms" for name in _QUANTILES)
 _FULL, _NEAR = 1.0, 0.8
 
 
@@ -55,8 +55,8 @@ def metrics(
     dimensions = [name for name in ("rule", "endpoint", "tier", "region", "user") if name in (by or "").split(",")]
     kinds = [
         kind
-        for kind in ("total", "allowed", "denied", "throttled", "blocked", "shadow", "degraded")
-        if kind in {"total", "allowed", "denied"} or any(each[kind] for each in found)
+        for kind in ("total", "denied", "throttled", "blocked", "shadow", "degraded")
+        if kind in {"total", "denied"} or any(each[kind] for each in found)
     ]
     rows = [
         (
@@ -67,7 +67,8 @@ def metrics(
         )
         for each in found
     ]
-    print_rows(("at (UTC)", *dimensions, *kinds, *_QUANTILES), rows, numbers=[*kinds, *_QUANTILES])
+    numbers = (*kinds, *_MILLISECONDS)
+    print_rows(("at (UTC)", *dimensions, *numbers), rows, numbers=numbers, whole=["rule", "tier", "region"])
     if more:
         print_more(limit)
 
@@ -94,7 +95,7 @@ def endpoints(
         (each["endpoint"], f"{each['requests']:,}", f"{each['denied']:,}", _percent(each["share"]), *_times(each))
         for each in found
     ]
-    numbers = ("requests", "denied", "share", *_QUANTILES)
+    numbers = ("requests", "denied", "share", *_MILLISECONDS)
     print_rows(("endpoint", *numbers), rows, numbers=numbers)
 
 
@@ -174,7 +175,7 @@ def _between(since: str | None, until: str | None) -> dict[str, str | None]:
 
 
 def _times(each: dict[str, Any]) -> list[str]:
-    return ["" if each[name] is None else f"{span(1_000 * each[name])[:-2]} ms" for name in _QUANTILES]
+    return ["" if each[name] is None else f"{1_000 * each[name]:.2g}" for name in _QUANTILES]
 
 
 def _percent(share: float) -> str:

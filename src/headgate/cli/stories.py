@@ -94,7 +94,8 @@ def _costs(costs: dict[str, int]) -> str:
 def _decided(event: dict[str, Any]) -> str:
     took = "" if event["latency"] is None else f"in {1_000 * event['latency']:.3g} ms"
     where = " ".join(word for word in (event["server"], event["region"]) if word)
-    return " ".join(word for word in (took, f"by {where}" if where else "", f"({event['source']})") if word)
+    source = f"({event['source']})" if event["source"] else ""
+    return " ".join(word for word in (took, f"by {where}" if where else "", source) if word)
 
 
 def _limits(rule: dict[str, Any] | None) -> list[str]:
