@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from headgate.adapters.postgres import Database
     from headgate.adapters.rules_file import RulesFile
     from headgate.edge.http.server import Address
     from headgate.settings import Settings
@@ -212,6 +213,10 @@ class ControlPlane:
         await self.identity.close()
         await self._feed.close()
         await self._opened.close()
+
+    def another_database(self, seconds: float) -> Database:
+        """The database on connections of their own, which are closed with this."""
+        return self._opened.another(seconds)
 
     async def admin_app(self) -> FastAPI:
         """The admin API, of the process that leads."""
