@@ -207,6 +207,37 @@ def test_the_worst_violators_without_a_user(database_url: str) -> None:
     with_admin(database_url, test)
 
 
+def test_violators_of_many_days(database_url: str) -> None:
+    """Whole days come from what is counted, the hours around them from events; together each denial is counted once."""
+
+    async def test(admin: Admin) -> None:
+        since, until = f"{_DAYS[0] - timedelta(days=5)}T18:00:00Z", f"{_DAYS[0]}T06:00:00Z"
+        start = _TODAY - 5 * DAY
+        counts = [
+            _count(start + DAY, "denied", rule="search", requests=40),
+            _count(start + 2 * DAY, "denied", user="u2", rule="search", requests=41),
+            _count(start + 17 * HOUR, "denied", rule="search", requests=7),
+            _count(start + DAY, "blocked", user="u3", requests=99),
+        ]
+        await PostgresCounts(admin.database).store(CountBatch("b", "server", "eu", counts, []))
+        for number in range(2):
+            at = datetime.fromisoformat(since) + timedelta(hours=number)
+            await _event(admin, datetime.now(UTC) - at, f"e{number}", user="u1")
+        await _event(admin, datetime.now(UTC) - datetime.fromisoformat(until), "late", user="u1")
+        for rule in ("", "&rule=search"):
+            found = (await admin.good("GET", f"/v1/violators?since={since}&until={until}{rule}"))["items"]
+            assert [(each["user"], each["violations"], each["last"] is None) for each in found] == [
+                ("u1", 42, False),
+                ("u2", 41, True),
+            ]
+        assert (await admin.good("GET", f"/v1/violators?since={since}&until={until}&rule=other"))["items"] == []
+        problem_of(
+            await admin.ask("GET", "/v1/violators?by=ip&since=2026-01-01T00:00:00Z&until=2026-01-10T00:00:00Z"), 422
+        )
+
+    with_admin(database_url, test)
+
+
 def test_one_decision_by_its_id(database_url: str) -> None:
     """With what was asked, and the rule as it stood then, also when it was changed since."""
 

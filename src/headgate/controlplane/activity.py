@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.controlplane.spans import days, span, time_of
+from headgate.controlplane.spans import A_DAY, SPAN_OF_EVENTS, days, span, time_of
 from headgate.errors import NotFound, shown
 
 if TYPE_CHECKING:
@@ -64,9 +64,15 @@ class Activity:
     ) -> Sequence[Row]:
         """Who was denied how often, and when last; the worst first.
 
-        `by` is ``user``, ``api_key``, ``ip``, or ``anybody``: the user, the key where there is none, else the address.
+        `by` is ``user``, ``api_key``, ``ip``, or ``anybody``: the user, the key where there is none, else the
+        address. Only denials of users are counted by the day, so other spans are short.
         """
-        return await self._database.rows("events.violators", *self.span(since, until), rule, by, most)
+        longest = LONGEST_SPAN if by == "user" else SPAN_OF_EVENTS
+        since, until = span(self._now(), since, until, longest=longest)
+        first, last = (since + A_DAY - timedelta(microseconds=1)).date(), until.date() - A_DAY
+        if by == "user" and first < last:
+            return await self._database.rows("events.violators_of_days", since, until, rule, most, first, last)
+        return await self._database.rows("events.violators", since, until, rule, by, most)
 
     async def usage(
         self,

@@ -51,7 +51,7 @@ _FIRST, _LAST = LEVELS
 class RollingUp:
     """Keeps hours and days up to date. Every process may run it: one at a time does the work."""
 
-    def __init__(self, database: Database, clock: Callable[[], Micros], *, every: float = 60.0) -> None:
+    def __init__(self, database: Database, clock: Callable[[], Micros], *, every: float = 300.0) -> None:
         """`clock` says what is old; `run` looks every so many seconds."""
         self._database = database
         self._clock = clock

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 A_DAY: Final = timedelta(days=1)
+SPAN_OF_EVENTS: Final = timedelta(days=7)
+"""The longest span of which every event is read for an answer."""
 _A_SECOND: Final = timedelta(seconds=1)
 
 

@@ -77,9 +77,11 @@ async def list_violators(
     since: Instant = None,
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Who was denied most in the last day, or in up to 31 days: the worst first. There is one page."""
-    span = parts.activity.span(since, until)
-    return Page(await parts.activity.violators(*span, rule=rule, by=by, most=limit), None)
+    """Who was denied most in the last day, or in up to 31 days (7 by anything but users): the worst first.
+
+    There is one page.
+    """
+    return Page(await parts.activity.violators(since, until, rule=rule, by=by, most=limit), None)
 
 
 @router.get("/v1/usage", response_model=UsagePage)

@@ -104,7 +104,7 @@ class ViolatorView(Output):
     api_key: str | None
     ip: str | None
     violations: int
-    last: datetime
+    last: datetime | None = Field(description="Null if the event is archived.")
 
 
 class ViolatorPage(Output):
