@@ -150,7 +150,6 @@ class Bench:
             "top violators of a week, whoever": lambda: activity.violators(end - timedelta(days=7), end, by="anybody"),
             "near the limit, the last hour": lambda: analytics.near_limits(end - timedelta(hours=1), end),
             "near the limit, a day": lambda: analytics.near_limits(*day),
-            "near the limit, a week": lambda: analytics.near_limits(end - timedelta(days=7), end),
             "utilisation of all rules, a day": lambda: analytics.utilisation(*day),
             "noisy endpoints of an hour": lambda: analytics.endpoints(end - timedelta(hours=1), end),
             "noisy endpoints of a day": lambda: analytics.endpoints(*day, Order.SHARE),

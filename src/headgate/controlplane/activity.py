@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.controlplane.spans import A_DAY, SPAN_OF_EVENTS, days, span, time_of
+from headgate.controlplane.spans import A_DAY, A_WEEK, days, span, time_of
 from headgate.errors import NotFound, shown
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Activity:
         `by` is ``user``, ``api_key``, ``ip``, or ``anybody``: the user, the key where there is none, else the
         address. Only denials of users are counted by the day, so other spans are short.
         """
-        longest = LONGEST_SPAN if by == "user" else SPAN_OF_EVENTS
+        longest = LONGEST_SPAN if by == "user" else A_WEEK
         since, until = span(self._now(), since, until, longest=longest)
         first, last = (since + A_DAY - timedelta(microseconds=1)).date(), until.date() - A_DAY
         if by == "user" and first < last:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.controlplane.spans import SPAN_OF_EVENTS, span, time_of
+from headgate.controlplane.spans import A_DAY, span, time_of
 from headgate.core.histogram import quantile
 from headgate.core.units import SECOND
 from headgate.errors import InvalidFields, Problem
@@ -155,14 +155,14 @@ class Analytics:
         most: int = 50,
     ) -> Sequence[Mapping[str, Any]]:
         """Who had used that share of a limit when an event last said so, within the last hour unless told."""
-        between = span(time_of(self._clock()), since, until, longest=SPAN_OF_EVENTS, usual=AN_HOUR)
+        between = span(time_of(self._clock()), since, until, longest=A_DAY, usual=AN_HOUR)
         return await self._database.rows("analytics.near_limits", *between, rule, share, most)
 
     async def utilisation(
         self, since: datetime | None = None, until: datetime | None = None, *, share: float = NEAR, most: int = 50
     ) -> Sequence[Mapping[str, Any]]:
         """For each rule, the shares of its limit that those who were recorded had used at most."""
-        between = span(time_of(self._clock()), since, until, longest=SPAN_OF_EVENTS)
+        between = span(time_of(self._clock()), since, until, longest=A_DAY)
         return await self._database.rows("analytics.utilisation", *between, share, most)
 
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 A_DAY: Final = timedelta(days=1)
-SPAN_OF_EVENTS: Final = timedelta(days=7)
-"""The longest span of which every event is read for an answer."""
+A_WEEK: Final = timedelta(days=7)
 _A_SECOND: Final = timedelta(seconds=1)
 
 
@@ -31,7 +30,7 @@ def span(
     if until <= since:
         raise InvalidFields([Problem(("since",), "it does not lie before `until`, or before now")])
     if until - since > longest + _A_SECOND:
-        said = f"{longest.days} days" if longest.days else f"{longest // timedelta(hours=1)} hours"
+        said = f"{longest.days} days" if longest > A_DAY else f"{longest // timedelta(hours=1)} hours"
         raise InvalidFields([Problem(("since",), f"at most {said} can be asked for at once; name `until` too")])
     return since, until
 

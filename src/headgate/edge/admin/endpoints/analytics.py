@@ -77,7 +77,7 @@ async def list_near_limits(
     since: Instant = None,
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Who had used 80 % of a limit when last recorded, in the last hour or up to 7 days; of one user, as it is now."""
+    """Who had used 80 % of a limit when last recorded, in the last hour or up to a day; of one user, as it is now."""
     if user is not None:
         if since is not None or until is not None:
             sentence = "with `user` the counters are read as they are now; leave the time out"
@@ -93,7 +93,7 @@ async def list_near_limits(
 async def list_utilisation(
     parts: Parts, limit: Limit = DEFAULT_LIMIT, since: Instant = None, until: Instant = None
 ) -> Page[Mapping[str, Any]]:
-    """For each rule, how much of its limit those who were recorded had used at most: of the last day, or up to 7."""
+    """For each rule, how much of its limit those who were recorded had used at most: of a day at most."""
     return Page(await parts.analytics.utilisation(since, until, most=limit), None)
 
 
