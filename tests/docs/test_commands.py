@@ -36,6 +36,8 @@ def _problem(words: list[str]) -> str | None:
     rest = words[1:]
     while hasattr(command, "commands"):
         below = command.commands.get(rest[0]) if rest else None
+        if below is None and command.invoke_without_command:
+            break
         if below is None:
             return f"there is no {' '.join(words)}"
         command, rest = below, rest[1:]

@@ -68,10 +68,9 @@ def _names(kind: Any) -> set[str]:  # noqa: ANN401 (any dataclass)
 
 
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 (typer brings a click of its own)
-    below = getattr(command, "commands", None)
-    if below is None:
+    below = getattr(command, "commands", {})
+    if not below or command.invoke_without_command:
         yield name, command
-        return
     for word, each in below.items():
         yield from _commands(each, f"{name} {word}")
 

@@ -16,6 +16,7 @@ from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.controlplane.access import Access, Role
 from headgate.controlplane.activity import Activity
+from headgate.controlplane.analytics import Analytics
 from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.keys import Keys
 from headgate.controlplane.publishing import Publisher
@@ -125,6 +126,7 @@ async def opened(url: str) -> AsyncIterator[Admin]:
         keys=Keys(database, zones.zone, announce),
         blocks=Blocks(database, announce),
         activity=Activity(database, wall_clock),
+        analytics=Analytics(database, wall_clock),
         limiter=limiter,
         identity=identity,
     )

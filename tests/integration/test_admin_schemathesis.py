@@ -98,7 +98,10 @@ async def _fill(admin: Admin) -> dict[str, str]:
     (block,) = (await admin.good("GET", "/v1/blocks?subject=a/b"))["items"]
     key = await admin.good("POST", "/v1/keys", {"user": "a/b"})
     token = await admin.good("POST", "/v1/tokens", {"name": f"t{key['key']['id']}", "role": "viewer"})
+    await admin.execute("SELECT make_event_partition(now())")
+    await admin.execute("INSERT INTO events (at, id, decision, rule) VALUES (now(), 'e1', 'denied', 'search')")
     return {
+        "events": "e1",
         "rules": "search",
         "tiers": "free",
         "users": "a/b",

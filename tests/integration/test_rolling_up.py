@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
@@ -123,6 +123,35 @@ async def _all_sums_are_right(database: Database, stored: list[CountBatch]) -> N
     assert await stored_metrics(database, "hour") == Counter({k: v for k, v in hours.items() if k[0] in kept})
     present = {at for at, *_ in await stored_metrics(database)}
     assert await stored_metrics(database) == Counter({k: v for k, v in recount.items() if k[0] in present})
+
+
+def test_pruning_can_be_cut_off_anywhere(database_url: str) -> None:
+    """What comes late for an hour whose minutes are gone is added to it, wherever the pruning before was cut off."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        now = START
+        for after in range(12):
+            async with database.use() as connection:
+                await connection.execute(_EMPTY)
+            stored = []
+            for number, minute in enumerate((START, START + MINUTE, START + HOUR, START + DAY)):
+                stored.append(CountBatch(str(number), "server", "", [alike(minute, requests=number + 1)], []))
+                await PostgresCounts(database).store(stored[-1])
+            for days, breaks in ((1, 10**9), (20, after), (20, 10**9), (450, after)):
+                now = START + days * DAY
+                rolling = RollingUp(_Breaking(database, breaks), lambda now=now: now)  # type: ignore[arg-type, misc] # as above
+                with suppress(DatabaseError):
+                    await rolling.catch_up()
+                for minute in (START + 2 * MINUTE, START + HOUR):
+                    name = f"{days}{breaks}{minute}"
+                    stored.append(CountBatch(name, "server", "", [alike(minute, requests=100)], []))
+                    await PostgresCounts(database).store(stored[-1])
+            await RollingUp(database, lambda now=now: now).catch_up()  # type: ignore[misc] # as above
+            await _all_sums_are_right(database, stored)
+        await database.close()
+
+    asyncio.run(run())
 
 
 def test_counts_that_come_while_it_is_rolled_up_are_not_missed(postgres: Postgres) -> None:

@@ -1,12 +1,13 @@
-"""`headgate changes`, `events`, `violators` and `usage`: what happened."""
+"""`headgate changes`, `events` and `violators`: what happened."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text as Styled
 
 from headgate.cli.admin_client import admin, at
+from headgate.cli.analytics import who
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
 from headgate.cli.output import moment, print_json, print_more, print_rows
 from headgate.cli.verdict_table import span
@@ -33,13 +34,13 @@ def changes(
     if as_json:
         print_json(found)
         return
-    headings = ("change", "at (UTC)", "who", "what", "done", "difference")
-    print_rows(headings, [_change(each) for each in found], numbers=["change"])
+    print_changes(found)
     if more:
         print_more(limit)
 
 
 def events(
+    context: typer.Context,
     user: Annotated[Text, typer.Option(help="Only of this user.")] = None,
     rule: Annotated[Text, typer.Option(help="Only by this rule.")] = None,
     decision: Annotated[Text, typer.Option(help="Only allowed, denied, throttled, blocked or shadow.")] = None,
@@ -52,6 +53,8 @@ def events(
     as_json: Json = False,
 ) -> None:
     """Show recorded decisions, the newest first."""
+    if context.invoked_subcommand is not None:
+        return
     narrowed = {
         "user": user,
         "rule": rule,
@@ -64,15 +67,16 @@ def events(
     if as_json:
         print_json(found)
         return
-    headings = ("at (UTC)", "decision", "user", "request", "rule", "retry in")
-    print_rows(headings, [_event(each) for each in found], numbers=["retry in"])
+    print_events(found)
     if more:
         print_more(limit)
 
 
 def violators(
     rule: Annotated[Text, typer.Option(help="Only by this rule.")] = None,
+    by: Annotated[Text, typer.Option(help="Told apart by user, api_key, ip, or anybody: whichever is known.")] = None,
     since: Annotated[Text, typer.Option(metavar="WHEN", help="From a time on, or from a span ago, as in 24h.")] = None,
+    until: Annotated[Text, typer.Option(metavar="WHEN", help="Up to a time, or up to a span ago.")] = None,
     limit: Limit = 10,
     url: Url = None,
     token: Token = None,
@@ -81,43 +85,29 @@ def violators(
 ) -> None:
     """Show who was denied most, of the last day unless told."""
     with admin(url, token) as client:
-        found, _ = client.some(at("violators"), limit, rule=rule, since=moment_of(since, "--since", ahead=False))
+        between = {
+            "since": moment_of(since, "--since", ahead=False),
+            "until": moment_of(until, "--until", ahead=False),
+        }
+        found, _ = client.some(at("violators"), limit, rule=rule, by=by, **between)
     if as_json:
         print_json(found)
         return
-    rows = [(each["user"], str(each["violations"]), moment(each["last"])) for each in found]
-    print_rows(("user", "denied", "last (UTC)"), rows, numbers=["denied"])
+    rows = [(who(each), f"{each['violations']:,}", moment(each["last"])) for each in found]
+    headings = ("user" if by in {None, "user"} else "who", "denied", "last (UTC)")
+    print_rows(headings, rows, numbers=["denied"])
 
 
-def usage(
-    user: Annotated[Text, typer.Option(help="Only of this user.")] = None,
-    first: Annotated[Text, typer.Option("--from", metavar="DAY", help="The first day, as in 2030-01-31.")] = None,
-    last: Annotated[Text, typer.Option("--to", metavar="DAY", help="The last day; today unless told.")] = None,
-    limit: Limit = 50,
-    url: Url = None,
-    token: Token = None,
-    *,
-    as_json: Json = False,
-) -> None:
-    """Show what was used on each day, by user and rule."""
-    with admin(url, token) as client:
-        found, more = client.some(at("usage"), limit, user=user, from_=first, to=last)
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (
-            each["day"],
-            each["user"],
-            each["rule"] or "all",
-            *(str(each[name]) for name in ("requests", "denied", "cost")),
-        )
-        for each in found
-    ]
-    headings = ("day", "user", "rule", "requests", "denied", "cost")
-    print_rows(headings, rows, numbers=["requests", "denied", "cost"])
-    if more:
-        print_more(limit)
+def print_changes(changes: Sequence[dict[str, Any]]) -> None:
+    """A table of changes."""
+    headings = ("change", "at (UTC)", "who", "what", "done", "difference")
+    print_rows(headings, [_change(each) for each in changes], numbers=["change"])
+
+
+def print_events(events: Sequence[dict[str, Any]]) -> None:
+    """A table of events."""
+    headings = ("at (UTC)", "decision", "user", "request", "rule", "retry in")
+    print_rows(headings, [_event(each) for each in events], numbers=["retry in"])
 
 
 def _change(change: dict[str, Any]) -> tuple[str, ...]:
@@ -159,8 +149,13 @@ def _value(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
+def coloured(decision: str) -> Styled:
+    """What became of a request, in its colour."""
+    return Styled(decision, _STYLES.get(decision, ""))
+
+
 def _event(event: dict[str, Any]) -> tuple[str | Styled, ...]:
     request = " ".join(word for word in (event["method"], event["endpoint"]) if word)
     wait = "" if event["retry_after"] is None else span(event["retry_after"])
-    decision = Styled(event["decision"], _STYLES.get(event["decision"], ""))
+    decision = coloured(event["decision"])
     return moment(event["at"]), decision, event["user"] or event["ip"] or "", request, event["rule"] or "", wait

@@ -1,7 +1,7 @@
 """All verbs together, and how they end.
 
 A verb returns its exit code: 0 is fine, 1 is failed, 2 is a denial (`check`, `peek`, `explain`)
-or a difference (`rules plan`, `db status`). So usage errors, which are 2 elsewhere, are 1 here.
+or a difference (`rules plan`, `db status`, `usage reconcile`). So usage errors, which are 2 elsewhere, are 1 here.
 """
 
 import sys
@@ -13,6 +13,7 @@ import typer
 from headgate import __version__
 from headgate.cli import (
     activity,
+    analytics,
     blocks,
     check,
     db,
@@ -25,8 +26,10 @@ from headgate.cli import (
     rules,
     rules_kept,
     serve,
+    stories,
     tiers,
     tokens,
+    usage,
     users,
 )
 from headgate.cli.output import complain, counted, give_up_output
@@ -51,9 +54,11 @@ app.command("peek")(check.peek)
 app.command("explain")(explain.explain)
 app.command("quota")(quota.quota)
 app.command("changes")(activity.changes)
-app.command("events")(activity.events)
 app.command("violators")(activity.violators)
-app.command("usage")(activity.usage)
+app.command("near-limits")(analytics.near_limits)
+app.command("utilisation")(analytics.utilisation)
+app.command("endpoints")(analytics.endpoints)
+app.command("metrics")(analytics.metrics)
 
 
 def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object]]) -> None:
@@ -63,6 +68,16 @@ def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object
     app.add_typer(group)
 
 
+def _add_verb_with_more(name: str, verb: Callable[..., object], more: Mapping[str, Callable[..., object]]) -> None:
+    """A verb that does something by itself, and has others below it."""
+    group = typer.Typer(name=name, invoke_without_command=True, callback=verb)
+    for word, function in more.items():
+        group.command(word)(function)
+    app.add_typer(group)
+
+
+_add_verb_with_more("events", activity.events, {"show": stories.show_event})
+_add_verb_with_more("usage", usage.usage, {"export": usage.export, "reconcile": usage.reconcile})
 _add_group(
     "rules",
     "Look after rules: in files, in force, and as they were.",
@@ -95,6 +110,7 @@ _add_group(
         "delete": users.delete,
         "override": users.override,
         "load": loading.load_users,
+        "story": stories.story,
     },
 )
 _add_group(

@@ -1,5 +1,6 @@
 """`headgate quota`: what a user has left."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -37,13 +38,14 @@ def quota(
 def _print(answer: dict[str, Any]) -> None:
     tier = f", tier {answer['tier']}" if answer["tier"] else ""
     console().print(Styled.assemble((answer["user"], "bold"), tier), soft_wrap=True)
+    print_limits(answer["items"])
+
+
+def print_limits(entries: Sequence[dict[str, Any]]) -> None:
+    """A table of a user's limits as they stand."""
     headings = ("rule", "where", "limit", "used", "left", "full in", "")
-    print_rows(
-        headings,
-        [_row(entry) for entry in answer["items"]],
-        numbers=["limit", "used", "left", "full in"],
-        whole=["rule", ""],
-    )
+    numbers = ["limit", "used", "left", "full in"]
+    print_rows(headings, [_row(entry) for entry in entries], numbers=numbers, whole=["rule", ""])
 
 
 def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:

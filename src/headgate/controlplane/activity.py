@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.units import SECOND
-from headgate.errors import InvalidFields, Problem
+from headgate.controlplane.spans import A_DAY, A_WEEK, days, span, time_of
+from headgate.errors import NotFound, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import date, datetime
 
     from headgate.core.units import Micros
     from headgate.ports import Statements
 
     Row: TypeAlias = Mapping[str, Any]
 
-_A_DAY: Final = timedelta(days=1)
 LONGEST_SPAN: Final = timedelta(days=31)
 MOST_DAYS: Final = 366
 
@@ -41,14 +41,38 @@ class Activity:
         most: int = 50,
     ) -> Sequence[Row]:
         """Events, the newest first, older than the one at the time and with the id `before`."""
-        span = self.span(since, until)
-        return await self._database.rows("events.list", *span, user, rule, decision, *(before or (None, None)), most)
+        between = self.span(since, until)
+        return await self._database.rows("events.list", *between, user, rule, decision, *(before or (None, None)), most)
+
+    async def event(self, id: str) -> Row:  # noqa: A002 (events have ids)
+        """One event with what was asked, and `snapshot`, the number of the rules that were in force by the database."""
+        found = await self._database.row("events.get", id)
+        if found is None:
+            msg = f"there is no event {shown(id)}; admissions are recorded by sample, and old events are archived"
+            raise NotFound(msg)
+        snapshot = await self._database.row("snapshots.in_force", found["at"])
+        return {**found, "snapshot": None if snapshot is None else snapshot["number"]}
 
     async def violators(
-        self, since: datetime | None = None, until: datetime | None = None, *, rule: str | None = None, most: int = 50
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        rule: str | None = None,
+        by: str = "user",
+        most: int = 50,
     ) -> Sequence[Row]:
-        """Who was denied how often, and when last; the worst first."""
-        return await self._database.rows("events.violators", *self.span(since, until), rule, most)
+        """Who was denied how often, and when last; the worst first.
+
+        `by` is ``user``, ``api_key``, ``ip``, or ``anybody``: the user, the key where there is none, else the
+        address. Only denials of users are counted by the day, so other spans are short.
+        """
+        longest = LONGEST_SPAN if by == "user" else A_WEEK
+        since, until = span(self._now(), since, until, longest=longest)
+        first, last = (since + A_DAY - timedelta(microseconds=1)).date(), until.date() - A_DAY
+        if by == "user" and first < last:
+            return await self._database.rows("events.violators_of_days", since, until, rule, most, first, last)
+        return await self._database.rows("events.violators", since, until, rule, by, most)
 
     async def usage(
         self,
@@ -60,26 +84,26 @@ class Activity:
         most: int = 50,
     ) -> Sequence[Row]:
         """What was used each day, both days included, behind the day, user and rule `after`; yesterday and today."""
-        last = last or self._now().date()
-        first = first or max(date.min + _A_DAY, last) - _A_DAY
-        if last < first:
-            raise InvalidFields([Problem(("from",), "it lies behind `to`")])
-        if (last - first).days >= MOST_DAYS:
-            raise InvalidFields([Problem(("from",), f"at most {MOST_DAYS} days can be asked for at once")])
-        return await self._database.rows("events.usage", first, last, user, *(after or (None, None, None)), most)
+        between = days(self._now(), first, last, most=MOST_DAYS)
+        return await self._database.rows("events.usage", *between, user, *(after or (None, None, None)), most)
+
+    async def days_of(self, user: str, many: int) -> Sequence[Row]:
+        """The last days of a user, the newest first: requests, denials, and what each rule has charged."""
+        first, last = days(self._now(), None, None, most=MOST_DAYS, usual=many)
+        return await self._database.rows("analytics.days", user, first, last)
+
+    async def reconciled(self, first: date | None = None, last: date | None = None) -> Sequence[Row]:
+        """For each day, what all users have asked and were denied, beside the counts of that day."""
+        between = days(self._now(), first, last, most=MOST_DAYS)
+        return await self._database.rows("analytics.reconciled", *between)
 
     def span(self, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
         """From when to when; the last day, or the day before `until`, if nobody says."""
-        until = until or self._now() + timedelta(seconds=1)
-        since = since or max(datetime.min.replace(tzinfo=UTC) + _A_DAY, until) - _A_DAY
-        if until <= since:
-            raise InvalidFields([Problem(("since",), "it does not lie before `until`, or before now")])
-        if until - since > LONGEST_SPAN + timedelta(seconds=1):
-            days = LONGEST_SPAN.days
-            raise InvalidFields(
-                [Problem(("since",), f"at most {days} days can be asked for at once; name `until` too")]
-            )
-        return since, until
+        return span(self._now(), since, until, longest=LONGEST_SPAN)
+
+    def today(self) -> date:
+        """The day that it is, in UTC."""
+        return self._now().date()
 
     def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock() / SECOND, UTC)
+        return time_of(self._clock())

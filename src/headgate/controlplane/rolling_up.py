@@ -40,8 +40,6 @@ MINUTES_KEPT: Final = timedelta(days=14)
 """Two weeks back is as far as anybody looks at single minutes; they are most of all rows."""
 HOURS_KEPT: Final = timedelta(days=400)
 """A year and a month, so that a month can be laid beside the same month of last year, hour by hour."""
-BATCHES_KEPT: Final = timedelta(days=30)
-"""For as long a batch may come again and is known; no spool holds one that was stored so long ago."""
 LEVELS: Final = (
     Level("minute", "hour", timedelta(hours=1), MINUTES_KEPT),
     Level("hour", "day", timedelta(days=1), HOURS_KEPT),
@@ -53,7 +51,7 @@ _FIRST, _LAST = LEVELS
 class RollingUp:
     """Keeps hours and days up to date. Every process may run it: one at a time does the work."""
 
-    def __init__(self, database: Database, clock: Callable[[], Micros], *, every: float = 60.0) -> None:
+    def __init__(self, database: Database, clock: Callable[[], Micros], *, every: float = 300.0) -> None:
         """`clock` says what is old; `run` looks every so many seconds."""
         self._database = database
         self._clock = clock
@@ -76,7 +74,6 @@ class RollingUp:
                     return False
             while await self._prune(level):
                 pass
-        await self._database.rows("counts.forget_batches", self._now() - BATCHES_KEPT)
         return True
 
     async def _roll_up(self, level: Level, at: datetime) -> bool:

@@ -142,15 +142,14 @@ def usage_rows(batch: CountBatch) -> list[UsageRow]:
     """All rows of users' days that a batch adds to: each once."""
     totals: dict[tuple[Micros, str, str], list[int]] = {}
     for count in batch.counts:
-        user = count.user or ""
-        day, requests, has_passed = count.minute - count.minute % DAY, count.requests, count.kind in _PASSED
-        uses = {"": (requests, 0 if has_passed else requests, 0)}
-        for rule, cost in _pairs(count.charged):
-            is_denied = not has_passed and rule == count.rule
-            uses[rule] = (requests, requests if is_denied else 0, cost * requests if has_passed else 0)
-        for rule, numbers in uses.items():
-            before = totals.get((day, user, rule), (0, 0, 0))
-            totals[day, user, rule] = [mine + its for mine, its in zip(before, numbers, strict=True)]
+        day, user, has_passed = count.minute - count.minute % DAY, count.user or "", count.kind in _PASSED
+        for rule, cost in {"": 0, **dict(_pairs(count.charged))}.items():
+            numbers = totals.setdefault((day, user, rule), [0, 0, 0])
+            numbers[0] += count.requests
+            if has_passed:
+                numbers[2] += cost * count.requests
+            elif rule in {"", count.rule}:
+                numbers[1] += count.requests
     return [UsageRow(*place, *numbers) for place, numbers in totals.items()]
 
 

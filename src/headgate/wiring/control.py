@@ -16,6 +16,7 @@ from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane import documents
 from headgate.controlplane.access import Access
 from headgate.controlplane.activity import Activity
+from headgate.controlplane.analytics import Analytics
 from headgate.controlplane.announcing import Announcer
 from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.following import Following, Origin
@@ -179,6 +180,7 @@ class ControlPlane:
             keys=Keys(database, zones.zone, announce),
             blocks=self._blocks,
             activity=Activity(database, wall_clock),
+            analytics=Analytics(database, wall_clock),
             limiter=limiter,
             identity=self.identity,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ _LONGEST_NAME: Final = 255
 _LONGEST_ENDPOINT: Final = 1_000
 """In bytes, as of names: all of a row's dimensions go into one index, which takes 2,700."""
 _MOST: Final = 2**63 - 1
+_TOGETHER: Final = 1_000
+"""Rows in one statement. Turning them into what PostgreSQL reads keeps the event loop busy, so it is done in parts."""
 
 
 class PostgresCounts:
@@ -38,12 +41,13 @@ class PostgresCounts:
 
     async def store(self, batch: CountBatch) -> Stored:
         """Add a batch, in one transaction with its id."""
-        fit = _cleaned(batch)
+        fit = await asyncio.to_thread(_cleaned, batch)  # whoever ships may be deciding too
+        metrics, usage = await asyncio.to_thread(_rows, fit)
         refused = len(batch.counts) - len(fit.counts)
         try:
             async with self._database.transaction() as writing:
                 if await writing.row("counts.begin", _text(batch.id, _LONGEST_NAME)) is not None:
-                    await _add(writing, fit)
+                    await _add(writing, metrics, usage, fit.region)
         except (DatabaseError, InvalidRequest) as error:
             msg = f"counts wait to be stored: {error}"
             raise SinkError(msg) from error
@@ -53,14 +57,18 @@ class PostgresCounts:
         """Nothing is this sink's own."""
 
 
-async def _add(writing: Writing, batch: CountBatch) -> None:
-    metrics, usage = sorted(metric_rows(batch)), sorted(usage_rows(batch))
-    if metrics:
-        await writing.run("counts.add_metrics", *_metric_columns(metrics, batch.region))
-        hours = sorted({row.minute - row.minute % HOUR for row in metrics})
-        await writing.run("counts.note", [_time(hour) for hour in hours])
-    if usage:
-        await writing.run("counts.add_usage", *_usage_columns(usage))
+def _rows(batch: CountBatch) -> tuple[list[MetricRow], list[UsageRow]]:
+    """All rows, each list in the order of its keys."""
+    return sorted(metric_rows(batch)), sorted(usage_rows(batch))
+
+
+async def _add(writing: Writing, metrics: list[MetricRow], usage: list[UsageRow], region: str) -> None:
+    for first in range(0, len(metrics), _TOGETHER):
+        await writing.run("counts.add_metrics", *_metric_columns(metrics[first : first + _TOGETHER], region))
+    for first in range(0, len(usage), _TOGETHER):
+        await writing.run("counts.add_usage", *_usage_columns(usage[first : first + _TOGETHER]))
+    hours = sorted({row.minute - row.minute % HOUR for row in metrics})
+    await writing.run("counts.note", [_time(hour) for hour in hours])
 
 
 def _metric_columns(rows: list[MetricRow], region: str) -> list[object]:

@@ -10,6 +10,8 @@ from fastapi import FastAPI
 from headgate.edge.admin.description import describe
 from headgate.edge.admin.endpoints import (
     activity,
+    analytics,
+    billing,
     blocks,
     deciding,
     health,
@@ -17,6 +19,7 @@ from headgate.edge.admin.endpoints import (
     rule_set,
     rules,
     snapshots,
+    stories,
     tiers,
     tokens,
     users,
@@ -27,7 +30,9 @@ from headgate.edge.admin.problems import handle_problems
 if TYPE_CHECKING:
     from headgate.edge.admin.parts import AdminParts
 
-_SUBJECTS: Final = (rules, rule_set, snapshots, tiers, users, keys, blocks, deciding, activity, tokens, health)
+_ACCOUNTS: Final = (tiers, users, keys, blocks)
+_WHAT_HAPPENED: Final = (activity, analytics, billing, stories)
+_SUBJECTS: Final = (rules, rule_set, snapshots, *_ACCOUNTS, deciding, *_WHAT_HAPPENED, tokens, health)
 
 
 def admin_app(parts: AdminParts) -> FastAPI:

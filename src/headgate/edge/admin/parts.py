@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headgate.controlplane.access import Access
     from headgate.controlplane.activity import Activity
+    from headgate.controlplane.analytics import Analytics
     from headgate.controlplane.blocks import Blocks
     from headgate.controlplane.keys import Keys
     from headgate.controlplane.rule_set_changes import RuleSetChanges
@@ -34,5 +35,6 @@ class AdminParts:
     keys: Keys
     blocks: Blocks
     activity: Activity
+    analytics: Analytics
     limiter: Limiter
     identity: Identity

@@ -15,7 +15,9 @@ _VIEWER: Final = (
     *("POST /v1/ruleset/import", "GET /v1/snapshot", "GET /v1/snapshots", "GET /v1/snapshots/{number}"),
     *("GET /v1/tiers", "GET /v1/tiers/{name}", "GET /v1/users", "GET /v1/users/{id}", "GET /v1/users/{id}/quota"),
     *("GET /v1/keys", "GET /v1/keys/{id}", "GET /v1/blocks", "GET /v1/blocks/{id}", "GET /v1/changes"),
-    *("GET /v1/events", "GET /v1/violators", "GET /v1/usage", "POST /v1/explain"),
+    *("GET /v1/events", "GET /v1/events/{id}", "GET /v1/violators", "GET /v1/near-limits", "GET /v1/utilisation"),
+    *("GET /v1/metrics", "GET /v1/endpoints", "GET /v1/users/{id}/story", "POST /v1/explain"),
+    *("GET /v1/usage", "GET /v1/usage/export", "GET /v1/usage/reconciliation"),
 )
 _OPERATOR: Final = (
     *("POST /v1/rules/{name}/enable", "POST /v1/rules/{name}/disable"),

@@ -8,9 +8,18 @@ from fastapi import APIRouter, Query
 
 from headgate.controlplane.changes import Kind, changes
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.models.activity import ChangePage, Decision, EventPage, UsagePage, ViolatorPage
+from headgate.edge.admin.models.activity import (
+    ChangePage,
+    Decision,
+    EventDetail,
+    EventPage,
+    Subject,
+    UsagePage,
+    ViolatorPage,
+)
 from headgate.edge.admin.models.shared import Day, Instant, Text
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, as_number, page, place_of
+from headgate.edge.admin.paths import Name
 
 router = APIRouter(route_class=Gate, tags=["activity"])
 
@@ -50,13 +59,29 @@ async def list_events(
     return page("events", found, limit, lambda row: (row["at"].isoformat(), row["id"], since.isoformat()))
 
 
+@router.get("/v1/events/{id:part}", response_model=EventDetail)
+async def get_event(parts: Parts, id: Name) -> Mapping[str, Any]:  # noqa: A002 (events have ids)
+    """One recorded decision: what was asked, and the rule as it stood then."""
+    event = await parts.activity.event(id)
+    return {**event, "rule_then": await _rule_then(parts, event)}
+
+
 @router.get("/v1/violators", response_model=ViolatorPage)
 async def list_violators(
-    parts: Parts, limit: Limit = DEFAULT_LIMIT, rule: Text = None, since: Instant = None, until: Instant = None
+    parts: Parts,
+    limit: Limit = DEFAULT_LIMIT,
+    rule: Text = None,
+    by: Annotated[
+        Subject, Query(description="`anybody` is the user, the key where there is no user, else the address.")
+    ] = "user",
+    since: Instant = None,
+    until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Who was denied most in the last day, or in up to 31 days: the worst first. There is one page."""
-    span = parts.activity.span(since, until)
-    return Page(await parts.activity.violators(*span, rule=rule, most=limit), None)
+    """Who was denied most in the last day, or in up to 31 days (7 by anything but users): the worst first.
+
+    There is one page.
+    """
+    return Page(await parts.activity.violators(since, until, rule=rule, by=by, most=limit), None)
 
 
 @router.get("/v1/usage", response_model=UsagePage)
@@ -72,6 +97,13 @@ async def list_usage(
     behind = place_of("usage", after, _place_of_usage)
     found = await parts.activity.usage(first, last, user=user, after=behind, most=limit + 1)
     return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule"]))
+
+
+async def _rule_then(parts: Parts, event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if event["rule"] is None or event["snapshot"] is None:
+        return None
+    rules = (await parts.snapshots.get(event["snapshot"]))["rules"]
+    return next((rule for rule in rules if rule["name"] == event["rule"]), None)
 
 
 def _place_of_event(place: object) -> tuple[datetime, str, datetime]:

@@ -35,7 +35,7 @@ async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users ha
 
     Users who are not on record have a quota too: that of the default tier.
     """
-    user = await _user(parts, id)
+    user = await user_on_record(parts, id)
     entries = await quota.quota(parts.limiter, user)
     # There may be as many as there are rules, so all is done in threads.
     items = await asyncio.to_thread(lambda: [entry.as_dict() for entry in entries])
@@ -46,11 +46,11 @@ async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users ha
 async def reset_quota(parts: Parts, who: Who, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
     """Forgive what a user has used: forget the counters that are this user's alone."""
     record = await parts.users.mark_quota_reset(id, who)
-    count = await quota.reset(parts.limiter, await _user(parts, id))
+    count = await quota.reset(parts.limiter, await user_on_record(parts, id))
     return {"user": id, "counters": count, "quota_reset": record.quota_reset}
 
 
-async def _user(parts: Parts, id: str) -> Request:  # noqa: A002 (users have ids)
+async def user_on_record(parts: Parts, id: str) -> Request:  # noqa: A002 (users have ids)
     """A user as the database knows them now, so that what was just changed shows."""
     try:
         record = await parts.users.get(id)

@@ -9,6 +9,7 @@ from headgate.controlplane.changes import Kind
 from headgate.edge.admin.models.shared import Output, example
 
 Decision = Literal["allowed", "denied", "throttled", "blocked", "shadow"]
+Subject = Literal["user", "api_key", "ip", "anybody"]
 
 
 class ChangeView(Output):
@@ -77,6 +78,16 @@ class EventView(Output):
     latency: float | None = Field(description="In seconds.")
 
 
+class EventDetail(EventView):
+    """One decision, with all that is known of it."""
+
+    extra: dict[str, Any] | None = Field(
+        description="What was asked besides: `attributes`, `route`, the stated `cost`, own `limits`."
+    )
+    snapshot: int | None = Field(description="The rules that were published last before it.")
+    rule_then: dict[str, Any] | None = Field(description="The deciding rule as those rules have it.")
+
+
 class EventPage(Output):
     """Events, the newest first."""
 
@@ -85,13 +96,15 @@ class EventPage(Output):
 
 
 class ViolatorView(Output):
-    """A user who was denied."""
+    """Somebody who was denied: a user, a key or an address."""
 
-    model_config = example(user="u1", violations=12, last="2026-01-31T12:00:00Z")
+    model_config = example(user="u1", api_key=None, ip=None, violations=12, last="2026-01-31T12:00:00Z")
 
-    user: str
+    user: str | None
+    api_key: str | None
+    ip: str | None
     violations: int
-    last: datetime
+    last: datetime | None = Field(description="Null if the event is archived.")
 
 
 class ViolatorPage(Output):

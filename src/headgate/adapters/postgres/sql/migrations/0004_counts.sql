@@ -29,4 +29,4 @@ CREATE TABLE pruned_metrics (
 );
 
 CREATE INDEX metrics_by_user ON metrics (user_id, granularity, at) WHERE user_id <> '';
-CREATE INDEX events_by_id ON events (id);
+CREATE INDEX events_by_id ON events USING hash (id);  -- a quarter of the size, and nobody asks for ids in order

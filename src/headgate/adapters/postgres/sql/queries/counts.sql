@@ -32,6 +32,3 @@ SET requests = usage_daily.requests + excluded.requests,
 
 -- counts.note(hours): nothing; these are to be rolled up again
 INSERT INTO stale_metrics (granularity, at) SELECT 'hour', unnest($1::timestamptz[]);
-
--- counts.forget_batches(before): how many batches nobody will send again
-WITH old AS (DELETE FROM batches WHERE stored_at < $1 RETURNING 1) SELECT count(*) AS forgotten FROM old;

@@ -1,0 +1,174 @@
+"""Counts and shares: metrics for charts, noisy endpoints, who is near a limit, how full limits are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headgate.controlplane.spans import A_DAY, span, time_of
+from headgate.core.histogram import quantile
+from headgate.core.units import SECOND
+from headgate.errors import InvalidFields, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headgate.core.units import Micros
+    from headgate.ports import Statements
+
+LONGEST_SPAN: Final = timedelta(days=31)
+NEAR: Final = 0.8
+"""The share of a limit from which on somebody is near it."""
+AN_HOUR: Final = timedelta(hours=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Granularity(StrEnum):
+    """How long the time is that one point counts."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+
+class Dimension(StrEnum):
+    """What counts can be told apart by."""
+
+    RULE = "rule"
+    ENDPOINT = "endpoint"
+    TIER = "tier"
+    REGION = "region"
+    USER = "user"
+
+
+class Order(StrEnum):
+    """Which endpoints come first."""
+
+    REQUESTS = "requests"
+    DENIED = "denied"
+    SHARE = "share"
+
+
+LONGEST: Final = {
+    Granularity.MINUTE: timedelta(days=2),
+    Granularity.HOUR: timedelta(days=62),
+    Granularity.DAY: timedelta(days=732),
+}
+"""The longest span that can be asked for at once: at most some thousand points in time."""
+_USUAL: Final = {
+    Granularity.MINUTE: timedelta(hours=1),
+    Granularity.HOUR: timedelta(days=1),
+    Granularity.DAY: timedelta(days=30),
+}
+_LENGTHS: Final = {
+    Granularity.MINUTE: timedelta(minutes=1),
+    Granularity.HOUR: AN_HOUR,
+    Granularity.DAY: timedelta(days=1),
+}
+_FINEST: Final = ((Granularity.MINUTE, timedelta(hours=6)), (Granularity.HOUR, timedelta(days=4)))
+"""Up to which span a sum is made of which rows."""
+_NO_PLACE: Final = (None,) * 6
+
+
+class Asked(NamedTuple):
+    """What a chart shows: told apart by some dimensions, and of one value of others."""
+
+    granularity: Granularity = Granularity.HOUR
+    by: frozenset[Dimension] = frozenset()
+    of: Mapping[Dimension, str] = {}
+
+    def check(self) -> None:
+        """Raise `InvalidFields` for what is not counted together."""
+        asked = {*self.by, *self.of}
+        if Dimension.USER in asked and asked & {Dimension.RULE, Dimension.ENDPOINT, Dimension.TIER}:
+            sentence = "users are counted by themselves, and by region; leave rule, endpoint and tier out"
+            raise InvalidFields([Problem(("by",), sentence)])
+
+    def chosen(self, dimension: Dimension) -> str | None:
+        """Of rules and users: the one that is asked about, None for each, '' for all together."""
+        return self.of.get(dimension, None if dimension in self.by else "")
+
+
+class Analytics:
+    """Answers questions from counts and events."""
+
+    def __init__(self, database: Statements, clock: Callable[[], Micros]) -> None:
+        """`clock` says what the last hour or day is."""
+        self._database = database
+        self._clock = clock
+
+    def span(
+        self, granularity: Granularity, since: datetime | None, until: datetime | None
+    ) -> tuple[datetime, datetime]:
+        """From when to when points are, by whole minutes, hours or days; as much as is usual if nobody says."""
+        since, until = span(
+            time_of(self._clock()), since, until, longest=LONGEST[granularity], usual=_USUAL[granularity]
+        )
+        return since - (since - _EPOCH) % _LENGTHS[granularity], until
+
+    async def metrics(
+        self,
+        asked: Asked,
+        between: tuple[datetime, datetime],
+        after: tuple[datetime, str, str, str, str, str] | None = None,
+        most: int = 50,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Counts and quantiles of the time that decisions took, by time and dimensions, behind the place `after`."""
+        asked.check()
+        since, until = between
+        rows = await self._database.rows(
+            "analytics.metrics",
+            asked.granularity.value,
+            since if after is None else max(since, after[0]),
+            until,
+            [dimension.value for dimension in asked.by],
+            asked.chosen(Dimension.RULE),
+            asked.chosen(Dimension.USER),
+            *(asked.of.get(each) for each in (Dimension.ENDPOINT, Dimension.TIER, Dimension.REGION)),
+            *(after or _NO_PLACE),
+            most,
+        )
+        return [with_quantiles(row) for row in rows]
+
+    async def endpoints(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        order: Order = Order.REQUESTS,
+        most: int = 50,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Endpoints with requests, denials and times, those with most of `order` first."""
+        since, until = span(time_of(self._clock()), since, until, longest=LONGEST_SPAN)
+        chosen = next((each for each, longest in _FINEST if until - since <= longest), Granularity.DAY)
+        since -= (since - _EPOCH) % _LENGTHS[chosen]
+        rows = await self._database.rows("analytics.endpoints", chosen.value, since, until, order.value, most)
+        return [with_quantiles(row) for row in rows]
+
+    async def near_limits(
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        rule: str | None = None,
+        share: float = NEAR,
+        most: int = 50,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Who had used that share of a limit when an event last said so, within the last hour unless told."""
+        between = span(time_of(self._clock()), since, until, longest=A_DAY, usual=AN_HOUR)
+        return await self._database.rows("analytics.near_limits", *between, rule, share, most)
+
+    async def utilisation(
+        self, since: datetime | None = None, until: datetime | None = None, *, share: float = NEAR, most: int = 50
+    ) -> Sequence[Mapping[str, Any]]:
+        """For each rule, the shares of its limit that those who were recorded had used at most."""
+        between = span(time_of(self._clock()), since, until, longest=A_DAY)
+        return await self._database.rows("analytics.utilisation", *between, share, most)
+
+
+def with_quantiles(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with quantiles in seconds in place of its histogram; None where nothing was timed."""
+    counts = row["latency"]
+    found = {name: quantile(counts, share) for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
+    rest = {name: value for name, value in row.items() if name != "latency"}
+    return rest | {name: None if micros is None else micros / SECOND for name, micros in found.items()}

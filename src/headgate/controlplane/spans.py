@@ -1,0 +1,47 @@
+"""From when to when a question is about: bounded, so that no question takes forever."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from headgate.core.units import SECOND
+from headgate.errors import InvalidFields, Problem
+
+if TYPE_CHECKING:
+    from headgate.core.units import Micros
+
+A_DAY: Final = timedelta(days=1)
+A_WEEK: Final = timedelta(days=7)
+_A_SECOND: Final = timedelta(seconds=1)
+
+
+def time_of(instant: Micros) -> datetime:
+    """A time, as the database has it."""
+    return datetime.fromtimestamp(instant / SECOND, UTC)
+
+
+def span(
+    now: datetime, since: datetime | None, until: datetime | None, *, longest: timedelta, usual: timedelta = A_DAY
+) -> tuple[datetime, datetime]:
+    """From when to when; the usual span before `until`, or before now, if nobody says."""
+    until = until or now + _A_SECOND
+    since = since or max(datetime.min.replace(tzinfo=UTC) + usual, until) - usual
+    if until <= since:
+        raise InvalidFields([Problem(("since",), "it does not lie before `until`, or before now")])
+    if until - since > longest + _A_SECOND:
+        said = f"{longest.days} days" if longest > A_DAY else f"{longest // timedelta(hours=1)} hours"
+        raise InvalidFields([Problem(("since",), f"at most {said} can be asked for at once; name `until` too")])
+    return since, until
+
+
+def days(now: datetime, first: date | None, last: date | None, *, most: int, usual: int = 2) -> tuple[date, date]:
+    """The first and the last day; the usual number of them up to `last`, or up to today, if nobody says."""
+    last = last or now.date()
+    before = (usual - 1) * A_DAY
+    first = first or max(date.min + before, last) - before
+    if last < first:
+        raise InvalidFields([Problem(("from",), "it lies behind `to`")])
+    if (last - first).days >= most:
+        raise InvalidFields([Problem(("from",), f"at most {most} days can be asked for at once")])
+    return first, last

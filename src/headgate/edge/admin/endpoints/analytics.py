@@ -1,0 +1,141 @@
+"""Counts and shares: charts, noisy endpoints, who is near a limit, how full limits are."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from headgate.controlplane.analytics import NEAR, Asked, Dimension, Granularity, Order
+from headgate.controlplane.spans import time_of
+from headgate.dataplane import quota
+from headgate.edge.admin.endpoints.deciding import user_on_record
+from headgate.edge.admin.gate import Gate, Parts
+from headgate.edge.admin.models.analytics import EndpointPage, MetricPage, NearLimitPage, UtilisationPage
+from headgate.edge.admin.models.shared import Instant, Text
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, page, place_of
+from headgate.errors import InvalidFields, Problem, shown
+
+router = APIRouter(route_class=Gate, tags=["activity"])
+
+Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False, description="Of a limit; 0.8 without it.")]
+
+
+@router.get("/v1/metrics", response_model=MetricPage)
+async def list_metrics(
+    parts: Parts,
+    granularity: Annotated[Granularity, Query()] = Granularity.HOUR,
+    by: Annotated[
+        str, Query(max_length=64, description="What to tell apart: `rule,endpoint`; `tier`, `region` and `user` too.")
+    ] = "",
+    rule: Text = None,
+    endpoint: Annotated[str | None, Query(min_length=1, max_length=1_000)] = None,
+    tier: Text = None,
+    region: Text = None,
+    user: Text = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+) -> Page[Mapping[str, Any]]:
+    """Counts and the time that decisions took, by minute (up to 2 days), hour (62) or day (732).
+
+    With a rule, each request is counted for every rule that applied to it. By the minute, only users who
+    asked most are told apart; usage knows everybody.
+    """
+    given = {"rule": rule, "endpoint": endpoint, "tier": tier, "region": region, "user": user}
+    of = {Dimension(name): value for name, value in given.items() if value is not None}
+    asked = Asked(granularity, _dimensions(by), of)
+    place = place_of("metrics", after, _place_of_metric)
+    since, until = parts.analytics.span(granularity, since if place is None else since or place[-1], until)
+    found = await parts.analytics.metrics(asked, (since, until), None if place is None else place[:6], limit + 1)
+    return page("metrics", found, limit, lambda row: (row["at"].isoformat(), *_names(row), since.isoformat()))
+
+
+@router.get("/v1/endpoints", response_model=EndpointPage)
+async def list_endpoints(
+    parts: Parts,
+    sort: Annotated[Order, Query(description="What to begin with most of.")] = Order.REQUESTS,
+    limit: Limit = DEFAULT_LIMIT,
+    since: Instant = None,
+    until: Instant = None,
+) -> Page[Mapping[str, Any]]:
+    """Endpoints of the last day, or of up to 31 days: most requests, most denials, or the highest share denied first.
+
+    Spans longer than 6 hours are counted in whole hours, and longer than 4 days in whole days.
+    """
+    return Page(await parts.analytics.endpoints(since, until, sort, limit), None)
+
+
+@router.get("/v1/near-limits", response_model=NearLimitPage)
+async def list_near_limits(
+    parts: Parts,
+    user: Text = None,
+    rule: Text = None,
+    share: Share = NEAR,
+    limit: Limit = DEFAULT_LIMIT,
+    since: Instant = None,
+    until: Instant = None,
+) -> Page[Mapping[str, Any]]:
+    """Who had used 80 % of a limit when last recorded, in the last hour or up to a day; of one user, as it is now."""
+    if user is not None:
+        if since is not None or until is not None:
+            sentence = "with `user` the counters are read as they are now; leave the time out"
+            raise InvalidFields([Problem(("since" if since is not None else "until",), sentence)])
+        now = await _near_now(parts, user, share)
+        chosen = sorted((each for each in now if rule in (None, each["rule"])), key=lambda each: -each["share"])
+        return Page(chosen[:limit], None)
+    found = await parts.analytics.near_limits(since, until, rule=rule, share=share, most=limit)
+    return Page([{**row, "source": "events"} for row in found], None)
+
+
+@router.get("/v1/utilisation", response_model=UtilisationPage)
+async def list_utilisation(
+    parts: Parts, limit: Limit = DEFAULT_LIMIT, since: Instant = None, until: Instant = None
+) -> Page[Mapping[str, Any]]:
+    """For each rule, how much of its limit those who were recorded had used at most: of a day at most."""
+    return Page(await parts.analytics.utilisation(since, until, most=limit), None)
+
+
+async def _near_now(parts: Parts, user: str, share: float) -> list[dict[str, Any]]:
+    entries = await quota.quota(parts.limiter, await user_on_record(parts, user))
+    return [near for entry in entries if (near := _near(entry, user)) is not None and near["share"] >= share]
+
+
+def _near(entry: quota.QuotaEntry, user: str) -> dict[str, Any] | None:
+    if entry.hit is None or entry.decision is None:
+        return None
+    capacity = entry.hit.meter.capacity
+    used = capacity - entry.decision.remaining
+    return {
+        "user": user,
+        "api_key": None,
+        "ip": None,
+        "rule": entry.rule.name,
+        "count": used,
+        "limit": capacity,
+        "share": used / capacity,
+        "at": time_of(entry.decision.at),
+        "source": "counters",
+    }
+
+
+def _dimensions(by: str) -> frozenset[Dimension]:
+    words = [word for word in by.split(",") if word]
+    for word in words:
+        if word not in set(Dimension):
+            sentence = f"{shown(word)} is nothing to tell counts apart by; known are {', '.join(Dimension)}"
+            raise InvalidFields([Problem(("by",), sentence)])
+    return frozenset(map(Dimension, words))
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    return [row[dimension.value] for dimension in Dimension]
+
+
+def _place_of_metric(place: object) -> tuple[datetime, str, str, str, str, str, datetime]:
+    match place:
+        case [at, rule, endpoint, tier, region, user, since]:
+            names = as_name(rule), as_name(endpoint), as_name(tier), as_name(region), as_name(user)
+            return as_instant(at), *names, as_instant(since)
+    raise ValueError

@@ -1,0 +1,115 @@
+"""Usage for billing: exported as a stream, and reconciled."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import date
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import StreamingResponse
+
+from headgate.controlplane.usage_lines import Format
+from headgate.core.calendar import Unit
+from headgate.core.limit import Rate
+from headgate.core.meter import Algorithm
+from headgate.core.rule import Action
+from headgate.core.units import DAY
+from headgate.dataplane import quota
+from headgate.edge.admin.endpoints.deciding import user_on_record
+from headgate.edge.admin.gate import Gate, Parts
+from headgate.edge.admin.models.analytics import Reconciliation
+from headgate.edge.admin.models.shared import Day, Text
+from headgate.edge.admin.pages import Page
+
+router = APIRouter(route_class=Gate, tags=["activity"])
+
+First = Annotated[Day, Query(alias="from", description="The first day; the one before `to` without it.")]
+Last = Annotated[Day, Query(alias="to", description="The last day; today (UTC) without it.")]
+_TOGETHER = 1_000
+
+
+@router.get(
+    "/v1/usage/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {form.media_type.partition(";")[0]: {} for form in Format}}},
+)
+async def export_usage(
+    parts: Parts,
+    form: Annotated[Format, Query(alias="format")] = Format.CSV,
+    first: First = None,
+    last: Last = None,
+    user: Text = None,
+) -> StreamingResponse:
+    """What was used each day, for up to 366 days, a line for each day, user and rule, however many there are."""
+    # Asked before anything is sent, so that what is wrong is said so.
+    rows = await parts.activity.usage(first, last, user=user, most=_TOGETHER)
+
+    async def lines() -> AsyncIterator[str]:
+        found = rows
+        yield form.heading
+        while found:
+            yield form.lines(found)
+            behind = found[-1]
+            after = behind["day"], behind["user"], behind["rule"]
+            found = await parts.activity.usage(first, last, user=user, after=after, most=_TOGETHER)
+
+    return StreamingResponse(lines(), media_type=form.media_type)
+
+
+@router.get("/v1/usage/reconciliation", response_model=Reconciliation)
+async def reconcile_usage(
+    parts: Parts, first: First = None, last: Last = None, user: Text = None
+) -> Page[dict[str, Any]]:
+    """For each day, the sum of all users beside the metrics; of one user, today's usage beside the counters.
+
+    Only rules with a fixed window of a day (UTC) that count for each user have a counter to compare with.
+    What is on its way from a deciding process, and what was refunded, is in the counter only.
+    """
+    found = [entry for row in await parts.activity.reconciled(first, last) for entry in _by_day(row)]
+    if user is not None:
+        found += await _by_counter(parts, user)
+    return Page(found, None)
+
+
+def _by_day(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for what in ("requests", "denied"):
+        yield _entry(row["day"], what, row[what], row[f"counted_{what}"], "metrics")
+
+
+async def _by_counter(parts: Parts, user: str) -> list[dict[str, Any]]:
+    today = parts.activity.today()
+    entries = await quota.quota(parts.limiter, await user_on_record(parts, user))
+    used = {row["day"]: row["costs"] for row in await parts.activity.days_of(user, 1)}.get(today, {})
+    return [
+        _entry(
+            today, "cost", used.get(entry.rule.name, 0), entry.hit.meter.capacity - entry.decision.remaining, "counter"
+        )
+        | {"user": user, "rule": entry.rule.name}
+        for entry in entries
+        if entry.hit is not None and entry.decision is not None and _is_daily(entry)
+    ]
+
+
+def _is_daily(entry: quota.QuotaEntry) -> bool:
+    """Whether a counter counts what a user's day under the rule counts, and nothing else."""
+    rule, hit = entry.rule, entry.hit
+    if hit is None or rule.action is Action.LOG or tuple(rule.per) != ("user",):
+        return False
+    limit = hit.meter.limit
+    if hit.meter.algorithm != Algorithm.FIXED_WINDOW or not isinstance(limit, Rate):
+        return False
+    if limit.calendar is None:
+        return limit.period == DAY
+    return limit.calendar.unit is Unit.DAY and limit.calendar.zone == "UTC"
+
+
+def _entry(day: date, what: str, usage: int, found: int, against: str) -> dict[str, Any]:
+    return {
+        "day": day,
+        "what": what,
+        "user": None,
+        "rule": None,
+        "usage": usage,
+        "against": against,
+        "found": found,
+        "difference": usage - found,
+    }
