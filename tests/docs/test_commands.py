@@ -33,9 +33,12 @@ def _typed(page: Path, fences: Fences) -> list[list[str]]:
 def _problem(words: list[str]) -> str | None:
     """What is wrong with a `headgate` command line, or None."""
     command: Any = typer.main.get_command(app)
+    whole = command
     rest = words[1:]
     while hasattr(command, "commands"):
         below = command.commands.get(rest[0]) if rest else None
+        if command.invoke_without_command and command is not whole and (not rest or rest[0].startswith("-")):
+            break  # a group that is a verb too
         if below is None:
             return f"there is no {' '.join(words)}"
         command, rest = below, rest[1:]

@@ -72,6 +72,8 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: AN
     if below is None:
         yield name, command
         return
+    if command.invoke_without_command and command.params:  # a group that is a verb too
+        yield name, command
     for word, each in below.items():
         yield from _commands(each, f"{name} {word}")
 

@@ -13,6 +13,7 @@ import typer
 from headgate import __version__
 from headgate.cli import (
     activity,
+    backup,
     blocks,
     check,
     db,
@@ -21,6 +22,7 @@ from headgate.cli import (
     keys,
     loading,
     quota,
+    restore,
     rule_files,
     rules,
     rules_kept,
@@ -54,6 +56,7 @@ app.command("changes")(activity.changes)
 app.command("events")(activity.events)
 app.command("violators")(activity.violators)
 app.command("usage")(activity.usage)
+app.command("restore")(restore.restore)
 
 
 def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object]]) -> None:
@@ -119,6 +122,11 @@ _add_group(
     "Who may use the admin API, and for what.",
     {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
 )
+_backups = typer.Typer(name="backup", help="Back up the database, and look after backups.")
+_backups.callback(invoke_without_command=True)(backup.backup)
+_backups.command("list")(backup.list_backups)
+_backups.command("verify")(backup.verify)
+app.add_typer(_backups)
 _add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
 
 

@@ -46,7 +46,7 @@ class S3Place:
             except OSError as error:
                 msg = f"{self.url}/{name} cannot be written: the folder for temporary files: {error.strerror or error}"
                 raise ArchiveError(msg) from error
-            with self._translated(name, "written"), self._files.open_output_stream(path) as sink:
+            with self._translated(name, "written"), self._files.open_output_stream(path, compression=None) as sink:
                 for chunk in chunks_of(spool):
                     sink.write(chunk)
         return Written(size, hashed.hexdigest())

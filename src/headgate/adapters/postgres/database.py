@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
 _OLDEST: Final = 14
-_CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
+CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
 _SECONDS: Final = 10.0
 _SECONDS_TO_TIDY: Final = 1.0
 _MOST_CONNECTIONS: Final = 8
@@ -85,7 +85,7 @@ class Database:
         numbered in the order in which they take effect. It is never tried twice.
         """
         most = round(self._seconds * 1_000)
-        begin = _BEGIN.format(wait=round(0.9 * most), most=most + 1_000, idle=_IDLE, lock=_CHANGES)
+        begin = _BEGIN.format(wait=round(0.9 * most), most=most + 1_000, idle=_IDLE, lock=CHANGES)
         async with self.use() as connection:
             with translated():
                 await connection.execute(begin)
