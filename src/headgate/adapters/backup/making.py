@@ -40,8 +40,8 @@ async def make(
 ) -> Manifest:
     """Copy the database as it is at one moment, and the counters if there are to be any, to a place.
 
-    `progress` is told of rows, and about how many there are; `version` is this headgate's. A backup that fails leaves nothing behind;
-    one that is killed leaves files without a manifest, which nobody takes for a backup.
+    `progress` is told of rows, and about how many there are; `version` is this headgate's. A backup that fails
+    leaves nothing behind; one that is killed leaves files without a manifest, which nobody takes for a backup.
     """
     tables = [table for table in kept_tables() if with_events or table != EVENTS]
     async with reading(database, tables) as reader:
