@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +19,7 @@ from tests.acceptance.conftest import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.acceptance.conftest import Service, Start
+    from tests.acceptance.conftest import Run, Service, Start
     from tests.integration.postgres import Postgres
     from tests.integration.server import Server
 
@@ -133,29 +135,33 @@ def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Ser
     # Two were counted when the backup was made. The third is forgotten; what is peeked at would be the third again.
     assert service.check(user="u3").json()["remaining"] == 2
 
-
-def test_a_running_service_takes_what_is_restored(
-    operator: tuple[Operator, dict[str, str]], start: Start, tmp_path: Path
-) -> None:
-    """Rules of a backup hold in all running services within moments, although their numbers are lower."""
-    somebody, settings = operator
-    services = [start(**(settings | {"data_dir": str(tmp_path / name)})) for name in ("one", "other")]
-
-    def limits() -> list[int | None]:
-        return [service.http.post("/v1/peek", json={"user": "u1"}).json()["limit"] for service in services]
-
-    assert services[0].admin.post("/v1/rules", json=RULE).status_code == 201
-    _until(lambda: limits() == [5, 5])
-    *first, restore = _commands("Restore into a running system")
-    for command in first:
+    # The service is running still. What is changed now is taken back, although its numbers are higher.
+    *commands, restore = _commands("Restore into a running system")
+    for command in commands:
         somebody.types(command)
-    for limit in (6, 7, 8):
-        changed = services[0].admin.put("/v1/rules/five", json=RULE | {"limits": f"{limit}/day"})
-        assert changed.status_code == 200, changed.text
-    assert services[0].admin.post("/v1/blocks", json={"user": "u9"}).status_code == 201
-    _until(lambda: limits() == [8, 8])
+    assert admin.put("/v1/rules/five", json=RULE | {"limits": "7/day"}).status_code == 200
+    assert admin.post("/v1/blocks", json={"user": "u4"}).status_code == 201
+    _until(lambda: peek(user="u3")["limit"] == 7 and not peek(user="u4")["allowed"])
     somebody.types(restore)
-    _until(lambda: limits() == [5, 5])
-    _until(lambda: services[1].http.post("/v1/peek", json={"user": "u9"}).json()["allowed"])
-    assert services[0].admin.put("/v1/rules/five", json=RULE | {"limits": "4/day"}).status_code == 200
-    _until(lambda: limits() == [4, 4])
+    _until(lambda: peek(user="u3")["limit"] == 5 and peek(user="u4")["allowed"])
+    assert admin.put("/v1/rules/five", json=RULE | {"limits": "4/day"}).status_code == 200
+    _until(lambda: peek(user="u3")["limit"] == 4)
+
+
+def test_servers_of_our_own_are_restored(start: Start, headgate: Run, tmp_path: Path) -> None:
+    """Without any setting a backup goes to the data directory, and lost servers are made anew from it."""
+    settings = {"data_dir": str(tmp_path), "admin_token": TOKEN}
+    service = start(**settings)
+    assert service.admin.post("/v1/rules", json=RULE).status_code == 201
+    _until(lambda: service.check(user="u1").json()["limit"] == 5)
+    used = service.check(user="u1").json()["remaining"]
+    made = headgate("backup", "--redis", data_dir=str(tmp_path))
+    assert made.returncode == 0, made.stderr
+    assert f"in {tmp_path / 'archive'}" in made.stdout
+    service.signal(signal.SIGTERM)
+    assert service.wait() == 0
+    for lost in ("postgres", "valkey", "saved"):
+        shutil.rmtree(tmp_path / lost)
+    restored = headgate("restore", "latest", "--redis", data_dir=str(tmp_path))
+    assert restored.returncode == 0, restored.stderr
+    assert start(**settings).check(user="u1").json()["remaining"] == used - 1

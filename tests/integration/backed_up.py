@@ -58,7 +58,7 @@ def contents(url: str) -> Mapping[str, Sequence[str]]:
     """Every row of every table that a backup keeps, but not which lineage it is."""
 
     async def read() -> Mapping[str, Sequence[str]]:
-        database = Database(url)
+        database = Database(url, seconds=300)
         try:
             async with database.use() as connection:
                 return {
@@ -76,7 +76,7 @@ def execute(url: str, sql: str) -> list[tuple[object, ...]]:
     """Ask the database something."""
 
     async def ask() -> list[tuple[object, ...]]:
-        database = Database(url)
+        database = Database(url, seconds=300)
         try:
             async with database.use() as connection:
                 return [tuple(row.values()) for row in await connection.fetch(sql)]

@@ -15,7 +15,7 @@ from tests.integration.backed_up import contents, execute, fill
 from tests.integration.s3_server import KEYS
 
 from headgate.adapters.archive.places import open_place
-from headgate.adapters.backup import make
+from headgate.adapters.backup import find, make, restore
 from headgate.adapters.backup.tables import kept_tables
 from headgate.adapters.postgres import Database
 from headgate.cli.commands import run
@@ -36,7 +36,7 @@ PATIENCE = 60.0
 DIES_BACKING_UP = """
 import asyncio, os, signal, sys
 from headgate.adapters.archive.places import open_place
-from headgate.adapters.backup import make
+from headgate.adapters.backup import find, make, restore
 from headgate.adapters.postgres import Database
 
 def die(rows, _total):
@@ -184,6 +184,47 @@ def test_a_backup_is_of_one_moment(postgres: Postgres, on: On, place: Path) -> N
     on(empty, "restore", asyncio.run(back_up()))
     assert contents(empty) == before
     assert contents(url)["usage_daily"] == []
+
+
+def test_nobody_waits_for_a_restore(postgres: Postgres, on: On, place: Path) -> None:
+    """While a backup is being restored, keys and rules are read as they were; none is half restored."""
+    url, used = postgres.new_database(), postgres.new_database()
+    fill(url)
+    on(url, "backup")
+    fill(used, events=10)
+    keys = contents(used)["api_keys"]
+    seen = []
+
+    async def meanwhile(reader: Database) -> None:
+        async with reader.use() as connection:
+            await connection.execute("SET statement_timeout = '30s'")
+            rows = await connection.fetch(
+                "SELECT k::text FROM api_keys k, lineage, changes WHERE changes.id = 1 ORDER BY 1"
+            )
+        seen.append([row[0] for row in rows])
+
+    async def go() -> None:
+        database, reader = Database(used), Database(used)
+        loop = asyncio.get_running_loop()
+        reading: list[asyncio.Task[None]] = []
+        try:
+            backups = open_place(str(place))
+            manifest = await find(backups, "latest")
+            await restore(
+                database,
+                backups,
+                manifest,
+                lambda *_: reading.append(loop.create_task(meanwhile(reader))),
+                replace=True,
+            )
+            await asyncio.gather(*reading)
+        finally:
+            await database.close()
+            await reader.close()
+
+    asyncio.run(go())
+    assert seen[0] == keys
+    assert all(rows in (keys, contents(used)["api_keys"]) for rows in seen)
 
 
 def test_a_killed_backup_is_none(postgres: Postgres, on: On, place: Path) -> None:
