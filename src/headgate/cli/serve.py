@@ -52,7 +52,7 @@ def serve(
 async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
     ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
     async with AsyncExitStack() as stack:
-        service, limiter, control = await stack.enter_async_context(decision_service(chosen))
+        service, limiter, control, _ = await stack.enter_async_context(decision_service(chosen))
         admin_address = None
         if control is not None:
             # Here, because it takes as long to import as all the rest.

@@ -14,12 +14,14 @@ from headgate.dataplane.limiter import Limiter
 from headgate.edge.http.server import Tls, Transport
 from headgate.edge.http.service import DecisionService
 from headgate.errors import InvalidSettings
+from headgate.wiring.recording import recorded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
+    from headgate.wiring.recording import Recordings
 
 _IN_THIS_PROCESS = "memory:"
 
@@ -31,6 +33,7 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
+    recordings: Recordings
 
 
 @asynccontextmanager
@@ -65,7 +68,10 @@ async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIt
             token=settings.service_token,
             secret=_secret(settings),
         )
-        yield Running(service, limiter, control)
+        # Behind the control plane, whose database it stores to when everything else has ended.
+        observers = [] if control is None else [control.observe]
+        recordings = await stack.enter_async_context(recorded(settings, limiter, control, observers, leads=leads))
+        yield Running(service, limiter, control, recordings)
 
 
 def check_workers(settings: Settings) -> None:
