@@ -121,6 +121,7 @@ async def _restore(
         database = await stack.enter_async_context(backups.database_of(chosen))
         copies = await stack.enter_async_context(backups.counters_of(chosen)) if with_counters else None
         outcome = await backup.restore(database, place, manifest, progress, replace=replace)
+        unheard = await backups.announce(chosen, database)
         counters = None
         if copies is not None and manifest.counters is not None:
             try:
@@ -128,4 +129,4 @@ async def _restore(
             except HeadgateError as error:
                 msg = f"the database is restored, but not all counters: {error}"
                 raise ArchiveError(msg) from error
-        return _Done(outcome, counters, await backups.announce(chosen, database))
+        return _Done(outcome, counters, unheard)
