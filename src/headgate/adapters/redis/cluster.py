@@ -66,7 +66,7 @@ class Cluster:
 
     def nodes(self) -> Sequence[Node]:
         """See `Topology.nodes`."""
-        return list({owner.name: owner for owner in self._owners if owner is not None}.values())
+        return [*self._nodes.values()]
 
     def detour(self, place: Place, answer: object) -> Detour | None:
         """See `Topology.detour`."""

@@ -38,7 +38,7 @@ class Topology(Protocol):
         """The server that holds a place now."""
 
     def nodes(self) -> Sequence[Node]:
-        """All servers that hold keys; known after `connect`."""
+        """All servers that are known now."""
 
     def detour(self, place: Place, answer: object) -> Detour | None:
         """Where to go after an error reply; None if it is an error and nothing else."""
@@ -74,7 +74,7 @@ class OneServer:
 
     def nodes(self) -> Sequence[Node]:
         """See `Topology.nodes`."""
-        return [self._node]
+        return (self._node,)
 
     def detour(self, place: Place, answer: object) -> Detour | None:  # noqa: ARG002 (there is no other server)
         """See `Topology.detour`."""
