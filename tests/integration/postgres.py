@@ -23,7 +23,7 @@ _OPTIONS = (
     *("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200"),
 )
 # PostgreSQL does not run as root. Somebody else may not be able to enter the folders of root, so one right is kept.
-_AS_NOBODY = (
+AS_NOBODY = (
     *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
 )
@@ -34,7 +34,7 @@ class Postgres:
 
     def __init__(self, folder: Path, programs: Path | None = None) -> None:
         """Make the server's files in `folder`, start it, and prepare what new databases are copied from."""
-        self._programs = programs or _programs()
+        self.programs = programs or found_programs()
         folder.mkdir()
         if os.geteuid() == 0:
             os.chown(folder, 65534, 65534)
@@ -45,7 +45,7 @@ class Postgres:
         )
         self._server = self._start()
         self.execute("postgres", "CREATE DATABASE migrated")
-        asyncio.run(_migrated(self.url("migrated")))
+        asyncio.run(migrated(self.url("migrated")))
 
     def url(self, database: str) -> str:
         """The address of one of its databases."""
@@ -116,17 +116,18 @@ class Postgres:
         return True
 
     def _program(self, name: str) -> str:
-        return str(self._programs / name)
+        return str(self.programs / name)
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run([*_prefix(), self._program(program), *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603 (from the wheel)
 
 
 def _prefix() -> Sequence[str]:
-    return _AS_NOBODY if os.geteuid() == 0 else ()
+    return AS_NOBODY if os.geteuid() == 0 else ()
 
 
-def _programs() -> Path:
+def found_programs() -> Path:
+    """The folder with the programs of PostgreSQL."""
     chosen = os.environ.get("HEADGATE_TEST_POSTGRES_BIN")
     if chosen:
         return Path(chosen)
@@ -136,7 +137,8 @@ def _programs() -> Path:
     return Path(found.origin).parent / "pginstall" / "bin"
 
 
-async def _migrated(url: str) -> None:
+async def migrated(url: str) -> None:
+    """Bring a database's schema up to date."""
     database = Database(url)
     await migrate(database)
     await database.close()

@@ -14,6 +14,7 @@ from headgate import __version__
 from headgate.cli import (
     activity,
     analytics,
+    backup,
     blocks,
     check,
     db,
@@ -22,6 +23,7 @@ from headgate.cli import (
     keys,
     loading,
     quota,
+    restore,
     rule_files,
     rules,
     rules_kept,
@@ -59,6 +61,7 @@ app.command("near-limits")(analytics.near_limits)
 app.command("utilisation")(analytics.utilisation)
 app.command("endpoints")(analytics.endpoints)
 app.command("metrics")(analytics.metrics)
+app.command("restore")(restore.restore)
 
 
 def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object]]) -> None:
@@ -135,6 +138,11 @@ _add_group(
     "Who may use the admin API, and for what.",
     {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
 )
+_backups = typer.Typer(name="backup", help="Back up the database, and look after backups.")
+_backups.callback(invoke_without_command=True)(backup.backup)
+_backups.command("list")(backup.list_backups)
+_backups.command("verify")(backup.verify)
+app.add_typer(_backups)
 _add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
 _OLDEST: Final = 14
-_CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
+CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
 _SECONDS: Final = 10.0
 _SECONDS_TO_TIDY: Final = 1.0
 _MOST_CONNECTIONS: Final = 8
@@ -36,7 +36,7 @@ SET LOCAL lock_timeout = {wait};
 SET LOCAL statement_timeout = {most};
 SET LOCAL idle_in_transaction_session_timeout = '{idle}';
 """
-_IN_TURN: Final = f"SELECT pg_advisory_xact_lock({_CHANGES})"
+_IN_TURN: Final = f"SELECT pg_advisory_xact_lock({CHANGES})"
 
 
 async def _nothing() -> None:

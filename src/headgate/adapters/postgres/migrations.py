@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres.database import Database
 
-_MIGRATING: Final = 0x6D696772  # "migr": the advisory lock; a transaction's own, so that PgBouncer lets it go too
+MIGRATING: Final = 0x6D696772  # "migr": the advisory lock; a transaction's own, so that PgBouncer lets it go too
 _SECONDS: Final = 3600.0  # asyncpg has no "as long as it takes"
 # In one trip. A role may have time limits that are right for everything but this.
 _BEGIN: Final = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL statement_timeout = 0;
 SET LOCAL lock_timeout = 0;
-SELECT pg_advisory_xact_lock({_MIGRATING})"""
+SELECT pg_advisory_xact_lock({MIGRATING})"""
 _TABLE: Final = """
 CREATE TABLE migrations (
     number integer     PRIMARY KEY,
@@ -38,6 +39,7 @@ CREATE TABLE migrations (
 # Not to_regclass, which may remember from before the lock that there was none.
 _HAS_TABLE: Final = """
 SELECT EXISTS (SELECT FROM pg_class WHERE relname = 'migrations' AND relkind = 'r' AND pg_table_is_visible(oid))"""
+_MADE: Final = re.compile(r"^CREATE (?:OR REPLACE )?(TABLE|FUNCTION|AGGREGATE|PROCEDURE) (\w+)", re.MULTILINE)
 _RECORD: Final = "INSERT INTO migrations (number, name, digest) VALUES ($1, $2, $3)"
 
 
@@ -66,17 +68,22 @@ def known() -> Sequence[Migration]:
     return tuple(sorted(found))
 
 
+def tables() -> Sequence[str]:
+    """The tables that migrations make, in their order: what a row refers to is in an earlier table, or its own."""
+    return [name for step in known() for kind, name in _MADE.findall(step.sql) if kind == "TABLE"]
+
+
 async def pending(database: Database) -> list[Migration]:
     """What has not been carried out yet. Raises `DatabaseError` if the database is ahead of this program."""
     async with database.use() as connection:
-        done = await _carried_out(connection)
+        done = await carried_out_on(connection)
     return [step for step in known() if step.number not in done]
 
 
 async def carried_out(database: Database) -> Mapping[int, datetime]:
     """When each migration was carried out, by number. Raises `DatabaseError` as `pending` does."""
     async with database.use() as connection:
-        return await _carried_out(connection)
+        return await carried_out_on(connection)
 
 
 async def migrate(database: Database, done: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
@@ -98,20 +105,44 @@ async def _next_step(database: Database) -> Migration | None:
     async with database.use() as connection:
         with translated():
             await connection.execute(_BEGIN, timeout=_SECONDS)
-            # Not IF NOT EXISTS, which looks only in the schema that new tables are made in.
-            if not await _has_table(connection):
-                await connection.execute(_TABLE)
-        done = await _carried_out(connection)
+        done = await carried_out_on(connection)
         step = next((step for step in known() if step.number not in done), None)
+        if step is not None:
+            await _carry_out(connection, step)
         with translated():
-            if step is not None:
-                await connection.execute(step.sql, timeout=_SECONDS)
-                await connection.execute(_RECORD, step.number, step.name, step.digest)
             await connection.execute("COMMIT", timeout=_SECONDS)
         return step
 
 
-async def _carried_out(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping[int, datetime]:
+async def _carry_out(connection: PoolConnectionProxy[asyncpg.Record], step: Migration) -> None:
+    with translated():
+        # Not IF NOT EXISTS, which looks only in the schema that new tables are made in.
+        if not await _has_table(connection):
+            await connection.execute(_TABLE)
+        await connection.execute(step.sql, timeout=_SECONDS)
+        await connection.execute(_RECORD, step.number, step.name, step.digest)
+
+
+async def carry_out_on(connection: PoolConnectionProxy[asyncpg.Record], last: int) -> None:
+    """Carry out what is missing up to the migration of that number, in the transaction of this connection."""
+    done = await carried_out_on(connection)
+    for step in known():
+        if step.number not in done and step.number <= last:
+            await _carry_out(connection, step)
+
+
+async def undo_on(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+    """Take away everything that migrations have ever made, in the transaction of this connection."""
+    made = [found for step in known() for found in _MADE.findall(step.sql)]
+    with translated():
+        for table in [*tables(), "migrations"]:
+            await connection.execute(f"DROP TABLE IF EXISTS {table} CASCADE", timeout=_SECONDS)
+        for routine in [name for kind, name in made if kind != "TABLE"]:
+            await connection.execute(f"DROP ROUTINE IF EXISTS {routine} CASCADE")
+
+
+async def carried_out_on(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping[int, datetime]:
+    """`carried_out`, on a connection that is there already."""
     with translated():
         if not await _has_table(connection):
             return {}

@@ -2,20 +2,24 @@
 
 from headgate.adapters.redis.address import ServerAddress, StoreAddress
 from headgate.adapters.redis.cache import RedisCache
+from headgate.adapters.redis.counter_copies import CounterCopies
 from headgate.adapters.redis.direct import DirectStore
 from headgate.adapters.redis.feed import RedisFeed
-from headgate.adapters.redis.opening import feed_at, feed_on, store_at, store_on
+from headgate.adapters.redis.opening import copies_at, copies_on, feed_at, feed_on, store_at, store_on
 from headgate.adapters.redis.store import RedisStore
 from headgate.adapters.redis.url import REDIS_SCHEMES, is_redis_url
 
 __all__ = [
     "REDIS_SCHEMES",
+    "CounterCopies",
     "DirectStore",
     "RedisCache",
     "RedisFeed",
     "RedisStore",
     "ServerAddress",
     "StoreAddress",
+    "copies_at",
+    "copies_on",
     "feed_at",
     "feed_on",
     "is_redis_url",

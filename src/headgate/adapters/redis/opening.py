@@ -1,4 +1,4 @@
-"""From an address to a store, or a feed, on the servers behind it."""
+"""From an address to a store, a feed, or copies of counters, on the servers behind it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.adapters.redis.address import StoreAddress
 from headgate.adapters.redis.cluster import Cluster
+from headgate.adapters.redis.counter_copies import CounterCopies
 from headgate.adapters.redis.feed import SECONDS, RedisFeed
 from headgate.adapters.redis.node import Patience
 from headgate.adapters.redis.ring import Ring
@@ -40,6 +41,16 @@ def feed_at(url: str, seconds: float = SECONDS) -> RedisFeed:
 def feed_on(server: ServerAddress) -> RedisFeed:
     """The feed on one server. Nothing is connected yet."""
     return RedisFeed(OneServer.at(server))
+
+
+def copies_at(url: str) -> CounterCopies:
+    """What copies the counters at a URL. Nothing is connected yet."""
+    return CounterCopies(_topology(StoreAddress.parse(url)))
+
+
+def copies_on(server: ServerAddress) -> CounterCopies:
+    """What copies the counters on one server. Nothing is connected yet."""
+    return CounterCopies(OneServer.at(server))
 
 
 def _topology(address: StoreAddress) -> Topology:

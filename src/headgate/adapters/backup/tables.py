@@ -1,0 +1,27 @@
+"""Which tables are kept in a backup: all but two."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.postgres.migrations import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LEFT_OUT: Final = frozenset({"idempotency"})
+"""Answers for requests that are sent twice within a day. They hold the secrets of keys that were made."""
+LOOKED_UP: Final = frozenset(
+    [
+        *("tiers", "rules", "users", "overrides", "api_keys", "blocks", "tokens"),
+        *("changes", "lineage", "rule_versions", "snapshots"),
+    ]
+)
+"""Configuration. Processes that decide read it, and do not wait for a restore."""
+NEVER_EMPTY: Final = frozenset({"lineage"})
+"""Has a row in a database in which nothing was ever done."""
+
+
+def kept_tables() -> Sequence[str]:
+    """All tables that a backup has, those first that others refer to. The table of migrations is in its number."""
+    return [table for table in tables() if table not in _LEFT_OUT]

@@ -1,0 +1,220 @@
+"""Whole tables, out of the database and into it, as PostgreSQL's own text of COPY.
+
+Out: in one transaction that sees one moment, whatever is changed meanwhile. In: in one
+transaction, so that the database is either restored or as it was.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headgate.adapters.postgres.database import CHANGES
+from headgate.adapters.postgres.faults import outcome_is_unknown, translated
+from headgate.adapters.postgres.migrations import MIGRATING, carried_out_on, carry_out_on, known, pending, undo_on
+from headgate.adapters.postgres.statements import statements
+from headgate.errors import Conflict, DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from datetime import datetime
+
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
+
+    from headgate.adapters.postgres.database import Database
+
+_SECONDS: Final = 7 * 86_400.0  # asyncpg has no "as long as it takes"
+_NO_LIMITS: Final = """
+SET LOCAL statement_timeout = 0;
+SET LOCAL idle_in_transaction_session_timeout = 0;
+SET LOCAL timezone = 'UTC';
+SET LOCAL datestyle = 'ISO, YMD';
+SET LOCAL intervalstyle = 'postgres';
+SET LOCAL extra_float_digits = 3;
+SET LOCAL bytea_output = 'hex';
+SET LOCAL lock_timeout = '9s';"""
+_BEGIN_READING: Final = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_NO_LIMITS}"
+# Nobody changes anything while it is restored, and nobody migrates.
+_BEGIN_WRITING: Final = f"""
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;{_NO_LIMITS}
+SELECT pg_advisory_xact_lock({MIGRATING});
+SELECT pg_advisory_xact_lock({CHANGES})"""
+
+
+class Moment(NamedTuple):
+    """What is to be known of a database beside its tables."""
+
+    at: datetime
+    server: str
+    """The version of PostgreSQL."""
+    schema: int
+    """The number of the newest migration that was carried out."""
+    lineage: str
+    change: int
+    """The number of the newest change."""
+
+
+class TableReader:
+    """The tables of a database, as they are at one moment."""
+
+    def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+        """`connection` is in a transaction that lasts as long as this is used."""
+        self._connection = connection
+
+    async def moment(self) -> Moment:
+        """Which moment it is."""
+        done = await carried_out_on(self._connection)
+        with translated():
+            row = await self._connection.fetchrow(statements()["backup.moment"])
+        assert row is not None  # noqa: S101 (it has no FROM)
+        return Moment(row["at"], row["server"], max(done), row["lineage"], row["change"])
+
+    async def events(self) -> tuple[datetime, datetime] | None:
+        """When the first event was, and the last; None if there are none."""
+        with translated():
+            row = await self._connection.fetchrow(statements()["backup.span"])
+        return None if row is None or row["first"] is None else (row["first"], row["last"])
+
+    async def columns(self, table: str) -> Sequence[str]:
+        """The columns of a table that have to be kept: those that are worked out from others are not."""
+        with translated():
+            rows = await self._connection.fetch(statements()["backup.columns"], table)
+        return [row["name"] for row in rows]
+
+    async def estimate(self, tables: Sequence[str]) -> int:
+        """How many rows there are in some tables, as PostgreSQL last estimated them."""
+        with translated():
+            rows: int = await self._connection.fetchval(statements()["backup.estimate"], list(tables))
+        return rows
+
+    async def copy(self, table: str, columns: Sequence[str], sink: Callable[[bytes], Coroutine[Any, Any, None]]) -> int:
+        """Hand all rows of a table to `sink`, piece by piece; returns how many there were."""
+        with translated():
+            done = await self._connection.copy_from_query(
+                f"SELECT {_listed(columns)} FROM {_quoted(table)}",  # noqa: S608 (names from the catalogue)
+                output=sink,
+                timeout=_SECONDS,
+            )
+        return _count(done)
+
+
+@asynccontextmanager
+async def reading(database: Database, tables: Sequence[str]) -> AsyncIterator[TableReader]:
+    """Some tables at one moment. None of them can be dropped meanwhile; all else goes on.
+
+    Raises `DatabaseError` if the schema is not up to date.
+    """
+    left = await pending(database)
+    if left:
+        msg = f"the database lacks {len(left)} of {len(known())} migrations; run 'headgate db migrate' first"
+        raise DatabaseError(msg, transient=False)
+    async with database.use() as connection:
+        with translated():
+            await connection.execute(_BEGIN_READING)
+            # Before the first look, which is what makes the moment.
+            await connection.execute(f"LOCK TABLE {_listed(tables)} IN ACCESS SHARE MODE")
+        yield TableReader(connection)
+        with translated():
+            await connection.execute("ROLLBACK")
+
+
+class TableWriter:
+    """The tables of a database while they are replaced."""
+
+    def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
+        """`connection` is in a transaction that lasts as long as this is used."""
+        self._connection = connection
+
+    async def schema(self) -> int:
+        """The number of the newest migration that was carried out; 0 in a database without a schema."""
+        return max(await carried_out_on(self._connection), default=0)
+
+    async def in_use(self, tables: Sequence[str]) -> Sequence[str]:
+        """Those of some tables that have rows."""
+        found = []
+        for table in tables:
+            with translated():
+                if await self._connection.fetchval(f"SELECT EXISTS (SELECT FROM {_quoted(table)})"):  # noqa: S608 (ours)
+                    found.append(table)
+        return found
+
+    async def clear(self, read_by_all: Sequence[str], others: Sequence[str]) -> None:
+        """Empty tables: those `read_by_all` in such a way that whoever reads them goes on, until it is done."""
+        with translated():
+            if others:
+                # All at once and first of all, so that nobody who writes to several of them stands in our way.
+                await self._connection.execute(f"LOCK TABLE {_listed(others)} IN ACCESS EXCLUSIVE MODE")
+            for table in reversed(read_by_all):
+                await self._connection.execute(f"DELETE FROM {_quoted(table)}", timeout=_SECONDS)  # noqa: S608 (ours)
+            if others:
+                await self._connection.execute(f"TRUNCATE {_listed(others)}", timeout=_SECONDS)
+
+    async def rebuild(self, schema: int) -> None:
+        """Take everything of headgate away, and make the schema as it was after that migration."""
+        await undo_on(self._connection)
+        await carry_out_on(self._connection, schema)
+
+    async def check_columns(self, table: str, columns: Sequence[str]) -> None:
+        """Raise `Conflict` unless a table has all these columns."""
+        with translated():
+            rows = await self._connection.fetch(statements()["backup.columns"], table)
+        missing = set(columns) - {row["name"] for row in rows}
+        if missing:
+            msg = f"the backup has a column {min(missing)} in {table}, which this headgate does not know"
+            raise Conflict(msg)
+
+    async def make_partitions(self, first: datetime, last: datetime) -> None:
+        """Make room for events from the first to the last."""
+        with translated():
+            await self._connection.execute(statements()["backup.partitions"], first, last)
+
+    async def load(self, table: str, columns: Sequence[str], source: AsyncIterator[bytes]) -> int:
+        """Put rows into a table; returns how many."""
+        with translated():
+            done = await self._connection.copy_to_table(table, source=source, columns=list(columns), timeout=_SECONDS)
+        return _count(done)
+
+    async def finish(self) -> str:
+        """Bring the schema up to date, number what comes next, and begin another lineage, which is returned."""
+        with translated():
+            lineage: str = await self._connection.fetchval(statements()["backup.lineage"])
+            highest: int = await self._connection.fetchval(statements()["backup.highest"])
+            sequence: str = await self._connection.fetchval(statements()["backup.sequence"])
+            # Unlike setval it is undone with the transaction.
+            await self._connection.execute(f"ALTER SEQUENCE {sequence} RESTART WITH {highest + 1}")
+        await carry_out_on(self._connection, known()[-1].number)
+        return lineage
+
+
+@asynccontextmanager
+async def writing(database: Database) -> AsyncIterator[TableWriter]:
+    """One transaction in which tables are replaced. It is committed if the block ends well, and else undone."""
+    async with database.use() as connection:
+        with translated():
+            await connection.execute(_BEGIN_WRITING)
+        yield TableWriter(connection)
+        try:
+            with translated():
+                done = await connection.execute("COMMIT", timeout=_SECONDS)
+        except DatabaseError as error:
+            if not outcome_is_unknown(error):
+                raise
+            msg = f"{error}, and it is not known whether the backup was restored; restore it again with --replace"
+            raise DatabaseError(msg, transient=True, perhaps_done=True) from error
+        if done != "COMMIT":
+            msg = "nothing was restored, because a statement had failed"
+            raise DatabaseError(msg, transient=False)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(_quoted, names))
+
+
+def _count(done: str) -> int:
+    """The number in ``COPY 42``."""
+    return int(done.rpartition(" ")[2])

@@ -1,0 +1,230 @@
+"""Counters copied out of Redis and back, key by key, so that it works wherever the keys are.
+
+A copy is a row of records: the length of the key, when it ends (milliseconds since 1970, -1
+is never), the length of its value, the key, the value as the server dumps it. Each counter is
+as it was at one instant, but not all at the same: counting goes on while they are copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import Counter
+from contextlib import AsyncExitStack, contextmanager
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.adapters.redis.lane import CONNECT_SECONDS, asked, connected
+from headgate.adapters.redis.replies import MOVED, code_of, error_of
+from headgate.errors import ArchiveError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from headgate.adapters.redis.lane import Connection
+    from headgate.adapters.redis.node import Node
+    from headgate.adapters.redis.topology import Topology
+
+_HEAD: Final = struct.Struct("!IqI")
+_COUNTERS: Final = b"rl:"
+_AT_ONCE: Final = 256
+_SECONDS: Final = 30.0
+_MOST_DETOURS: Final = 5
+_LONGEST_KEY: Final = 2**16
+_LONGEST_VALUE: Final = 2**26
+_NEVER: Final = -1
+_BUSY: Final = "BUSYKEY"
+_NO_COPY: Final = "what is to be restored is no copy of counters; nothing but counters of headgate is put into Redis"
+
+
+class _Counter(NamedTuple):
+    key: bytes
+    ends: int
+    value: bytes
+
+    @property
+    def name(self) -> str:
+        return self.key.decode("ascii")
+
+
+class _Fate(Enum):
+    RESTORED = auto()
+    KEPT = auto()
+    ENDED = auto()
+
+
+class Restored(NamedTuple):
+    """What became of the counters of a copy."""
+
+    restored: int
+    kept: int
+    """Those that there were already: they have counted longer than the copy."""
+    ended: int
+    """Those whose time is over."""
+
+
+class CounterCopies:
+    """Copies the counters of some servers."""
+
+    def __init__(self, topology: Topology) -> None:
+        """`topology` is ours alone. Nothing is connected yet."""
+        self._topology = topology
+
+    async def read(self, sink: Callable[[bytes], Awaitable[None]]) -> int:
+        """Hand all counters to `sink`, piece by piece; returns how many there were."""
+        count = 0
+        with _in_words():
+            await self._topology.connect()
+        for node in self._topology.nodes():
+            async with AsyncExitStack() as stack:
+                connection = await _connection(node, stack)
+                cursor = b"0"
+                while True:
+                    cursor, counters = await _some(connection, cursor)
+                    await sink(b"".join(map(_packed, counters)))
+                    count += len(counters)
+                    if cursor == b"0":
+                        break
+        return count
+
+    async def write(self, source: AsyncIterator[bytes]) -> Restored:
+        """Put counters back, except those that there are."""
+        fates: Counter[_Fate] = Counter()
+        lanes: dict[str, Connection] = {}
+        with _in_words():
+            await self._topology.connect()
+        async with AsyncExitStack() as stack:
+            async for counters in _batches(source):
+                left = counters
+                for _ in range(_MOST_DETOURS):
+                    left = await self._put(left, lanes, stack, fates)
+                    if not left:
+                        break
+                else:
+                    msg = "counters move from server to server; try again when the cluster has settled"
+                    raise StoreError(msg, transient=True)
+        return Restored(fates[_Fate.RESTORED], fates[_Fate.KEPT], fates[_Fate.ENDED])
+
+    async def _put(
+        self, counters: Sequence[_Counter], lanes: dict[str, Connection], stack: AsyncExitStack, fates: Counter[_Fate]
+    ) -> list[_Counter]:
+        """Put some back, count what became of them, and return those that are elsewhere by now."""
+        by_node: dict[str, list[_Counter]] = {}
+        moved = []
+        for counter in counters:
+            node = self._topology.node(self._topology.place(counter.name))
+            by_node.setdefault(node.name, []).append(counter)
+            if node.name not in lanes:
+                lanes[node.name] = await _connection(node, stack)
+        for name, those in by_node.items():
+            with _in_words():
+                async with asyncio.timeout(_SECONDS):
+                    now = _millis(await asked(lanes[name], "TIME"))
+                    answers = await asyncio.gather(*[_restored(lanes[name], each, now) for each in those])
+            for counter, answer in zip(those, answers, strict=True):
+                if isinstance(answer, StoreError):
+                    self._topology.detour(self._topology.place(counter.name), answer.__cause__)
+                    moved.append(counter)
+                else:
+                    fates[answer] += 1
+        return moved
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._topology.close()
+
+
+async def _connection(node: Node, stack: AsyncExitStack) -> Connection:
+    """A connection of our own to a server, for as long as the stack stands: no check ever waits behind a copy."""
+    with _in_words():
+        async with asyncio.timeout(2 * CONNECT_SECONDS):
+            connection = await connected(await node.find(), lambda _: None)
+    stack.callback(connection.abort)
+    return connection
+
+
+async def _some(connection: Connection, cursor: bytes) -> tuple[bytes, list[_Counter]]:
+    """The next counters, and where to go on; ``0`` is nowhere."""
+    with _in_words():
+        async with asyncio.timeout(_SECONDS):
+            match await asked(connection, "SCAN", cursor, "MATCH", _COUNTERS + b"*", "COUNT", _AT_ONCE):
+                case [bytes() as following, list() as keys]:
+                    pass
+                case answer:
+                    raise error_of(answer)
+            keys = [key for key in keys if key.isascii()]  # ours are
+            values = await asyncio.gather(*[asked(connection, "DUMP", key) for key in keys])
+            spans = await asyncio.gather(*[asked(connection, "PTTL", key) for key in keys])
+            now = _millis(await asked(connection, "TIME"))  # last: a counter may end too late, but never too early
+    return following, [
+        _Counter(key, _NEVER if span == _NEVER else now + span, value)
+        for key, value, span in zip(keys, values, spans, strict=True)
+        if isinstance(value, bytes) and isinstance(span, int) and span >= _NEVER
+    ]
+
+
+async def _restored(connection: Connection, counter: _Counter, now: int) -> _Fate | StoreError:
+    """What became of a counter; an error only if it has moved."""
+    key, ends, value = counter
+    if ends != _NEVER and ends <= now:
+        return _Fate.ENDED
+    try:
+        await asked(connection, "RESTORE", key, max(0, ends), value, "ABSTTL")
+    except StoreError as error:
+        code = code_of(error.__cause__)
+        if code == _BUSY:
+            return _Fate.KEPT
+        if code == MOVED:
+            return error
+        raise
+    return _Fate.RESTORED
+
+
+def _millis(answer: object) -> int:
+    match answer:
+        case [bytes() as seconds, bytes() as micros]:
+            return int(seconds) * 1_000 + int(micros) // 1_000
+    raise error_of(answer)
+
+
+def _packed(counter: _Counter) -> bytes:
+    key, ends, value = counter
+    return _HEAD.pack(len(key), ends, len(value)) + key + value
+
+
+async def _batches(source: AsyncIterator[bytes]) -> AsyncIterator[list[_Counter]]:
+    """The records of a copy, some hundred at a time; raises `ArchiveError` if it is no copy."""
+    data, batch = b"", []
+    async for chunk in source:
+        data += chunk
+        start = 0
+        while len(data) - start >= _HEAD.size:
+            key_size, ends, value_size = _HEAD.unpack_from(data, start)
+            if not 0 < key_size <= _LONGEST_KEY or value_size > _LONGEST_VALUE or ends < _NEVER:
+                raise ArchiveError(_NO_COPY)
+            middle = start + _HEAD.size + key_size
+            if len(data) < middle + value_size:
+                break
+            key = data[start + _HEAD.size : middle]
+            if not key.isascii() or not key.startswith(_COUNTERS):
+                raise ArchiveError(_NO_COPY)
+            start = middle + value_size
+            batch.append(_Counter(key, ends, data[middle:start]))
+            if len(batch) == _AT_ONCE:
+                yield batch
+                batch = []
+        data = data[start:]
+    if data:
+        raise ArchiveError(_NO_COPY)
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Whatever goes wrong on the way is a `StoreError`."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = f"no answer within {_SECONDS:g} s" if isinstance(error, TimeoutError) else f"cannot connect: {error}"
+        raise StoreError(reason, transient=True) from error
