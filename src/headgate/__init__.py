@@ -14,6 +14,7 @@ from headgate.core.request import Request
 from headgate.core.rule import Rule, RuleSet
 from headgate.core.verdict import Verdict
 from headgate.errors import (
+    ArchiveError,
     CircuitOpen,
     Conflict,
     DatabaseError,
@@ -36,6 +37,7 @@ from headgate.facade import Limiter
 
 __all__ = [
     "Algorithm",
+    "ArchiveError",
     "CircuitOpen",
     "Conflict",
     "DatabaseError",

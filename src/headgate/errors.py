@@ -164,6 +164,10 @@ class SinkError(HeadgateError):
     """Events or counts could not be brought to where they are kept; they stay in the spool, and it is tried again."""
 
 
+class ArchiveError(HeadgateError):
+    """An archive or backup cannot be written or read, or is damaged; the message names the file."""
+
+
 class PartlyAnswered(StoreError):
     """Some of a request's counters were taken, and the servers of the others did not answer."""
 

@@ -191,6 +191,7 @@ def test_settings_are_documented(named: dict[str, set[str]], root: Path) -> None
         default = row.rstrip("| ").rpartition("|")[2].strip().strip("`")
         if each.default not in (None, ()):
             shown = f"{each.default:g}" if isinstance(each.default, float) else str(each.default)
+            shown = {"True": "yes", "False": "no"}.get(shown, shown)
             assert default == shown, each.name
 
 

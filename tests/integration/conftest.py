@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.cluster_setup import ClusterSetup
 from tests.integration.postgres import Postgres
+from tests.integration.s3_server import S3Server
 from tests.integration.sentinel_setup import SentinelSetup
 from tests.integration.server import Server, free_port
 
@@ -85,6 +86,14 @@ def postgres(servers_folder: Path) -> Iterator[Postgres]:
 def database_url(postgres: Postgres) -> str:
     """The address of a new database with the schema of this version."""
     return postgres.new_database()
+
+
+@pytest.fixture(scope="session")
+def s3(servers_folder: Path) -> Iterator[S3Server]:
+    """An S3 service; `s3.new_bucket()` is a place of your own."""
+    server = S3Server(servers_folder)
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="session")

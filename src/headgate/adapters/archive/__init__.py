@@ -1,0 +1,1 @@
+"""Where archives and backups are kept, and events in Parquet files."""
