@@ -25,6 +25,7 @@ from headgate.cli import (
     rules,
     rules_kept,
     serve,
+    simulate,
     tiers,
     tokens,
     users,
@@ -49,6 +50,7 @@ app.command("gateway")(gateway.gateway)
 app.command("check")(check.check)
 app.command("peek")(check.peek)
 app.command("explain")(explain.explain)
+app.command("simulate")(simulate.simulate)
 app.command("quota")(quota.quota)
 app.command("changes")(activity.changes)
 app.command("events")(activity.events)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headgate.adapters import zones
+from headgate.adapters.archive.places import FolderPlace, open_place
 from headgate.adapters.memory import MemoryStore
 from headgate.adapters.traffic.log_file import LogFile
 from headgate.controlplane.simulate.events import StoredEvents
@@ -21,7 +22,7 @@ from headgate.errors import InvalidSettings, shown
 from headgate.wiring import complete, open_database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from typing import Any
 
     from headgate.core.rule import RuleSet
@@ -33,6 +34,8 @@ EVENTS: Final = "events"
 ARCHIVE: Final = "archive"
 MOST_COUNTERS: Final = 5_000_000
 """Of each rule set at the same time."""
+_MANIFEST: Final = "manifest.json"
+_PARQUET: Final = ".parquet"
 _SECONDS_FOR_A_PAGE: Final = 120.0
 
 
@@ -123,20 +126,59 @@ async def open_traffic(
         finally:
             await opened.close()
         return
-    if origin == ARCHIVE:
-        source: Any = _parquet(_archived(settings), span)
-    elif Path(origin).is_dir():
-        source = _parquet([str(path) for path in sorted(Path(origin).rglob("*.parquet"))], span)
-    elif not Path(origin).exists():
-        msg = f"there is no {shown(origin)}; write 'events', 'archive', a log file, or a folder of Parquet files"
-        raise InvalidSettings(msg)
-    elif Path(origin).suffix == ".parquet":
-        source = _parquet([origin], span)
-    else:
-        source = LogFile(Path(origin), fields)
+    source = _files(settings, origin, span, fields)
     yield Traffic(source, _pages(source.pages()))
 
 
 async def _pages(pages: Iterator[list[Call]]) -> AsyncIterator[list[Call]]:
     for page in pages:
         yield page
+
+
+def _files(settings: Settings, origin: str, span: Span, fields: Mapping[str, str] | None) -> Any:  # noqa: ANN401 (one of two, of which one is in an extra)
+    path = Path(origin)
+    if origin == ARCHIVE:
+        return _parquet(lambda: _archived(settings), span)
+    if path.is_dir():
+        return _parquet(lambda: _in_folder(path), span)
+    if not path.exists():
+        msg = f"there is no {shown(origin)}; write 'events', 'archive', a log file, or a folder of Parquet files"
+        raise InvalidSettings(msg)
+    if path.suffix == _PARQUET:
+        return _parquet(lambda: [FolderPlace(path.parent).arrow(path.name)], span)
+    return LogFile(path, fields)
+
+
+def _archived(settings: Settings) -> list[tuple[Any, str]]:
+    """The files of the archive."""
+    if settings.archive_url is None:
+        msg = "there is no archive; set HEADGATE_ARCHIVE_URL, or name the folder"
+        raise InvalidSettings(msg)
+    place = open_place(settings.archive_url, settings.s3_endpoint)
+    names = place.names("events")
+    # A part is complete when its manifest is there.
+    complete_parts = {name.removesuffix(_MANIFEST) for name in names if name.endswith(_MANIFEST)}
+    return [
+        place.arrow(name)
+        for name in names
+        if name.endswith(_PARQUET) and f"{name.rpartition('/')[0]}/" in complete_parts
+    ]
+
+
+def _in_folder(folder: Path) -> list[tuple[Any, str]]:
+    """All Parquet files in a folder and below."""
+    place = FolderPlace(folder)
+    return [place.arrow(name) for name in place.names() if name.endswith(_PARQUET)]
+
+
+def _parquet(files: Callable[[], list[tuple[Any, str]]], span: Span) -> Any:  # noqa: ANN401 (the class is in an extra)
+    try:
+        from headgate.adapters.traffic.parquet import ParquetEvents  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        msg = "Parquet files need pyarrow, which is not installed: pip install 'headgate[archive]'"
+        raise InvalidSettings(msg) from error
+    found = files()
+    if not found:
+        msg = "there are no Parquet files"
+        raise InvalidSettings(msg)
+    return ParquetEvents(found, span.start, span.until)

@@ -16,7 +16,7 @@ from headgate.core.units import SECOND, Micros
 
 # A user's name may have blanks; the time, which is written in one way only, tells where it ends.
 _LINE: Final = re.compile(
-    r'(?P<ip>\S+) \S+ (?P<user>.*?) \[(?P<time>\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] '
+    r"(?P<ip>\S+) \S+ (?P<user>.*?) \[(?P<time>\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "
     r'"(?P<method>[A-Za-z_-]{1,32}) (?P<target>[^"\\\s]*(?:\\.[^"\\\s]*)*) HTTP/[0-9.]{1,5}" \d{3}(?: |$)',
     re.ASCII,
 )
@@ -49,7 +49,10 @@ class AccessLog:
         return Call(
             at,
             Request(
-                user=None if user in _NOBODY else user, ip=None if ip == "-" else ip, method=method, path=path_of(target)
+                user=None if user in _NOBODY else user,
+                ip=None if ip == "-" else ip,
+                method=method,
+                path=path_of(target),
             ),
         )
 
@@ -83,7 +86,5 @@ def path_of(target: str) -> str:
 
 
 def _unescaped(found: re.Match[bytes]) -> bytes:
-    """Servers write what could be mistaken as ``\\x22``."""
+    """Servers write a quotation mark as a backslash, ``x22``."""
     return bytes([int(found[1], 16)]) if found[1] else found[2]
-
-

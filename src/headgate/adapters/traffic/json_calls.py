@@ -70,7 +70,9 @@ class JsonLines:
             raise ValueError(msg)  # noqa: TRY004 (as all that is wrong with a line)
         if self._takes_events and isinstance(data.get("decision"), str) and data["decision"] in _EVENT_KINDS:
             return self._calls.of(time_of(data.get("at")), [data.get(name) for name in COLUMNS])
-        texts = {name: self._text(data, name) for name in ("user", "tenant", "api_key", "ip", "tier", "method", "path")}
+        texts: dict[str, Any] = {
+            name: self._text(data, name) for name in ("user", "tenant", "api_key", "ip", "tier", "method", "path")
+        }
         texts["path"] = None if texts["path"] is None else path_of(texts["path"])
         attributes = {name: str(value) for name, place in self._attributes.items() if (value := _at(data, place))}
         cost = self._found(data, "cost")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from headgate.adapters.traffic.access_log import AccessLog
@@ -15,6 +14,7 @@ from headgate.errors import InvalidRequest, InvalidSettings, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from headgate.core.traffic import Call
 
@@ -51,23 +51,26 @@ class LogFile:
             with self._path.open("rb") as raw:
                 is_packed = raw.read(2) == _GZIP
                 raw.seek(0)
+                # Closed with the file that it reads.
+                lines = _lines(gzip.GzipFile(fileobj=raw) if is_packed else raw)
                 form: _Format | None = None
-                number = 0
-                for number, line in enumerate(_lines(gzip.open(raw) if is_packed else raw), start=1):
+                for number, line in enumerate(lines, start=1):
+                    if not line.strip():
+                        continue
                     if form is None:
-                        if not line.strip():
-                            continue
                         form = self._form(line)
                     self._add(form, number, line, page)
                     if len(page) >= _PAGE:
                         self.share = min(1.0, raw.tell() / size)
                         yield page
                         page = []
-        except (OSError, EOFError, zlib.error) as error:
-            if not page and isinstance(error, OSError) and error.errno is not None:
+        except OSError as error:
+            if error.errno is not None:
                 msg = f"{shown(str(self._path))} cannot be read: {error.strerror}"
                 raise InvalidSettings(msg) from error
-            self.skipped.add(f"the file ends too early or is damaged ({error})")
+            self.skipped.add(f"the file is damaged: {error}")
+        except (EOFError, zlib.error) as error:
+            self.skipped.add(f"the file ends too early or is damaged: {error}")
         self.share = 1.0
         yield page
 
@@ -78,14 +81,12 @@ class LogFile:
         return AccessLog()
 
     def _add(self, form: _Format, number: int, line: bytes, page: list[Call]) -> None:
-        text = line.decode(errors="replace").strip()
-        if not text:
+        if len(line) >= LONGEST_LINE:
+            self.skipped.add(f"line {number} is longer than {LONGEST_LINE} bytes")
             return
+        text = line.decode(errors="replace").strip()
         try:
-            if len(line) >= LONGEST_LINE:
-                self.skipped.add(f"line {number} is longer than {LONGEST_LINE} bytes")
-            else:
-                page.append(form.call(text))
+            page.append(form.call(text))
         except (ValueError, OverflowError, InvalidRequest) as error:
             self.skipped.add(f"line {number}: {error}: {shown(text)}")
 

@@ -58,9 +58,7 @@ class ParquetEvents:
             if len(files) == 1:
                 yield from in_order(self._read(files[0]))
                 continue
-            calls = merge(
-                *(chain.from_iterable(in_order(self._read(file))) for file in files), key=attrgetter("order")
-            )
+            calls = merge(*(chain.from_iterable(in_order(self._read(file))) for file in files), key=attrgetter("order"))
             while page := list(islice(calls, _PAGE)):
                 yield page
 
@@ -93,11 +91,11 @@ def _described(system: Any, path: str) -> _File:  # noqa: ANN401 (pyarrow's file
         if "at" not in names or "decision" not in names:
             msg = f"{path} has no events: there is no column 'at' or 'decision'"
             raise InvalidSettings(msg)
-        groups = [data.row_group(index).column(names.index("at")) for index in range(data.num_row_groups)]
-        if groups and all(group.statistics is not None and group.statistics.has_min_max for group in groups):
-            lows = pa.array([group.statistics.min for group in groups])
-            highs = pa.array([group.statistics.max for group in groups])
-            first, last = min(_micros(lows)), max(_micros(highs))
+        groups = [data.row_group(index).column(names.index("at")).statistics for index in range(data.num_row_groups)]
+        known = [group for group in groups if group is not None and group.has_min_max]
+        if known and len(known) == len(groups):
+            first = min(_micros(pa.array([group.min for group in known])))
+            last = max(_micros(pa.array([group.max for group in known])))
     except (OSError, pa.ArrowException) as error:
         msg = f"{path} cannot be read: {_reason(error)}"
         raise InvalidSettings(msg) from error

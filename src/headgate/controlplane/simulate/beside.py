@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.controlplane.simulate.trial import MOST_EXAMPLES, PASSING, Said
+from headgate.controlplane.simulate.trial import MOST_EXAMPLES
 from headgate.core.event import EventKind
 
 if TYPE_CHECKING:
+    from headgate.controlplane.simulate.trial import Said
     from headgate.core.traffic import Call
 
 
@@ -37,24 +38,20 @@ class Beside:
 
     def add(self, call: Call, ours: Said, theirs: Said) -> None:
         """Compare one pair."""
-        kind, other = ours[0], theirs[0]
-        if kind is EventKind.ALLOWED and other is EventKind.ALLOWED:
-            self.passed_by_both += 1
-            return
-        passes = kind in PASSING
-        if passes is (other in PASSING):
-            if passes:
-                self.passed_by_both += 1
-            else:
+        kind, rule, _, denies = ours
+        if denies is theirs[3]:
+            if denies:
                 self.denied_by_both += 1
-            if kind is other and (ours.rule == theirs.rule or kind is EventKind.THROTTLED):
+            else:
+                self.passed_by_both += 1
+            if kind is theirs[0] and (rule == theirs[1] or kind is EventKind.THROTTLED):
                 return
             self.otherwise += 1
-        elif passes:
-            self.no_longer_denied += 1
-        else:
+        elif denies:
             self.newly_denied += 1
-        rules = (ours.rule, theirs.rule)
+        else:
+            self.no_longer_denied += 1
+        rules = (rule, theirs.rule)
         self.by_rule[rules] = self.by_rule.get(rules, 0) + 1
         if len(self.examples) < MOST_EXAMPLES:
             self.examples.append((call, ours, theirs))

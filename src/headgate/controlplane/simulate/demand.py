@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from headgate.core.decision import Hit
+    from headgate.core.binding import Bound
+    from headgate.core.meter import Meter
     from headgate.core.rule import Rule
     from headgate.core.units import Micros
 
@@ -22,6 +23,7 @@ SHARES: Final = (0.0, 0.001, 0.01, 0.05)
 """Of what was asked for: so much may be denied under a suggested limit."""
 MOST_LIMITS: Final = 1_000
 MOST_SUBJECTS: Final = 2_000_000
+_MOST_REMEMBERED: Final = 10_000
 _EXACT: Final = 10_000
 _ROUND: Final = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 
@@ -51,7 +53,7 @@ class Observed(NamedTuple):
 class Demand:
     """What is asked of one limit."""
 
-    __slots__ = ("_amounts", "_asked", "_most", "_window", "left_out", "limit", "requests", "rule")
+    __slots__ = ("_amounts", "_most", "asked", "left_out", "limit", "requests", "rule", "window")
 
     def __init__(self, rule: Rule, limit: str) -> None:
         """Of a rule's limit as it is written."""
@@ -60,29 +62,16 @@ class Demand:
         self.requests = 0
         self.left_out = 0
         self._most = 0
-        self._window: Micros = 0
-        self._asked: dict[str, int] = {}
+        self.window: Micros = 0
+        """The name of the one that is now."""
+        self.asked: dict[str, int] = {}
+        """What each subject has asked for in it."""
         self._amounts: dict[int, int] = {}
         """How many windows there were, by what was asked for in them; large ones to three digits."""
 
-    def add(self, window: Micros, subject: str, cost: int) -> None:
-        """Count what a subject asks for; `window` names the window that is now."""
-        if window != self._window:
-            self._close()
-            self._window = window
-        self.requests += 1
-        asked = self._asked
-        before = asked.get(subject)
-        if before is not None:
-            asked[subject] = before + cost
-        elif len(asked) < MOST_SUBJECTS:
-            asked[subject] = cost
-        else:
-            self.left_out += 1
-
     def observed(self) -> Observed:
         """What was seen so far, the windows that are not over included."""
-        self._close()
+        self.move(0)
         amounts = sorted(self._amounts.items())
         windows = sum(self._amounts.values())
         return Observed(
@@ -96,13 +85,15 @@ class Demand:
             self.left_out,
         )
 
-    def _close(self) -> None:
+    def move(self, window: Micros) -> None:
+        """A window is over, and another begins."""
+        self.window = window
         amounts = self._amounts
-        for amount in self._asked.values():
+        for amount in self.asked.values():
             self._most = max(self._most, amount)
             seen = amount if amount <= _EXACT else _three_digits(amount)
             amounts[seen] = amounts.get(seen, 0) + 1
-        self._asked.clear()
+        self.asked.clear()
 
 
 class Demands:
@@ -111,20 +102,42 @@ class Demands:
     def __init__(self) -> None:
         """Nothing was asked yet."""
         self._by_limit: dict[tuple[str, str, int, int], Demand] = {}
+        self._by_meter: dict[Meter, Demand] = {}
+        """The same, found sooner; a rule has its meters to itself."""
         self.left_out = 0
         """Hits on limits for which there was no room: users can have any number of their own."""
 
-    def add(self, at: Micros, rule: Rule, hit: Hit) -> None:
-        """Count one hit."""
-        key, meter, cost = hit[0], hit[1], hit[2]
+    def add(self, at: Micros, bounds: Iterable[Bound]) -> None:
+        """Count what one request asks for."""
+        for hit, rule, _ in bounds:
+            subject, meter, cost = hit[0], hit[1], hit[2]
+            demand = self._by_meter.get(meter) or self._of(rule, meter)
+            if demand is None:
+                self.left_out += 1
+                continue
+            window = at // meter.period if meter.bounds is None else meter.bounds.start
+            if window != demand.window:
+                demand.move(window)
+            demand.requests += 1
+            asked = demand.asked
+            if subject in asked:
+                asked[subject] += cost
+            elif len(asked) < MOST_SUBJECTS:
+                asked[subject] = cost
+            else:
+                demand.left_out += 1
+
+    def _of(self, rule: Rule, meter: Meter) -> Demand | None:
         name = (rule.name, meter.code, meter.amount, meter.capacity)
         demand = self._by_limit.get(name)
         if demand is None:
             if len(self._by_limit) >= MOST_LIMITS:
-                self.left_out += 1
-                return
+                return None
             demand = self._by_limit[name] = Demand(rule, str(meter.limit))
-        demand.add(at // meter.period if meter.bounds is None else meter.bounds.start, key, cost)
+        if len(self._by_meter) >= _MOST_REMEMBERED:
+            self._by_meter.clear()
+        self._by_meter[meter] = demand
+        return demand
 
     def __iter__(self) -> Iterator[Observed]:
         """What was seen of each limit, by rule."""
@@ -158,11 +171,10 @@ def nth_round(number: int) -> int:
     if number < _ROUND[0]:
         return number + 1
     tens, place = divmod(number - _ROUND[0] + 1, len(_ROUND))
-    amount: int = _ROUND[place] * 10**tens
-    return amount
+    return int(f"{_ROUND[place]}{'0' * tens}")
 
 
 def _three_digits(amount: int) -> int:
     """A large amount, rounded up to three digits, so that a bounded number of them is told apart."""
-    unit = 10 ** (len(str(amount)) - 3)
+    unit = int(f"1{'0' * (len(str(amount)) - 3)}")
     return -(-amount // unit) * unit

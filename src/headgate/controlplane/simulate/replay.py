@@ -95,16 +95,15 @@ class Replay:
             self.first = at
         self.last = at
         self.requests += 1
-        denied, denied_there = not said.passes, theirs is not None and not theirs.passes
-        self.timeline.add(at, denied=denied, denied_beside=denied_there)
-        self.subjects.add(request, said.rule if denied else None, denied=denied, denied_beside=denied_there)
+        verdict, denied, denied_there = said[2], said[3], theirs is not None and theirs[3]
+        self.timeline.add(at, denied, denied_there)
+        self.subjects.add(request, said[1] if denied else None, denied, denied_there)
         self.draft.count(call, said)
-        if said.verdict is not None:
-            plan = said.verdict.plan
-            for hit, rule, _ in plan.enforced:
-                self.demands.add(at, rule, hit)
-            for hit, rule, _ in plan.shadows:
-                self.demands.add(at, rule, hit)
+        if verdict is not None:
+            plan = verdict.plan
+            self.demands.add(at, plan.enforced)
+            if plan.shadows:
+                self.demands.add(at, plan.shadows)
         if theirs is not None and self.against is not None:
             self.against.count(call, theirs)
             self.difference.add(call, said, theirs)
@@ -119,7 +118,7 @@ class Replay:
         if recorded.source.startswith("degraded"):
             self.decided_without_store += 1
             return
-        then = Said(kind, None if kind is EventKind.ALLOWED else recorded.rule)
+        then = Said.then(kind, recorded.rule)
         self.draft_beside_recorded.add(call, said, then)
         if theirs is not None:
             self.against_beside_recorded.add(call, theirs, then)

@@ -45,8 +45,8 @@ class Subjects:
         """How many there are."""
         return len(self._stories)
 
-    def add(self, request: Request, rule: str | None, *, denied: bool, denied_beside: bool) -> None:
-        """Count one request."""
+    def add(self, request: Request, rule: str | None, denied: int, denied_beside: int) -> None:
+        """Count one request, whether it is denied (1, by `rule`) or not (0)."""
         name = subject_of(request)
         story = self._stories.get(name)
         if story is None:
@@ -59,8 +59,7 @@ class Subjects:
             story.denied += 1
             if rule is not None:
                 story.rules[rule] = story.rules.get(rule, 0) + 1
-        if denied_beside:
-            story.denied_beside += 1
+        story.denied_beside += denied_beside
 
     @property
     def denied(self) -> int:

@@ -54,16 +54,14 @@ class Timeline:
         self._index = -1
         self._now: list[int] = []
 
-    def add(self, at: Micros, *, denied: bool, denied_beside: bool) -> None:
-        """Count one request; times never go back."""
+    def add(self, at: Micros, denied: int, denied_beside: int) -> None:
+        """Count one request, whether it is denied (1) or not (0); times never go back."""
         if at // self.width != self._index:
             self._move(at)
         now = self._now
         now[0] += 1
-        if denied:
-            now[1] += 1
-        if denied_beside:
-            now[2] += 1
+        now[1] += denied
+        now[2] += denied_beside
 
     @property
     def steps(self) -> list[Step]:
@@ -72,8 +70,7 @@ class Timeline:
             return []
         nothing = [0, 0, 0]
         return [
-            Step(index * self.width, *self._counts.get(index, nothing))
-            for index in range(self._first, self._index + 1)
+            Step(index * self.width, *self._counts.get(index, nothing)) for index in range(self._first, self._index + 1)
         ]
 
     def _move(self, at: Micros) -> None:
