@@ -75,11 +75,11 @@ class Simulation:
     ) -> None:
         """Compile both; each has a limiter and counters of its own, and the same virtual clock."""
         self._span = span
-        self._clock = VirtualClock()
+        self.clock = VirtualClock()
         self._most = most
         self._stores: list[MemoryStore] = []
         self.replay = Replay(
-            self._clock, self._trial(*draft), None if against is None else self._trial(*against), span.since
+            self.clock, self._trial(*draft), None if against is None else self._trial(*against), span.since
         )
         self.ran_full = False
         """Whether there was no room for a counter, so that some were shared."""
@@ -104,11 +104,11 @@ class Simulation:
 
     def _trial(self, name: str, rule_set: RuleSet) -> Trial:
         decided, slots = without_slots(rule_set)
-        store = MemoryStore(self._clock, self._most)
+        store = MemoryStore(self.clock, self._most)
         self._stores.append(store)
-        snapshots = Snapshots(zones.zone, self._clock)
+        snapshots = Snapshots(zones.zone, self.clock)
         snapshots.publish(decided)
-        limiter = Limiter(store, snapshots, BareKeys(Calendars(zones.zone, self._clock)))
+        limiter = Limiter(store, snapshots, BareKeys(Calendars(zones.zone, self.clock)))
         assert limiter.check_now is not None  # noqa: S101 (the store is in this process)
         return Trial(name, decided, slots, limiter.check_now)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.controlplane.simulate.trial import MOST_EXAMPLES
-from headgate.core.event import EventKind
 
 if TYPE_CHECKING:
     from headgate.controlplane.simulate.trial import Said
@@ -44,7 +43,7 @@ class Beside:
                 self.denied_by_both += 1
             else:
                 self.passed_by_both += 1
-            if kind is theirs[0] and (rule == theirs[1] or kind is EventKind.THROTTLED):
+            if kind is theirs[0] and rule == theirs[1]:
                 return
             self.otherwise += 1
         elif denies:

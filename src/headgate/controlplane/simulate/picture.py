@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape
 
@@ -16,24 +16,29 @@ _ACROSS: Final = _WIDTH - _LEFT - _RIGHT
 _HEIGHT: Final = 470
 _PANELS: Final = ((96, 150), (306, 110))
 """Where each begins, and how high it is."""
-_LABELS: Final = 6
+_LABELS: Final = 8
 _LONGEST: Final = 44
 """Characters of an entry of the legend."""
 _MINUTE: Final = 60
+_HOUR: Final = 3_600
 _DAY: Final = 86_400
-_NICE: Final = (1, 2, 5, 10)
+_BETWEEN_LABELS: Final = (
+    *(1, 2, 5, 10, 30, _MINUTE, 2 * _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 30 * _MINUTE),
+    *(_HOUR, 2 * _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
+    *(_DAY, 2 * _DAY, 7 * _DAY, 28 * _DAY, 91 * _DAY, 364 * _DAY),
+)
+_NICE: Final = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 
+# Without variables, which not every viewer knows.
 _STYLE: Final = """
-  svg { font: 13px system-ui, sans-serif; background: var(--back); --back: #ffffff; --ink: #1c2733; --dim: #5b6875;
-        --grid: #dfe4ea; --all: #9fb3c8; --draft: #c43d00; --beside: #0062b1; }
+  text { font: 13px system-ui, sans-serif; fill: #1c2733; } .dim { font-size: 12px; fill: #5b6875; }
+  .title { font-size: 17px; font-weight: 600; } .back { fill: #ffffff; } .grid { stroke: #dfe4ea; }
+  .all { fill: #9fb3c8; } .draft { fill: #c43d00; } .mark { fill: #0062b1; }
+  .beside { fill: none; stroke: #0062b1; stroke-width: 2; }
   @media (prefers-color-scheme: dark) {
-    svg { --back: #12181f; --ink: #e6ebf0; --dim: #9aa7b4;
-          --grid: #2b3540; --all: #4d6479; --draft: #ff8b4d; --beside: #62b5ff; }
+    text { fill: #e6ebf0; } .dim { fill: #9aa7b4; } .back { fill: #12181f; } .grid { stroke: #2b3540; }
+    .all { fill: #4d6479; } .draft { fill: #ff8b4d; } .mark { fill: #62b5ff; } .beside { stroke: #62b5ff; }
   }
-  .back { fill: var(--back); } text { fill: var(--ink); } .dim { fill: var(--dim); font-size: 12px; }
-  .title { font-size: 17px; font-weight: 600; } .grid { stroke: var(--grid); }
-  .all { fill: var(--all); } .draft { fill: var(--draft); } .mark { fill: var(--beside); }
-  .beside { fill: none; stroke: var(--beside); stroke-width: 2; }
 """
 
 
@@ -71,14 +76,14 @@ def picture(found: Mapping[str, Any]) -> str:
 
 
 def nice(amount: int) -> int:
-    """The smallest number that is not below it and begins with 1, 2 or 5."""
+    """The smallest round number that is not below it."""
     unit = int(f"1{'0' * (len(str(amount)) - 1)}")
-    return next(first * unit for first in _NICE if first * unit >= amount)
+    return next(tenths * unit // 10 for tenths in _NICE if tenths * unit >= 10 * amount and tenths * unit % 10 == 0)
 
 
 def span(seconds: float) -> str:
     """How long a step is, in words."""
-    for size, word in ((_DAY, "day"), (3_600, "hour"), (_MINUTE, "minute")):
+    for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
         if seconds >= size:
             count = round(seconds / size)
             return f"a {word}".replace("a hour", "an hour") if count == 1 else f"{count} {word}s"
@@ -104,11 +109,11 @@ def _legend(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _grid(top: int, height: int, most: int) -> Iterator[str]:
-    for share in (0, 0.5, 1):
-        y = top + height * (1 - share)
+    for halves in (0, 1, 2):
+        y = top + height * (1 - halves / 2)
         yield f'<path class="grid" d="M{_LEFT} {y:g}H{_LEFT + _ACROSS}"/>'
-        if (most * share).is_integer() if isinstance(share, float) else True:
-            yield _text(_LEFT - 8, y + 4, f"{round(most * share):,}", "dim", "end")
+        if most * halves % 2 == 0:
+            yield _text(_LEFT - 8, y + 4, f"{most * halves // 2:,}", "dim", "end")
 
 
 def _bars(values: Sequence[int], most: int, top: int, height: int) -> str:
@@ -134,16 +139,14 @@ def _stairs(values: Sequence[int], most: int, top: int, height: int) -> str:
 def _times(steps: Sequence[Mapping[str, Any]], seconds: float) -> Iterator[str]:
     """The times below, in UTC."""
     top, height = _PANELS[-1]
-    wide = _ACROSS / len(steps)
-    is_long = seconds * len(steps) > 2 * _DAY
-    every = max(1, -(-len(steps) // _LABELS))
-    for place in range(0, len(steps), every):
-        moment = datetime.fromisoformat(steps[place]["at"])
-        form = (
-            "%b %d" if seconds >= _DAY else "%b %d %H:%M" if is_long else "%H:%M" if seconds >= _MINUTE else "%H:%M:%S"
-        )
-        yield _text(_LEFT + place * wide, top + height + 20, moment.strftime(form), "dim")
     first, last = (datetime.fromisoformat(steps[place]["at"]) for place in (0, -1))
+    start, whole = int(first.timestamp()), int(seconds * len(steps))
+    every = next((each for each in _BETWEEN_LABELS if each * _LABELS >= whole), _BETWEEN_LABELS[-1])
+    form = "%H:%M:%S" if every < _MINUTE else "%H:%M" if every < _DAY else "%b %d"
+    for moment in range(-(-start // every) * every, start + whole, every):
+        x = _LEFT + _ACROSS * (moment - start) / whole
+        yield f'<path class="grid" d="M{x:.1f} {top + height}v5"/>'
+        yield _text(x, top + height + 20, datetime.fromtimestamp(moment, UTC).strftime(form), "dim", "middle")
     days = f"{first:%Y-%m-%d}" if first.date() == last.date() else f"{first:%Y-%m-%d} to {last:%Y-%m-%d}"
     yield _text(_WIDTH - _RIGHT, top + height + 42, f"{days}, times in UTC", "dim", "end")
 

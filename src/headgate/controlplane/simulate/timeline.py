@@ -11,26 +11,12 @@ if TYPE_CHECKING:
 
 MOST_STEPS: Final = 200
 _WIDTHS: Final = (
-    SECOND,
-    2 * SECOND,
-    5 * SECOND,
-    10 * SECOND,
-    30 * SECOND,
-    MINUTE,
-    2 * MINUTE,
-    5 * MINUTE,
-    10 * MINUTE,
-    30 * MINUTE,
-    HOUR,
-    2 * HOUR,
-    6 * HOUR,
-    12 * HOUR,
-    DAY,
-    2 * DAY,
-    WEEK,
-    4 * WEEK,
-    52 * WEEK,
+    *(SECOND, 2 * SECOND, 10 * SECOND, 30 * SECOND),
+    *(MINUTE, 2 * MINUTE, 10 * MINUTE, 30 * MINUTE),
+    *(HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR),
+    *(DAY, WEEK, 4 * WEEK, 52 * WEEK),
 )
+"""Each is a multiple of the one before, so that steps can be put together."""
 
 
 class Step(NamedTuple):

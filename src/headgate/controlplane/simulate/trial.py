@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.blocklist import POLICY as BLOCK
-from headgate.core.event import EventKind, kind_of, would_deny
+from headgate.core.event import EventKind, deciding, kind_of
 from headgate.core.limit import Unlimited
 from headgate.core.meter import Algorithm
 from headgate.core.rule import Action
@@ -96,10 +96,7 @@ class Trial:
         kind = kind_of(verdict)
         if kind is _ALLOWED:
             return _new(Said, (_ALLOWED, None, verdict, False))
-        finding = would_deny(verdict) if kind is EventKind.SHADOW else None
-        rule = (
-            _holding_back(verdict) if kind is EventKind.THROTTLED else verdict.rule if finding is None else finding.rule
-        )
+        rule = deciding(verdict, kind).rule
         return Said(kind, None if rule is None else rule.name, verdict, not verdict.allowed)
 
     def count(self, call: Call, said: Said) -> None:
@@ -140,8 +137,8 @@ def denial(call: Call, said: Said) -> Denial:
     """What is told of a request that does not pass."""
     limit = wait = None
     if said.verdict is not None:
-        binding = said.verdict.binding
-        limit = None if binding is None else str(binding.hit.meter.limit)
+        hit = deciding(said.verdict, said.kind).hit
+        limit = None if hit is None else str(hit.meter.limit)
         wait = said.verdict.wait
     return Denial(call.at, call.request, said.kind, said.rule, limit, None if wait is None else wait / SECOND)
 
@@ -166,9 +163,3 @@ def _unlimited(rule: Rule) -> Rule:
 
 def _can_hold_back(rule: Rule) -> bool:
     return rule.action is Action.THROTTLE or rule.algorithm is Algorithm.LEAKY_BUCKET
-
-
-def _holding_back(verdict: Verdict) -> Rule | None:
-    """The rule for which a request has to wait longest."""
-    enforced = verdict.findings[: len(verdict.plan.enforced)]
-    return max(enforced, key=lambda finding: finding.decision.delay).rule
