@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _STYLES: Final = {"denied": "red", "blocked": "red", "throttled": "yellow", "shadow": "yellow", "allowed": "green"}
 _MOST_FIRST: Final = 5
+_LABEL: Final = 14
 _MOST_STEPS: Final = 24
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
@@ -46,7 +47,7 @@ def print_report(found: Mapping[str, Any], seconds: float) -> None:
 
 def _headline(found: Mapping[str, Any], seconds: float) -> None:
     out, draft = console(), found["draft"]
-    denied = draft["denied"] + draft["blocked"]
+    denied = _denied(draft)
     words = f"{denied:,} of {found['requests']:,} requests would have been denied"
     share = f"  ({_percent(draft['share_denied'])})" if found["requests"] else ""
     out.print(Styled.assemble((words, "bold red" if denied else "bold green"), share), soft_wrap=True)
@@ -66,27 +67,26 @@ def _by_rule(found: Mapping[str, Any]) -> None:
     rows = found["draft"]["by_rule"]
     if not rows:
         return
-    before = {
-        each["rule"]: each["denied"] + each["blocked"] for each in (found["against"] or {"by_rule": ()})["by_rule"]
-    }
-    headings = ["rule", "requests", "denied", "shadow", "throttled", "first denied (UTC)"]
-    if found["against"] is not None:
-        headings.insert(3, "denied there")
-    shown = []
+    against = found["against"]
+    before = {} if against is None else {each["rule"]: _denied(each) for each in against["by_rule"]}
+    kinds = [kind for kind in ("shadow", "throttled") if any(each[kind] for each in rows)]
+    headings = ["rule", "requests", "denied", *([] if against is None else ["denied there"]), *kinds, "first (UTC)"]
+    shown: list[list[str | Styled]] = []
     for each in rows:
-        denied = each["denied"] + each["blocked"]
+        denied = _denied(each)
         row: list[str | Styled] = [
             each["rule"],
             "" if each["requests"] is None else f"{each['requests']:,}",
             Styled(f"{denied:,}", "red" if denied else ""),
-            f"{each['shadow']:,}",
-            f"{each['throttled']:,}",
-            _moment(each["first"]),
         ]
-        if found["against"] is not None:
-            row.insert(3, f"{before.get(each['rule'], 0):,}")
-        shown.append(row)
+        if against is not None:
+            row.append(f"{before.get(each['rule'], 0):,}")
+        shown.append([*row, *(f"{each[kind]:,}" for kind in kinds), _moment(each["first"])])
     print_rows(headings, shown, numbers=headings[1:-1])
+
+
+def _denied(each: Mapping[str, Any]) -> int:
+    return int(each["denied"] + each["blocked"])
 
 
 def _subjects(found: Mapping[str, Any]) -> None:
@@ -186,9 +186,9 @@ def _timeline(found: Mapping[str, Any]) -> None:
         values = [sum(step[name] for step in steps[at : at + together]) for at in range(0, len(steps), together)]
         most = max(values)
         blocks = "".join(_BLOCKS[-(-8 * value // most) if most else 0] for value in values)
-        out.print(Styled.assemble((f"{words:12}", "dim"), (blocks, style), (f"  at most {most:,}", "dim")))
+        out.print(Styled.assemble((f"{words:{_LABEL}}", "dim"), (blocks, style), (f"  at most {most:,}", "dim")))
     width = span(found["timeline"]["seconds"] * together)
-    out.print(Styled(f"{'':12}{_moment(steps[0]['at'])} …, each {width}", "dim"))
+    out.print(Styled(f"{'':{_LABEL}}{_moment(steps[0]['at'])} …, each {width}", "dim"))
 
 
 def _demand(demand: Sequence[Mapping[str, Any]]) -> None:

@@ -33,6 +33,8 @@ ATTRIBUTE: Final = "attribute."
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EVENT_KINDS: Final = frozenset(EventKind)
+_TEXTS: Final = frozenset({str, type(None)})
+_NUMBERS: Final = frozenset({int, type(None)})
 _LATEST: Final = 253_402_300_800 * SECOND
 """The year 10000, in which times have no text any more."""
 # Numbers below these are seconds, milliseconds; others microseconds. Each is good until the year 5138.
@@ -69,11 +71,12 @@ class JsonLines:
             msg = "it is no JSON object"
             raise ValueError(msg)  # noqa: TRY004 (as all that is wrong with a line)
         if self._takes_events and isinstance(data.get("decision"), str) and data["decision"] in _EVENT_KINDS:
-            return self._calls.of(time_of(data.get("at")), [data.get(name) for name in COLUMNS])
+            return self._event(data)
         texts: dict[str, Any] = {
             name: self._text(data, name) for name in ("user", "tenant", "api_key", "ip", "tier", "method", "path")
         }
-        texts["path"] = None if texts["path"] is None else path_of(texts["path"])
+        if isinstance(texts["path"], str):
+            texts["path"] = path_of(texts["path"])
         attributes = {name: str(value) for name, place in self._attributes.items() if (value := _at(data, place))}
         cost = self._found(data, "cost")
         if isinstance(cost, float) and cost.is_integer():
@@ -81,6 +84,15 @@ class JsonLines:
         return Call(
             time_of(self._found(data, "at")), Request(**texts, attributes=attributes or NO_ATTRIBUTES, cost=cost)
         )
+
+    def _event(self, data: Mapping[str, Any]) -> Call:
+        """One that we have written ourselves, by all appearances."""
+        event = [data.get(name) for name in COLUMNS]
+        *_, rule, _, source, server, sequence, _ = event
+        if not _TEXTS.issuperset(map(type, (rule, source, server))) or type(sequence) not in _NUMBERS:
+            msg = "it is no event as headgate writes them"
+            raise ValueError(msg)
+        return self._calls.of(time_of(data.get("at")), event)
 
     def _found(self, data: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 (whatever the JSON says)
         for place in self._places[name]:

@@ -102,8 +102,8 @@ class Demands:
     def __init__(self) -> None:
         """Nothing was asked yet."""
         self._by_limit: dict[tuple[str, str, int, int], Demand] = {}
-        self._by_meter: dict[Meter, Demand] = {}
-        """The same, found sooner; a rule has its meters to itself."""
+        self._by_meter: dict[tuple[str, Meter], Demand] = {}
+        """The same, found sooner."""
         self.left_out = 0
         """Hits on limits for which there was no room: users can have any number of their own."""
 
@@ -111,7 +111,7 @@ class Demands:
         """Count what one request asks for."""
         for hit, rule, _ in bounds:
             subject, meter, cost = hit[0], hit[1], hit[2]
-            demand = self._by_meter.get(meter) or self._of(rule, meter)
+            demand = self._by_meter.get((rule.name, meter)) or self._of(rule, meter)
             if demand is None:
                 self.left_out += 1
                 continue
@@ -136,7 +136,7 @@ class Demands:
             demand = self._by_limit[name] = Demand(rule, str(meter.limit))
         if len(self._by_meter) >= _MOST_REMEMBERED:
             self._by_meter.clear()
-        self._by_meter[meter] = demand
+        self._by_meter[rule.name, meter] = demand
         return demand
 
     def __iter__(self) -> Iterator[Observed]:

@@ -42,17 +42,21 @@ def notes(replay: Replay, *, skipped: int, whole_seconds: bool, ran_full: bool, 
         (slots, f"when slots were free again is not recorded: {', '.join(slots)} denies only whom it denied then"),
         (longest > warmed, _COLD.format(format_duration(longest))),
         (whole_seconds and has_short, _WHOLE_SECONDS),
-        (replay.late, f"{replay.late} requests came after later ones, and were decided at the time of those"),
-        (replay.undecidable, f"{replay.undecidable} requests cannot be decided, and were left out"),
-        (skipped, f"{skipped} lines or events cannot be read, and were left out"),
+        (replay.late, f"{_counted(replay.late)} came after later ones, and were decided at the time of those"),
+        (replay.undecidable, f"left out because they cannot be decided: {_counted(replay.undecidable)}"),
+        (skipped, f"left out because they cannot be read: {_counted(skipped, 'line or event', 'lines or events')}"),
         (ran_full, "there was no room for all counters, so some were shared: more is denied than would be"),
-        (away, f"{away} requests were decided while the store was away, and are not compared with what was recorded"),
+        (away, f"not compared with what was recorded, for the store was away then: {_counted(away)}"),
         (
             replay.subjects.left_out,
-            f"{replay.subjects.left_out} requests are of subjects for which there was no room in the list",
+            f"of subjects for which there was no room in the list: {_counted(replay.subjects.left_out)}",
         ),
     )
     return [sentence for applies, sentence in said if applies and sentence]
+
+
+def _counted(number: int, one: str = "request", more: str = "requests") -> str:
+    return f"{number:,} {one if number == 1 else more}"
 
 
 def _sampling(rule_set: RuleSet) -> str:
