@@ -27,7 +27,7 @@ def print_report(found: Mapping[str, Any], seconds: float) -> None:
     _subjects(found)
     _first(found)
     if found["difference"] is not None:
-        _difference("beside these rules", found["difference"])
+        _difference(f"beside {found['against']['rules']}", found["difference"])
     if found["recorded"] is not None:
         _recorded(found)
     _timeline(found)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.own_limits import OwnLimits
@@ -108,9 +106,6 @@ class Calls:
         return made
 
     def _rest(self, extra: object) -> tuple[Any, ...]:
-        if isinstance(extra, str):  # as files have it
-            with suppress(ValueError, RecursionError):
-                extra = json.loads(extra)
         if not isinstance(extra, Mapping):
             msg = f"what is extra about an event maps names to values; {shown(extra)} does not"
             raise InvalidRequest(msg)

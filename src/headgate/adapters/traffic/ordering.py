@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     from headgate.core.traffic import Call
 
-WINDOW: Final = 50_000
+WINDOW: Final = 20_000
 """A call may stand so many places behind where it belongs. What is further behind comes late."""
+_PAGE: Final = 10_000
 
 
 def in_order(pages: Iterable[list[Call]], window: int = WINDOW) -> Iterator[list[Call]]:
@@ -24,9 +25,10 @@ def in_order(pages: Iterable[list[Call]], window: int = WINDOW) -> Iterator[list
             yield held[:window]
             del held[:window]
         else:
-            yield []
+            yield []  # so that whoever waits can say how far it is
     _sort(held)
-    yield held
+    for start in range(0, len(held), _PAGE):
+        yield held[start : start + _PAGE]
 
 
 def _sort(calls: list[Call]) -> None:

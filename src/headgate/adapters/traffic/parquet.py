@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from heapq import merge
 from itertools import chain, islice
 from operator import attrgetter
@@ -74,6 +75,7 @@ class ParquetEvents:
                     columns = [
                         batch.column(name).to_pylist() if name in there else [None] * batch.num_rows for name in wanted
                     ]
+                    columns[-1] = [_extra(value) for value in columns[-1]]
                     events = zip(times, zip(*columns, strict=True), strict=True)
                     inside = ((at, event) for at, event in events if at is not None and since <= at < until)
                     yield self._calls.page(inside, self.skipped)
@@ -120,6 +122,16 @@ def _micros(times: Any) -> list[Any]:  # noqa: ANN401 (an array of pyarrow's)
         times = times.cast(pa.timestamp("us", times.type.tz)).cast(pa.int64())
     found: list[Any] = times.to_pylist()
     return found
+
+
+def _extra(value: object) -> object:
+    """What is extra about an event, which files have as text; one that is no JSON stays as it is, and is refused."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def _overlapping(files: Iterable[_File]) -> Iterator[list[_File]]:
