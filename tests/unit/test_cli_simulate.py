@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headgate.cli.commands import run
+from headgate.core.units import SECOND
+from headgate.testing.clock import NEW_YEAR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +83,25 @@ def test_json_lines_are_read_by_fields(folder: Path, capsys: pytest.CaptureFixtu
     assert "4 of 9 requests would have been denied" in shown
     assert "line 10" in shown
     assert "cannot be read: 1 line or event" in shown
+
+
+def test_archived_events_are_replayed_from_complete_parts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A part without its manifest was not finished. A folder is read whole."""
+    for part, user in ((1, "ann"), (2, "bob")):
+        place = folder / "kept" / "events" / "2026-01" / str(part)
+        place.mkdir(parents=True)
+        times = pa.array([NEW_YEAR + each * SECOND for each in range(8)], pa.timestamp("us", "UTC"))
+        columns = {"at": times, "user_id": [user] * 8, "decision": ["allowed"] * 8, "extra": [None] * 8}
+        pq.write_table(pa.table(columns), place / "0001.parquet")
+    (folder / "kept/events/2026-01/1/manifest.json").write_text("{}")
+    monkeypatch.setenv("HEADGATE_ARCHIVE_URL", str(folder / "kept"))
+    for origin, requests, denied in (("archive", 8, 3), ("kept", 16, 6), ("kept/events/2026-01/1/0001.parquet", 8, 3)):
+        assert run(["simulate", "--rules", "draft.yaml", "--from", origin, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["requests"], found["draft"]["denied"]) == (requests, denied)
+        assert found["recorded"]["draft"]["newly_denied"] == denied
 
 
 def test_an_empty_log_is_a_report_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
