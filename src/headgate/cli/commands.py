@@ -28,6 +28,7 @@ from headgate.cli import (
     rules,
     rules_kept,
     serve,
+    simulate,
     stories,
     tiers,
     tokens,
@@ -54,6 +55,7 @@ app.command("gateway")(gateway.gateway)
 app.command("check")(check.check)
 app.command("peek")(check.peek)
 app.command("explain")(explain.explain)
+app.command("simulate")(simulate.simulate)
 app.command("quota")(quota.quota)
 app.command("changes")(activity.changes)
 app.command("violators")(activity.violators)
@@ -80,6 +82,7 @@ def _add_verb_with_more(name: str, verb: Callable[..., object], more: Mapping[st
 
 
 _add_verb_with_more("events", activity.events, {"show": stories.show_event})
+_add_verb_with_more("backup", backup.backup, {"list": backup.list_backups, "verify": backup.verify})
 _add_verb_with_more("usage", usage.usage, {"export": usage.export, "reconcile": usage.reconcile})
 _add_group(
     "rules",
@@ -138,11 +141,6 @@ _add_group(
     "Who may use the admin API, and for what.",
     {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
 )
-_backups = typer.Typer(name="backup", help="Back up the database, and look after backups.")
-_backups.callback(invoke_without_command=True)(backup.backup)
-_backups.command("list")(backup.list_backups)
-_backups.command("verify")(backup.verify)
-app.add_typer(_backups)
 _add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
 
 

@@ -61,3 +61,11 @@ WHERE day BETWEEN $1 AND $2 AND user_id <> '' AND ($3::text IS NULL OR user_id =
   AND ($4::date IS NULL OR (day, user_id, rule) > ($4, $5, $6))
 ORDER BY day, user_id, rule
 LIMIT $7;
+
+-- events.replay(since, until, after: server, sequence and id of an event at `since`, limit): in the order of deciding
+SELECT at, id, user_id AS "user", tenant, api_key, host(ip) AS ip, tier, method, endpoint, rule, decision, source,
+       coalesce(server, '') AS server, sequence, extra
+FROM events
+WHERE at >= $1 AND at < $2 AND (at, coalesce(server, ''), sequence, id) > ($1, $3, $4, $5)
+ORDER BY at, coalesce(server, ''), sequence, id
+LIMIT $6;

@@ -1,0 +1,1 @@
+"""Traffic that was recorded somewhere: access logs, JSON lines, Parquet files."""

@@ -1,0 +1,196 @@
+"""`headgate simulate`: tomorrow's rules on yesterday's traffic."""
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from headgate.adapters import zones
+from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.rules_files import RulesFiles
+from headgate.adapters.traffic.json_calls import ATTRIBUTE, FIELDS
+from headgate.cli.admin_client import admin, at
+from headgate.cli.environment import settings
+from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
+from headgate.cli.output import print_json
+from headgate.cli.simulation_tables import print_report
+from headgate.controlplane.simulate.notes import longest_window, notes
+from headgate.controlplane.simulate.picture import picture
+from headgate.controlplane.simulate.report import report
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.rule import RuleSet
+from headgate.core.units import DAY, SECOND, Micros, parse_duration
+from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, shown
+from headgate.settings import Settings
+from headgate.wiring.simulating import EVENTS, Simulation, Span, open_traffic
+
+DIFFERENT: Final = 2
+CURRENT: Final = "current"
+_FOREVER: Final[Micros] = 253_402_300_799 * SECOND
+
+
+def simulate(
+    rules: Annotated[
+        list[str], typer.Option("--rules", metavar="FILE", help="The draft; several files are one.", show_default=False)
+    ],
+    origin: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="events|archive|FILE",
+            help="Recorded events, archived ones, an access log, JSON lines, or a folder of Parquet files.",
+        ),
+    ] = EVENTS,
+    since: Annotated[Text, typer.Option(metavar="WHEN", help="From a time on, or from a span ago, as in 24h.")] = None,
+    until: Annotated[Text, typer.Option(metavar="WHEN", help="Up to a time, or up to a span ago.")] = None,
+    warm_up: Annotated[
+        Text,
+        typer.Option(metavar="SPAN", help="How much before --since fills the counters; the longest window, up to 1d."),
+    ] = None,
+    against: Annotated[
+        Text, typer.Option(metavar="FILE|current", help="Rules to compare with: a file, or those in force.")
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=PLACE", help="Where JSON lines have something, as in user=auth.sub. Can be repeated."
+        ),
+    ] = None,
+    plot: Annotated[Text, typer.Option(metavar="FILE.svg", help="Draw requests and denials over time there.")] = None,
+    limit: Limit = 10,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> int:
+    """Decide traffic that has been by draft rules, on virtual time, and show who would have been denied.
+
+    Nothing is counted anywhere else. Exit code 0 is fine, 1 failed, 2 the answers differ from those of --against.
+    """
+    fields = _fields(field)
+    draft = _draft(rules)
+    beside = None if against is None else _against(against, url, token)
+    chosen = settings()
+    if origin == EVENTS and chosen.database_url is None and not (chosen.data_dir / "postgres").is_dir():
+        msg = "events are read from the database itself; set HEADGATE_DATABASE_URL, or name a file with --from"
+        raise InvalidSettings(msg)
+    sets = [each[1] for each in (draft, beside) if each is not None]
+    span = _span(origin, since, until, warm_up, sets)
+    simulation = Simulation(draft, beside, span)
+    found, said = asyncio.run(_run(chosen, simulation, origin, span, fields, limit))
+    if plot is not None:
+        _draw(found, plot)
+    if as_json:
+        print_json(found)
+    else:
+        print_report(found, said)
+    difference = found["difference"]
+    return DIFFERENT if difference and (difference["newly_denied"] or difference["no_longer_denied"]) else 0
+
+
+async def _run(
+    chosen: Settings, simulation: Simulation, origin: str, span: Span, fields: dict[str, str], limit: int
+) -> tuple[dict[str, Any], float]:
+    """The report, and how many seconds it took."""
+    started = monotonic()
+    with _bar() as bar:
+        task = bar.add_task("replaying", total=1.0, rate="")
+
+        def show(read: int, share: float) -> None:
+            rate = 60 * read / max(0.001, monotonic() - started)
+            bar.update(task, completed=share, rate=f"{read:,} events, {rate / 1e6:.1f} million/min")
+
+        async with open_traffic(chosen, origin, span, fields) as traffic:
+            replay = await simulation.run(traffic, show)
+            source = traffic.source
+    found = {
+        "from": origin,
+        **report(replay, limit),
+        "skipped": {"lines": source.skipped.count, "examples": source.skipped.examples},
+    }
+    found["notes"] = notes(
+        replay,
+        skipped=source.skipped.count,
+        whole_seconds=source.has_whole_seconds,
+        ran_full=simulation.ran_full,
+        warmed=span.since - span.start,
+    )
+    return found, monotonic() - started
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"))
+    bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    bar.disable = not bar.console.is_terminal
+    with bar:
+        yield bar
+
+
+def _draft(files: list[str]) -> tuple[str, RuleSet]:
+    """The rules in files; what is wrong with them is told with their lines."""
+    read = RulesFiles(files)
+    try:
+        rule_set = parse_rule_set(read.data, zones.zone)
+    except InvalidRules as error:
+        places = [(read.place(problem.path), problem) for problem in error.problems]
+        lines = [f"{place}: {problem}" if place else str(problem) for place, problem in places]
+        raise InvalidRules(error.problems, lines) from error
+    return ", ".join(files), rule_set
+
+
+def _against(named: str, url: str | None, token: str | None) -> tuple[str, RuleSet]:
+    if named != CURRENT:
+        return _draft([named])
+    with admin(url, token) as client:
+        return "the rules in force", parse_rule_set(client.get(at("ruleset")), zones.zone)
+
+
+def _span(origin: str, since: str | None, until: str | None, warm_up: str | None, sets: Iterable[RuleSet]) -> Span:
+    """From when to when; of events the last day unless told."""
+    now = wall_clock()
+    end = _micros(until, "--until") or (now + 1 if origin == EVENTS else _FOREVER)
+    begin = _micros(since, "--since") or (max(1, end - DAY) if origin == EVENTS else 1)
+    if end <= begin:
+        msg = f"--since is {shown(since)}, which does not lie before --until, or before now"
+        raise InvalidRequest(msg)
+    warming = min(DAY, longest_window(sets)) if warm_up is None else _warm_up(warm_up)
+    return Span(max(1, begin - warming), begin, end)
+
+
+def _micros(text: str | None, option: str) -> Micros | None:
+    moment = moment_of(text, option, ahead=False)
+    return None if moment is None else max(1, round(datetime.fromisoformat(moment).timestamp() * SECOND))
+
+
+def _warm_up(text: str) -> Micros:
+    return 0 if text == "0" else parse_duration(text)
+
+
+def _fields(pairs: list[str] | None) -> dict[str, str]:
+    """``user=auth.sub`` and ``attribute.region=geo`` by name."""
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        name, equals, place = pair.partition("=")
+        if not equals or not place or not (name in FIELDS or name.removeprefix(ATTRIBUTE) != name):
+            known = ", ".join(FIELDS)
+            msg = f"--field is {shown(pair)}; write NAME=PLACE with one of {known}, or attribute.NAME"
+            raise InvalidRequest(msg)
+        found[name] = place
+    return found
+
+
+def _draw(found: dict[str, Any], into: str) -> None:
+    try:
+        Path(into).write_text(picture(found), encoding="utf-8")
+    except OSError as error:
+        msg = f"{shown(into)} cannot be written: {error.strerror}"
+        raise InvalidSettings(msg) from error
+    sys.stderr.write(f"drawn into {into}\n")

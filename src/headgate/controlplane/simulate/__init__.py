@@ -1,0 +1,1 @@
+"""Trying rules on traffic that has been: the same limiter, on virtual time."""
