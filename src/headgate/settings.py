@@ -198,7 +198,9 @@ class Settings:
     events_file: Path | None = field(
         default=None, metadata=_about("a file that events are appended to, as JSON lines", Path)
     )
-    kafka_brokers: str | None = field(default=None, metadata=_about("where events are sent to as well", _text))
+    kafka_brokers: str | None = field(
+        default=None, metadata=_about("where events are sent to as well", _text, secret=True)
+    )
     kafka_topic: str = field(default="headgate.events", metadata=_about("the topic of events", _text))
     flush_seconds: float = field(
         default=0.5, metadata=_about("how long an event may wait in memory before it is on disk", _seconds(60))

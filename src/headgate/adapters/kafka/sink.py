@@ -1,0 +1,226 @@
+"""The sink: events go to a topic, and a batch is stored once the brokers have confirmed every event of it.
+
+What could not be confirmed in time stays in the producer's queue. When the batch comes again, nothing that is
+stored or under way is sent a second time: as long as this sink lives, an event is stored once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from headgate.adapters.clock import monotonic
+from headgate.adapters.kafka.brokers import Brokers
+from headgate.adapters.kafka.client import let_go, new_producer
+from headgate.adapters.kafka.delivery import Delivery
+from headgate.adapters.kafka.messages import message_of
+from headgate.adapters.kafka.words import Lines, log, sentence
+from headgate.errors import InvalidSettings, SinkError
+
+if TYPE_CHECKING:
+    from headgate.core.event import EventBatch
+    from headgate.ports import Stored
+
+SECONDS: Final = 5.0
+_SLICE: Final = 0.1
+_LONGEST_QUESTION: Final = 1.0
+_REMEMBERED: Final = 64
+"""Batches, should somebody ask again."""
+_TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+
+
+class KafkaSink:
+    """Brings events to a topic. Everything that waits for brokers does so in one thread of its own."""
+
+    name = "kafka"
+
+    def __init__(self, brokers: str, topic: str, *, seconds: float = SECONDS) -> None:
+        """`brokers` as `Brokers.parse` reads them; `seconds` is how long a batch may take."""
+        if _TOPIC.fullmatch(topic) is None:
+            msg = "the Kafka topic is malformed; write up to 249 letters, digits, dots, underscores and hyphens"
+            raise InvalidSettings(msg)
+        self._brokers = Brokers.parse(brokers)
+        self._topic = topic
+        self._seconds = seconds
+        self._lines = Lines(self._brokers.hidden)
+        self._fault: KafkaError | None = None
+        self._is_up: bool | None = None
+        self._under_way: dict[str, Delivery] = {}
+        self._single: Delivery | None = None
+        self._stored: dict[str, Stored] = {}
+        self._closing = Flag()
+        self._producer = new_producer(self._brokers, self._lines, self._failed)
+        self._thread = ThreadPoolExecutor(1, "headgate-kafka")
+
+    async def store(self, batch: EventBatch) -> Stored:
+        """Return once the brokers have all events but those they can never take; `SinkError` if not, or not yet."""
+        if self._closing.is_set():
+            msg = "the way to Kafka is closed"
+            raise SinkError(msg)
+        given_up = Flag()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._store, batch, given_up)
+        finally:
+            given_up.set()
+
+    async def close(self) -> None:
+        """Send nothing more, wait a moment for what the brokers still have to answer, and let go of them."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        await asyncio.get_running_loop().run_in_executor(
+            self._thread, partial(let_go, self._producer, wait_for_answers=True)
+        )
+        self._thread.shutdown(wait=False)
+
+    def _store(self, batch: EventBatch, given_up: Flag) -> Stored:
+        if batch.id in self._stored:
+            return self._stored[batch.id]
+        delivery = self._under_way.setdefault(batch.id, Delivery(batch))
+        self._leave_out_abandoned()
+        delivery.try_again()
+        waiting = _Waiting(self._seconds, given_up, self._closing)
+        try:
+            self._send(delivery, waiting)
+            self._send_alone(delivery, waiting)
+        except KafkaException as error:
+            if error.args[0].fatal():
+                self._begin_anew()
+            delivery.fault = error.args[0]
+        if delivery.missing and waiting.is_called_off:
+            msg = "nobody waits for Kafka any more"
+            raise SinkError(msg)
+        if delivery.missing:
+            raise self._down(delivery)
+        del self._under_way[batch.id]
+        self._stored[batch.id] = delivery.result
+        if len(self._stored) > _REMEMBERED:
+            del self._stored[next(iter(self._stored))]
+        if delivery.stored:
+            self._up()
+        return delivery.result
+
+    def _leave_out_abandoned(self) -> None:
+        """Forget the oldest batches that nobody asks for any more, as when they were dropped from the spool."""
+        idle = [key for key, delivery in self._under_way.items() if not delivery.under_way]
+        for key in idle[: max(0, len(self._under_way) - _REMEMBERED)]:
+            del self._under_way[key]
+
+    def _send(self, delivery: Delivery, waiting: _Waiting) -> None:
+        """Hand over what was not, in order, and wait for the answers."""
+        if delivery.to_send and not self._is_up and not self._finds_topic(waiting):
+            return
+        while delivery.to_send and waiting:
+            # Whatever is to be alone must not get company.
+            if (self._single is not None and self._single.under_way) or not self._hand_over(
+                delivery, delivery.to_send[0]
+            ):
+                self._producer.poll(_SLICE)
+            else:
+                delivery.to_send.popleft()
+        self._wait_for(delivery, waiting)
+
+    def _send_alone(self, delivery: Delivery, waiting: _Waiting) -> None:
+        """Send again, one by one and with nothing else under way, what was refused in company."""
+        while delivery.to_send_alone and waiting:
+            if len(self._producer):
+                self._producer.poll(_SLICE)
+                continue
+            delivery.alone, self._single = delivery.to_send_alone.popleft(), delivery
+            self._hand_over(delivery, delivery.alone)
+            self._wait_for(delivery, waiting)
+
+    def _finds_topic(self, waiting: _Waiting) -> bool:
+        """Wait until the brokers know the topic; until then nothing is handed over, and nothing is in doubt."""
+        while waiting:
+            try:
+                topics = self._producer.list_topics(self._topic, min(waiting.seconds, _LONGEST_QUESTION)).topics
+                self._fault = fault = topics[self._topic].error
+            except KafkaException as error:
+                fault = error.args[0]
+            if fault is None:
+                return True
+            self._producer.poll(_SLICE)
+            self._fault = self._fault or fault
+        return False
+
+    def _hand_over(self, delivery: Delivery, index: int) -> bool:
+        """Give one event to the producer; False if its queue is full."""
+        message = message_of(delivery.batch.events[index], delivery.batch)
+        if message is None:
+            delivery.refused += 1
+            return True
+        try:
+            self._producer.produce(
+                self._topic,
+                message.value,
+                message.key,
+                on_delivery=partial(delivery.reported, index),
+                headers=message.headers,
+            )
+        except BufferError:
+            return False
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                raise
+            delivery.refused += 1
+        else:
+            delivery.under_way.add(index)
+        return True
+
+    def _wait_for(self, delivery: Delivery, waiting: _Waiting) -> None:
+        while delivery.under_way and waiting:
+            self._producer.poll(_SLICE)
+
+    def _begin_anew(self) -> None:
+        """Replace a producer that has failed for good. What it had under way is in doubt, and is sent again."""
+        let_go(self._producer, wait_for_answers=False)
+        for delivery in self._under_way.values():
+            delivery.give_up_waiting()
+        self._producer = new_producer(self._brokers, self._lines, self._failed)
+
+    def _failed(self, fault: KafkaError) -> None:
+        """Remember what went wrong, for a message; that all brokers are away says less than why."""
+        if self._fault is None or fault.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
+            self._fault = fault
+
+    def _up(self) -> None:
+        self._fault = None
+        if not self._is_up:
+            self._is_up = True
+            self._lines.forget()
+            log.info("Kafka takes events, in the topic %s", self._topic)
+
+    def _down(self, delivery: Delivery) -> SinkError:
+        fault = delivery.fault or self._fault
+        reason = "there was no answer in time" if fault is None else self._brokers.hidden(sentence(fault))
+        events = len(delivery.batch.events)
+        if self._is_up is not False:
+            self._is_up = False
+            log.warning("Kafka takes no events: %s; they wait", reason)
+        return SinkError(f"Kafka has not confirmed {delivery.missing} of {events} events: {reason}")
+
+
+class _Waiting:
+    """True as long as somebody waits and there is time."""
+
+    def __init__(self, seconds: float, *ends: Flag) -> None:
+        self._until = monotonic() + seconds
+        self._ends = ends
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self._until - monotonic())
+
+    @property
+    def is_called_off(self) -> bool:
+        return any(end.is_set() for end in self._ends)
+
+    def __bool__(self) -> bool:
+        return monotonic() < self._until and not self.is_called_off

@@ -1,0 +1,343 @@
+"""Events on their way to Kafka, against the mock cluster of librdkafka."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import defaultdict
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.integration.mock_kafka import MockKafka, records_of
+
+from headgate.adapters.kafka import KafkaSink
+from headgate.core.event import Event, EventBatch
+from headgate.errors import SinkError
+from headgate.ports import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.integration.mock_kafka import Record
+
+PATIENCE: Final = 60.0
+_numbers: Final = count()
+
+
+def _event(number: int, **parts: Any) -> Event:  # noqa: ANN401 (fields of an event)
+    empty = Event._make([None] * len(Event._fields))
+    event = empty._replace(at=1_700_000_000_000_000 + number, sequence=number, id=f"d{number}", user=f"u{number % 7}")
+    return event._replace(decision="denied", source="store", status=429, **parts)
+
+
+def _batch(events: Sequence[Event]) -> EventBatch:
+    return EventBatch(f"b{next(_numbers)}", "server-1", "eu", list(events))
+
+
+def _ids(records: Sequence[Record]) -> list[str]:
+    return sorted((json.loads(record.value)["id"] for record in records), key=lambda name: int(name[1:]))
+
+
+def _expected(numbers: int) -> list[str]:
+    return [f"d{number}" for number in range(numbers)]
+
+
+async def _until_stored(sink: KafkaSink, batch: EventBatch) -> Stored:
+    """As the spool does it: again and again, the same batch."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await sink.store(batch)
+            except SinkError:
+                continue
+
+
+@pytest.fixture(scope="module")
+def _cluster() -> Iterator[MockKafka]:
+    with MockKafka() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def kafka(_cluster: MockKafka) -> MockKafka:
+    """A cluster, whose brokers every test leaves as they were."""
+    _cluster.answer_as_usual()
+    return _cluster
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic of its own for each test."""
+    return f"events-{next(_numbers)}"
+
+
+def _in_order(records: Sequence[Record]) -> bool:
+    """Whether the events of each subject are in one partition, in the order in which they were decided."""
+    by_key: dict[str | None, list[tuple[int, int]]] = defaultdict(list)
+    for record in records:
+        by_key[record.key].append((record.partition, json.loads(record.value)["sequence"]))
+    return all(each == sorted(each) and len({place for place, _ in each}) == 1 for each in by_key.values())
+
+
+def test_a_batch_arrives(kafka: MockKafka, topic: str) -> None:
+    """Every event is a record with its subject as key, its batch in a header, and in the order of its subject."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic)
+        batches = [_batch([_event(200 * turn + number) for number in range(200)]) for turn in range(5)]
+        assert [await sink.store(batch) for batch in batches] == [Stored(200)] * 5
+        await sink.close()
+
+    asyncio.run(run())
+    records = records_of(kafka.servers, topic)
+    assert _ids(records) == _expected(1000)
+    assert {record.key for record in records} == {f"user:u{number}" for number in range(7)}
+    assert _in_order(records)
+    assert len({record.headers["headgate-batch"] for record in records}) == 5
+    assert {record.headers["headgate-schema"] for record in records} == {"headgate.event/1"}
+    assert {record.headers["content-type"] for record in records} == {"application/json"}
+
+
+def test_a_batch_that_comes_again_is_not_sent_again(kafka: MockKafka, topic: str) -> None:
+    """A batch that was stored has its answer, and nothing of it is stored twice."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic)
+        batch = _batch([_event(number) for number in range(10)])
+        assert [await sink.store(batch) for _ in range(3)] == [Stored(10)] * 3
+        assert await sink.store(_batch([])) == Stored(0)
+        await sink.close()
+
+    asyncio.run(run())
+    assert _ids(records_of(kafka.servers, topic)) == _expected(10)
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [KafkaError.NOT_LEADER_FOR_PARTITION] * 3,
+        [KafkaError.REQUEST_TIMED_OUT] * 2,
+        [KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND],
+        [KafkaError._TRANSPORT] * 3,
+    ],
+)
+def test_passing_faults_are_not_noticed(kafka: MockKafka, topic: str, codes: list[int]) -> None:
+    """What brokers refuse for the moment, or when connections break, arrives once and in order."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic)
+        await sink.store(_batch([_event(number) for number in range(20)]))
+        kafka.answer_next(*codes)
+        assert await _until_stored(sink, _batch([_event(number) for number in range(20, 200)])) == Stored(180)
+        await sink.close()
+
+    asyncio.run(run())
+    records = records_of(kafka.servers, topic)
+    assert _ids(records) == _expected(200)
+    assert _in_order(records)
+
+
+def test_too_large_events_are_refused_alone(kafka: MockKafka, topic: str) -> None:
+    """What the client knows to be too large, or JSON cannot say, is refused and counted; the rest arrives."""
+
+    async def run() -> None:
+        sink = KafkaSink(f"{kafka.servers}?message.max.bytes=20000", topic)
+        events = [_event(number) for number in range(100)]
+        events[10] = _event(10, endpoint="/" + "x" * 30_000)
+        events[20] = _event(20, tier="\ud800")
+        assert await sink.store(_batch(events)) == Stored(98, 2)
+        await sink.close()
+
+    asyncio.run(run())
+    assert set(_expected(100)) - set(_ids(records_of(kafka.servers, topic))) == {"d10", "d20"}
+
+
+@pytest.mark.parametrize("code", [KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD])
+def test_only_what_is_refused_alone_is_refused(kafka: MockKafka, topic: str, code: int) -> None:
+    """Of records that a broker refuses together, each is sent again alone; what it then refuses is refused."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic)
+        await sink.store(_batch([_event(0)]))
+        kafka.answer_next(code)
+        assert await sink.store(_batch([_event(number) for number in range(1, 50)])) == Stored(49)
+        kafka.answer_next(code, code)
+        assert await sink.store(_batch([_event(50)])) == Stored(0, 1)
+        await sink.close()
+
+    asyncio.run(run())
+    assert _ids(records_of(kafka.servers, topic)) == _expected(50)
+
+
+def test_brokers_go_away_and_come_back(kafka: MockKafka, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    """While no broker can be reached a batch fails with a sentence; afterwards each event is there once, in order."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic, seconds=0.5)
+        await _until_stored(sink, _batch([_event(number) for number in range(100)]))
+        kafka.go_away()
+        batch = _batch([_event(number) for number in range(100, 300)])
+        for _ in range(3):
+            with pytest.raises(SinkError, match="has not confirmed 200 of 200 events: "):
+                await sink.store(batch)
+        other = _batch([_event(number) for number in range(300, 350)])
+        with pytest.raises(SinkError, match="50 of 50 events"):
+            await sink.store(other)
+        kafka.come_back()
+        assert await _until_stored(sink, batch) == Stored(200)
+        assert await _until_stored(sink, other) == Stored(50)
+        await sink.close()
+
+    with caplog.at_level(logging.INFO, "headgate"):
+        asyncio.run(run())
+    records = records_of(kafka.servers, topic)
+    assert _ids(records) == _expected(350)
+    assert _in_order(records)
+    said = [record.message for record in caplog.records if "Kafka takes" in record.message]
+    assert [line.partition(":")[0].partition(",")[0] for line in said] == [
+        "Kafka takes events",
+        "Kafka takes no events",
+        "Kafka takes events",
+    ]
+    lines = [record.message for record in caplog.records]
+    assert len(lines) == len(set(lines)) + 1
+    assert not any("thrd" in line or "rdkafka" in line for line in lines)
+
+
+def test_answers_in_doubt_are_waited_for(kafka: MockKafka, topic: str) -> None:
+    """A batch whose answers are late fails, and comes again; what was under way is not sent a second time."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic, seconds=0.3)
+        await _until_stored(sink, _batch([_event(0)]))
+        kafka.answer_slowly(1.0)
+        batch = _batch([_event(number) for number in range(1, 100)])
+        with pytest.raises(SinkError, match="there was no answer in time"):
+            await sink.store(batch)
+        assert await _until_stored(sink, batch) == Stored(99)
+        kafka.answer_slowly(0)
+        await sink.close()
+
+    asyncio.run(run())
+    assert _ids(records_of(kafka.servers, topic)) == _expected(100)
+
+
+def test_a_producer_that_fails_for_good_is_replaced(kafka: MockKafka, topic: str) -> None:
+    """After a fault that a producer cannot survive another one goes on; nothing is lost."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic)
+        await sink.store(_batch([_event(number) for number in range(10)]))
+        kafka.answer_next(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        batch = _batch([_event(number) for number in range(10, 200)])
+        with pytest.raises(SinkError, match="sequence"):
+            await sink.store(batch)
+        assert await _until_stored(sink, batch) == Stored(190)
+        await sink.close()
+
+    asyncio.run(run())
+    records = records_of(kafka.servers, topic)
+    assert set(_ids(records)) == set(_expected(200))
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, "the topic does not exist"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "may not write to the topic"),
+    ],
+)
+def test_what_is_wrong_with_a_topic_is_said(kafka: MockKafka, topic: str, code: int, words: str) -> None:
+    """A topic that is not there, or not for this user, fails within the time a batch has, and says so."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic, seconds=0.5)
+        kafka.refuse_topic(topic, code)
+        with pytest.raises(SinkError, match=words):
+            await sink.store(_batch([_event(0)]))
+        kafka.refuse_topic(topic, 0)
+        assert await _until_stored(sink, _batch([_event(0)])) == Stored(1)
+        await sink.close()
+
+    asyncio.run(run())
+
+
+def test_a_user_who_may_not_write(kafka: MockKafka, topic: str) -> None:
+    """A batch that is refused for want of a right fails, and arrives once the right is there."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic)
+        kafka.answer_next(*[KafkaError.TOPIC_AUTHORIZATION_FAILED] * 4)
+        batch = _batch([_event(number) for number in range(50)])
+        with pytest.raises(SinkError, match="may not write to the topic"):
+            await sink.store(batch)
+        assert await _until_stored(sink, batch) == Stored(50)
+        await sink.close()
+
+    asyncio.run(run())
+    assert _ids(records_of(kafka.servers, topic)) == _expected(50)
+
+
+def test_nobody_is_there() -> None:
+    """Where no broker ever was, a batch fails in its time, the loop goes on meanwhile, and closing is quick."""
+
+    async def run() -> int:
+        sink = KafkaSink("127.0.0.1:1", "events", seconds=0.5)
+        turns = 0
+        storing = asyncio.create_task(sink.store(_batch([_event(0)])))
+        while not storing.done():
+            turns += 1
+            await asyncio.sleep(0.01)
+        with pytest.raises(SinkError, match="refused"):
+            await storing
+        await sink.close()
+        with pytest.raises(SinkError, match="closed"):
+            await sink.store(_batch([_event(0)]))
+        await sink.close()
+        return turns
+
+    assert asyncio.run(run()) > 5
+
+
+def test_closing_in_the_middle(kafka: MockKafka, topic: str) -> None:
+    """A sink that is closed with a batch under way says so to who waits; another one brings the batch."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic, seconds=PATIENCE)
+        await sink.store(_batch([_event(0)]))
+        kafka.go_away()
+        batch = _batch([_event(number) for number in range(1, 1000)])
+        storing = asyncio.create_task(sink.store(batch))
+        await asyncio.sleep(0.2)
+        await sink.close()
+        with pytest.raises(SinkError, match="nobody waits"):
+            await storing
+        kafka.come_back()
+        sink = KafkaSink(kafka.servers, topic)
+        assert await _until_stored(sink, batch) == Stored(999)
+        await sink.close()
+
+    asyncio.run(run())
+    assert set(_ids(records_of(kafka.servers, topic))) == set(_expected(1000))
+
+
+def test_giving_up(kafka: MockKafka, topic: str) -> None:
+    """Who gives up waiting for a batch blocks nobody, and the batch can come again."""
+
+    async def run() -> None:
+        sink = KafkaSink(kafka.servers, topic, seconds=PATIENCE)
+        await sink.store(_batch([_event(0)]))
+        kafka.go_away()
+        batch = _batch([_event(number) for number in range(1, 100)])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await sink.store(batch)
+        kafka.come_back()
+        assert await _until_stored(sink, batch) == Stored(99)
+        await sink.close()
+
+    asyncio.run(run())
+    assert _ids(records_of(kafka.servers, topic)) == _expected(100)
