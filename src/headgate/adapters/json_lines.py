@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from headgate.adapters.event_json import event_json
 from headgate.errors import SinkError
 from headgate.ports import Stored
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
     from headgate.core.event import Event, EventBatch
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _REMEMBERED: Final = 4 * 1024 * 1024
 """So many bytes at the end of a file are looked through for batches that are in it."""
 _MOST_BATCHES: Final = 1_000
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 class JsonLines:
@@ -128,11 +126,8 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _line(event: Event, batch: EventBatch) -> bytes | None:
-    """An event under the names of the admin API, and the id of its batch; None if JSON cannot say it."""
-    data: dict[str, Any] = event._asdict()
+    """An event as it leaves for other systems, and the id of its batch; None if JSON cannot say it."""
     try:
-        data["at"] = _EPOCH + timedelta(microseconds=event.at)
-        data["count"] = data.pop("used")
-        return _ENCODER.encode(data | {"region": batch.region, "server": batch.server, "batch": batch.id}) + b"\n"
+        return b'%b,"batch":"%b"}\n' % (event_json(event, batch)[:-1], batch.id.encode("ascii"))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
