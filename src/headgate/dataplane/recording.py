@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headgate.core.counts import CountBatch
@@ -15,10 +16,12 @@ from headgate.core.event import EventBatch
 from headgate.core.ids import new_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
     from headgate.core.counts import Count, Took
     from headgate.core.event import Event
+    from headgate.core.units import Micros
 
 EVENTS: Final = "events"
 COUNTS: Final = "counts"
@@ -46,6 +49,17 @@ class Recorder(Protocol):
 
     def take_counts(self) -> tuple[list[Count], list[Took]]:
         """All counts since the last time."""
+
+    def take_keys(self) -> Mapping[str, Micros]:
+        """The API keys that were used since the last time, and when."""
+
+
+class Counted(NamedTuple):
+    """What was counted since the last flush, for whoever wants to know it here and now."""
+
+    counts: Sequence[Count]
+    took: Sequence[Took]
+    keys: Mapping[str, Micros]
 
 
 class Journal(Protocol):
@@ -90,9 +104,22 @@ class Recorded(NamedTuple):
 class Recording:
     """Brings what one process decides to its journal. Use it in ``async with``."""
 
-    def __init__(self, recorder: Recorder, journal: Journal, origin: Origin, every: float, *, counts: bool) -> None:
-        """Every so many seconds. Without `counts`, because nobody stores them, they are taken and forgotten."""
+    def __init__(
+        self,
+        recorder: Recorder,
+        journal: Journal | None,
+        origin: Origin,
+        every: float,
+        *,
+        counts: bool,
+        observers: Sequence[Callable[[Counted], None]] = (),
+    ) -> None:
+        """Every so many seconds. Without `counts`, because nobody stores them, only `observers` are told of them.
+
+        Without a journal nothing is kept.
+        """
         self._recorder = recorder
+        self._observers = observers
         self._journal = journal
         self._origin = origin
         self._every = every
@@ -114,12 +141,15 @@ class Recording:
         if self._task is not None:
             await self._task
         await self.flush()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._journal.close)
+        if self._journal is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._journal.close)
         self._thread.shutdown()
 
     def state(self) -> Recorded:
         """How much there was, and where it is."""
         recorder, journal = self._recorder, self._journal
+        if journal is None:
+            return Recorded(recorder.emitted, recorder.waiting, recorder.dropped)
         dropped = recorder.dropped + journal.dropped(EVENTS)
         return Recorded(recorder.emitted, recorder.waiting + self._in_hand + journal.waiting(EVENTS), dropped)
 
@@ -127,12 +157,17 @@ class Recording:
         """Bring everything over that was recorded by now."""
         events = self._recorder.take_events()
         counts, took = self._recorder.take_counts()
+        counted = Counted(counts, took, self._recorder.take_keys())
+        for observe in self._observers:
+            observe(counted)
+        if self._journal is None:
+            return
         dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped
         self._in_hand = len(events)
         if not self._has_counts:
             counts, took = [], []
-        work = asyncio.get_running_loop().run_in_executor(self._thread, self._write, events, counts, took, dropped)
-        await asyncio.shield(work)
+        writing = partial(self._write, self._journal, events, counts, took, dropped)
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, writing))
 
     async def _run(self) -> None:
         least, most = _SECONDS_BETWEEN_LOOKS
@@ -145,15 +180,17 @@ class Recording:
                 await self.flush()
                 waited = 0.0
 
-    def _write(self, events: list[Event], counts: list[Count], took: list[Took], dropped: int) -> None:
+    def _write(
+        self, journal: Journal, events: list[Event], counts: list[Count], took: list[Took], dropped: int
+    ) -> None:
         """In the thread. What was dropped is older than what is there."""
         server, region = self._origin
         if dropped:
-            self._journal.skip(EVENTS, dropped)
+            journal.skip(EVENTS, dropped)
         for start in range(0, len(events), _TOGETHER):
-            self._journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
+            journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
         self._in_hand = 0
         for start in range(0, max(len(counts), len(took)), _TOGETHER):
             part = slice(start, start + _TOGETHER)
-            self._journal.append(COUNTS, CountBatch(new_id(), server, region, counts[part], took[part]))
-        self._journal.write()
+            journal.append(COUNTS, CountBatch(new_id(), server, region, counts[part], took[part]))
+        journal.write()

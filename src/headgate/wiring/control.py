@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres import Database
     from headgate.adapters.rules_file import RulesFile
+    from headgate.dataplane.recording import Counted
     from headgate.edge.http.server import Address
     from headgate.settings import Settings
     from headgate.wiring import Counters
@@ -159,8 +160,8 @@ class ControlPlane:
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
         self._blocks = Blocks(database, announce)
-        limiter.tally = Tally(wall_clock)
-        self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), limiter.tally)
+        self._tally = Tally(wall_clock)
+        self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), self._tally)
         self._rolling_up = RollingUp(self._opened.another(_SECONDS_TO_ROLL_UP), wall_clock)
         self.admin_token = settings.admin_token or kept_token(settings.data_dir)
         self.parts = AdminParts(
@@ -215,6 +216,10 @@ class ControlPlane:
     def another_database(self, seconds: float) -> Database:
         """The database on connections of their own, which are closed with this."""
         return self._opened.another(seconds)
+
+    def observe(self, counted: Counted) -> None:
+        """Have what was counted in the totals of users and keys, before long."""
+        self._tally.count(counted.counts, counted.keys)
 
     async def admin_app(self) -> FastAPI:
         """The admin API, of the process that leads."""

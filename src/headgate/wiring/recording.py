@@ -15,10 +15,12 @@ from headgate.dataplane.shipping import Route, Shipping
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
 
     from headgate.dataplane.courier import SinkState
     from headgate.dataplane.limiter import Limiter
+    from headgate.dataplane.recording import Counted
     from headgate.ports import CountSink, EventSink
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
@@ -52,41 +54,55 @@ class Recordings:
 
 @asynccontextmanager
 async def recorded(
-    settings: Settings, limiter: Limiter, control: ControlPlane | None, *, leads: bool
-) -> AsyncIterator[Recordings | None]:
-    """Record what the limiter decides as long as the block runs; nothing, where nobody would store it.
+    settings: Settings,
+    limiter: Limiter,
+    control: ControlPlane | None,
+    observers: Sequence[Callable[[Counted], None]] = (),
+    *,
+    leads: bool,
+) -> AsyncIterator[Recordings]:
+    """Record what the limiter decides as long as the block runs; only count it, where nobody would store events.
 
     Every process records. The one that `leads` ships, and ends when all the others have ended: so what they
-    have recorded at their very end is shipped too.
+    have recorded at their very end is shipped too. `observers` are told what was counted.
     """
     has_sinks = control is not None or settings.events_file is not None or settings.kafka_brokers is not None
-    if not settings.events or not has_sinks:
-        yield None
-        return
-    # Here, because not every process needs it.
-    from headgate.adapters.spool import Writer, shipping_lock, spooled_counts, spooled_events  # noqa: PLC0415 (above)
-
-    root = settings.data_dir / _SPOOL
-    limits = {EVENTS: settings.spool_limit}
-    if control is not None:
-        limits[COUNTS] = settings.spool_limit // _PART_OF_COUNTS
-    recorder = Recorder(wall_clock, monotonic)
-    recording = Recording(
-        recorder, Writer(root, limits), _origin(settings), settings.flush_seconds, counts=COUNTS in limits
-    )
-    shipping = None
     async with AsyncExitStack() as stack:
-        if leads:
-            events, counts = _event_sinks(settings, control), _count_sinks(control)
-            routes = [
-                Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
-                Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts),
-            ]
-            shipping = Shipping([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
-            await stack.enter_async_context(shipping)
+        shipping, journal, limits = None, None, {}
+        if settings.events and has_sinks:
+            # Here, because not every process needs it.
+            from headgate.adapters.spool import Writer  # noqa: PLC0415 (above)
+
+            root = settings.data_dir / _SPOOL
+            limits[EVENTS] = settings.spool_limit
+            if control is not None:
+                limits[COUNTS] = settings.spool_limit // _PART_OF_COUNTS
+            journal = Writer(root, limits)
+            if leads:
+                shipping = await stack.enter_async_context(_shipping(root, settings, control))
+        recorder = Recorder(wall_clock, monotonic, keeps_events=journal is not None)
+        recording = Recording(
+            recorder,
+            journal,
+            _origin(settings),
+            settings.flush_seconds,
+            counts=COUNTS in limits,
+            observers=observers,
+        )
         await stack.enter_async_context(recording)
         limiter.recorder = recorder
         yield Recordings(recording, shipping)
+
+
+def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> Shipping:
+    from headgate.adapters.spool import shipping_lock, spooled_counts, spooled_events  # noqa: PLC0415 (as above)
+
+    events, counts = _event_sinks(settings, control), _count_sinks(control)
+    routes = [
+        Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
+        Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts),
+    ]
+    return Shipping([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
 
 
 def _origin(settings: Settings) -> Origin:

@@ -33,8 +33,7 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
-    recordings: Recordings | None
-    """Where what happens is recorded."""
+    recordings: Recordings
 
 
 @asynccontextmanager
@@ -70,7 +69,8 @@ async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIt
             secret=_secret(settings),
         )
         # Behind the control plane, whose database it stores to when everything else has ended.
-        recordings = await stack.enter_async_context(recorded(settings, limiter, control, leads=leads))
+        observers = [] if control is None else [control.observe]
+        recordings = await stack.enter_async_context(recorded(settings, limiter, control, observers, leads=leads))
         yield Running(service, limiter, control, recordings)
 
 

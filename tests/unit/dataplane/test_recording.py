@@ -10,7 +10,7 @@ from tests.spooled import AT, count_batch, event
 from headgate.core.counts import CountBatch
 from headgate.core.event import EventBatch
 from headgate.dataplane import recording
-from headgate.dataplane.recording import COUNTS, EVENTS, Origin, Recorded, Recording
+from headgate.dataplane.recording import COUNTS, EVENTS, Counted, Origin, Recorded, Recording
 
 if TYPE_CHECKING:
     import pytest
@@ -49,6 +49,9 @@ class _Recorder:
     def take_counts(self) -> tuple[list[Count], list[Took]]:
         taken, self.counts = self.counts, ([], [])
         return taken
+
+    def take_keys(self) -> dict[str, int]:
+        return {"key": AT}
 
 
 class _Journal:
@@ -190,5 +193,22 @@ def test_nothing_needs_to_begin_to_end() -> None:
         await Recording(recorder, journal, ORIGIN, 3600.0, counts=True).__aexit__()
         assert len(journal.given) == 1
         assert journal.is_closed
+
+    asyncio.run(run())
+
+
+def test_observers_are_told_what_was_counted_also_where_nothing_is_kept() -> None:
+    """Whoever watches hears of every count once; without a journal there is nothing else."""
+
+    async def run() -> None:
+        recorder = _Recorder()
+        heard: list[Counted] = []
+        batch = count_batch(2)
+        async with Recording(recorder, None, ORIGIN, 3600.0, counts=False, observers=[heard.append]) as counting:
+            recorder.counts = (batch.counts, batch.took)
+            await counting.flush()
+            assert counting.state() == Recorded(0, 0, 0)
+        assert [len(each.counts) for each in heard] == [len(batch.counts), 0]
+        assert heard[0] == Counted(batch.counts, batch.took, {"key": AT})
 
     asyncio.run(run())
