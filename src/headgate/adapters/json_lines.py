@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         """The file is made when the first batch comes. No other process may write to it."""
         self._path = path
+        self._turn = threading.Lock()
         self._file: int | None = None
         self._written: OrderedDict[str, int] = OrderedDict()
         """How many lines of which batches are in the file, the last of them."""
@@ -51,9 +53,13 @@ class JsonLines:
 
     async def close(self) -> None:
         """Let go of the file."""
-        self._let_go()
+        await asyncio.to_thread(self._let_go)
 
     def _append(self, batch: EventBatch) -> int:
+        with self._turn:  # a caller who gives up leaves this behind, and may close meanwhile
+            return self._write(batch)
+
+    def _write(self, batch: EventBatch) -> int:
         lines = [line for event in batch.events if (line := _line(event, batch)) is not None]
         file = self._open()
         missing = lines[self._written.get(batch.id, 0) :]
@@ -68,7 +74,7 @@ class JsonLines:
         """The file at the path, which may be another one than last time."""
         if self._file is not None and not self._was_moved(self._file):
             return self._file
-        self._let_go()
+        self._forget()
         self._file = file = os.open(self._path, _FLAGS, 0o640)
         self._written |= _found(file)
         return file
@@ -80,6 +86,10 @@ class JsonLines:
             return True
 
     def _let_go(self) -> None:
+        with self._turn:
+            self._forget()
+
+    def _forget(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
