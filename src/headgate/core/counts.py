@@ -121,7 +121,7 @@ def metric_rows(batch: CountBatch, most_users: int = MOST_USERS) -> list[MetricR
     for count in batch.counts:
         endpoint, tier = count.endpoint or "", count.tier or ""
         _add(totals, (count.minute, "", endpoint, tier, ""), count, count.kind)
-        for rule, kind in _outcomes(count).items():
+        for rule, kind in outcomes(count).items():
             _add(totals, (count.minute, rule, endpoint, tier, ""), count, kind)
         if count.user:
             _add(by_user, (count.minute, "", "", "", count.user), count, count.kind)
@@ -154,16 +154,16 @@ def usage_rows(batch: CountBatch) -> list[UsageRow]:
     return [UsageRow(*place, *numbers) for place, numbers in totals.items()]
 
 
-def _outcomes(count: Count) -> dict[str, str | None]:
+def outcomes(count: Count) -> dict[str, str | None]:
     """What became of the requests under each rule that applied; None: nothing, because another rule denied them."""
     if count.kind in _PASSED:
         enforced: str | None = EventKind.ALLOWED if count.kind == EventKind.SHADOW else count.kind
     else:
         enforced = None
-    outcomes = {rule: enforced for rule, _ in _pairs(count.charged)}
+    found = {rule: enforced for rule, _ in _pairs(count.charged)}
     if count.rule is not None:
-        outcomes[count.rule] = count.kind
-    return outcomes
+        found[count.rule] = count.kind
+    return found
 
 
 def _pairs(charged: Sequence[str | int]) -> Iterator[tuple[str, int]]:

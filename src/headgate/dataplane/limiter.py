@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from headgate.core.limit import Limit
     from headgate.core.matching import Bound
     from headgate.dataplane.bare_keys import BareKeys
-    from headgate.dataplane.recorder import Recorder
     from headgate.dataplane.snapshots import Follower, Snapshots
+    from headgate.dataplane.telling import Witness
     from headgate.ports import CounterStore
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -46,7 +46,7 @@ class Limiter:
         self.follower = follower
         self.blocks: BlockList | None = None
         """Who is shut out for now; swapped as a whole."""
-        self.recorder: Recorder | None = None
+        self.recorder: Witness | None = None
         """Is told of every check, where somebody wants to know."""
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""

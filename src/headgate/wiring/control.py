@@ -98,10 +98,14 @@ async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterator[None]:
-    """Serve the admin API of a control plane as long as the block runs."""
+async def serving_admin(
+    control: ControlPlane, address: Address, metrics: Callable[[], str] | None = None
+) -> AsyncIterator[None]:
+    """Serve the admin API of a control plane as long as the block runs; `metrics` are what `/metrics` says there."""
     started = asyncio.Event()
-    server = asyncio.create_task(serve_admin(await control.admin_app(), address, started.set))
+    app = await control.admin_app()
+    app.state.metrics = metrics
+    server = asyncio.create_task(serve_admin(app, address, started.set))
     starting = asyncio.create_task(started.wait())
     await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
     starting.cancel()
@@ -139,7 +143,7 @@ class ControlPlane:
         processes of one service only one `leads`: it keeps schema, feed and blocks up to date for all.
         """
         self._limiter = limiter
-        self._leads = leads
+        self.leads = leads
         self._rules = rules
         self._saved = SavedDocuments(settings.data_dir / "saved") if saves else None
         self._feed = counters.feed
@@ -186,8 +190,8 @@ class ControlPlane:
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = _kept_running(self._prepare() if self._leads else self._wait_for_rules())
-        if self._leads:
+        preparing = _kept_running(self._prepare() if self.leads else self._wait_for_rules())
+        if self.leads:
             # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
             self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
         has_saved = self._saved is not None and self._saved.has(RULES)
@@ -198,7 +202,7 @@ class ControlPlane:
         await self.identity.start()
         await self.following.start(for_documents)
         work = [self.following.run(), self._tallying.run()]
-        if self._leads:
+        if self.leads:
             work += [self.announcer.run(), self._sweep(), self._rolling_up.run()]
         self._tasks = [preparing, *map(_kept_running, work)]
         return self

@@ -116,9 +116,13 @@ async def serve(
     ending: Ending,
     started: Callable[[], None],
     transport: Transport | None = None,
+    application: object | None = None,
 ) -> None:
-    """Answer until SIGTERM or SIGINT; `started` is called once anybody can connect."""
-    server = granian_server(service, address, Interfaces.RSGI, transport)
+    """Answer until SIGTERM or SIGINT; `started` is called once anybody can connect.
+
+    `application` is what stands in front of the service, if something does.
+    """
+    server = granian_server(application or service, address, Interfaces.RSGI, transport)
     stops = Stops()
     serving = asyncio.create_task(run_server(server))
     if await accepting(address, serving):
