@@ -132,7 +132,7 @@ def test_a_frozen_server_loses_nothing_and_stores_nothing_twice(postgres: Postgr
     """While it is frozen the sink fails; what was in doubt then is stored once."""
 
     async def body(sink: PostgresEvents, database: Database) -> None:
-        await sink.store(batch(0, 10))
+        await _stored_in_the_end(sink, batch(0, 10))
         postgres.freeze()
         try:
             with pytest.raises(SinkError, match="does not answer"):
@@ -144,7 +144,7 @@ def test_a_frozen_server_loses_nothing_and_stores_nothing_twice(postgres: Postgr
             {"n": 1_010, "d": 1_010}
         ]
 
-    _with_sink(postgres, body, seconds=1.0)
+    _with_sink(postgres, body, seconds=2.0)
 
 
 def test_connections_that_are_cut_lose_nothing_and_store_nothing_twice(postgres: Postgres) -> None:

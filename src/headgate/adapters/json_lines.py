@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections import OrderedDict
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from headgate.adapters.event_json import event_json
 from headgate.errors import SinkError
 from headgate.ports import Stored
 
@@ -22,12 +23,10 @@ if TYPE_CHECKING:
 
     from headgate.core.event import Event, EventBatch
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _REMEMBERED: Final = 4 * 1024 * 1024
 """So many bytes at the end of a file are looked through for batches that are in it."""
 _MOST_BATCHES: Final = 1_000
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 class JsonLines:
@@ -38,6 +37,7 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         """The file is made when the first batch comes. No other process may write to it."""
         self._path = path
+        self._turn = threading.Lock()
         self._file: int | None = None
         self._written: OrderedDict[str, int] = OrderedDict()
         """How many lines of which batches are in the file, the last of them."""
@@ -53,9 +53,13 @@ class JsonLines:
 
     async def close(self) -> None:
         """Let go of the file."""
-        self._let_go()
+        await asyncio.to_thread(self._let_go)
 
     def _append(self, batch: EventBatch) -> int:
+        with self._turn:  # a caller who gives up leaves this behind, and may close meanwhile
+            return self._write(batch)
+
+    def _write(self, batch: EventBatch) -> int:
         lines = [line for event in batch.events if (line := _line(event, batch)) is not None]
         file = self._open()
         missing = lines[self._written.get(batch.id, 0) :]
@@ -70,7 +74,7 @@ class JsonLines:
         """The file at the path, which may be another one than last time."""
         if self._file is not None and not self._was_moved(self._file):
             return self._file
-        self._let_go()
+        self._forget()
         self._file = file = os.open(self._path, _FLAGS, 0o640)
         self._written |= _found(file)
         return file
@@ -82,6 +86,10 @@ class JsonLines:
             return True
 
     def _let_go(self) -> None:
+        with self._turn:
+            self._forget()
+
+    def _forget(self) -> None:
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -128,11 +136,8 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _line(event: Event, batch: EventBatch) -> bytes | None:
-    """An event under the names of the admin API, and the id of its batch; None if JSON cannot say it."""
-    data: dict[str, Any] = event._asdict()
+    """An event as it leaves for other systems, and the id of its batch; None if JSON cannot say it."""
     try:
-        data["at"] = _EPOCH + timedelta(microseconds=event.at)
-        data["count"] = data.pop("used")
-        return _ENCODER.encode(data | {"region": batch.region, "server": batch.server, "batch": batch.id}) + b"\n"
+        return b'%b,"batch":"%b"}\n' % (event_json(event, batch)[:-1], batch.id.encode("ascii"))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None

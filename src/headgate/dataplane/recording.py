@@ -6,6 +6,7 @@ The event loop only takes what is there. Encoding and writing are done by a thre
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from headgate.core.counts import Count, Took
     from headgate.core.event import Event
     from headgate.core.units import Micros
+
+log = logging.getLogger("headgate")
 
 EVENTS: Final = "events"
 COUNTS: Final = "counts"
@@ -159,7 +162,10 @@ class Recording:
         counts, took = self._recorder.take_counts()
         counted = Counted(counts, took, self._recorder.take_keys())
         for observe in self._observers:
-            observe(counted)
+            try:
+                observe(counted)
+            except Exception:
+                log.exception("whoever was told what happened has failed")  # no reason to lose what happened
         if self._journal is None:
             return
         dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped

@@ -6,7 +6,6 @@ import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import monotonic, wall_clock
@@ -135,8 +134,8 @@ def _count_sinks(control: ControlPlane | None) -> list[CountSink]:
 
 def _kafka(brokers: str, topic: str) -> EventSink:
     try:
-        sink: EventSink = import_module("headgate.adapters.kafka").KafkaSink(brokers, topic)
+        from headgate.adapters.kafka import KafkaSink  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
         msg = "HEADGATE_KAFKA_BROKERS needs confluent-kafka, which is not installed: pip install 'headgate[kafka]'"
         raise InvalidSettings(msg) from error
-    return sink
+    return KafkaSink(brokers, topic)

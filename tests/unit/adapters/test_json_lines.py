@@ -44,11 +44,11 @@ def test_an_event_is_a_line_with_the_names_of_the_admin_api(tmp_path: Path) -> N
     assert _store(tmp_path / "events", made) == [Stored(1)]
     assert _lines(tmp_path / "events") == [
         {
-            "at": "2030-03-17T17:46:40.000005Z", "sequence": 5, "id": "d5", "user": "u5", "tenant": None,
-            "api_key": None, "ip": "203.0.113.7", "tier": "free", "method": "GET", "endpoint": "/api/search",
-            "rule": "search", "decision": "denied", "source": "store", "count": 10, "limit": 10, "cost": 1,
-            "status": 429, "retry_after": 1.5, "region": "eu", "server": "host-1", "latency": 0.0001,
-            "extra": {"cost": 2}, "batch": made.id,
+            "schema": "headgate.event", "version": 1, "at": "2030-03-17T17:46:40.000005Z", "sequence": 5, "id": "d5",
+            "user": "u5", "tenant": None, "api_key": None, "ip": "203.0.113.7", "tier": "free", "method": "GET",
+            "endpoint": "/api/search", "rule": "search", "decision": "denied", "source": "store", "count": 10,
+            "limit": 10, "cost": 1, "status": 429, "retry_after": 1.5, "region": "eu", "server": "host-1",
+            "latency": 0.0001, "extra": {"cost": 2}, "batch": made.id,
         }
     ]  # fmt: skip
 

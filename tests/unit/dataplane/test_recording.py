@@ -212,3 +212,20 @@ def test_observers_are_told_what_was_counted_also_where_nothing_is_kept() -> Non
         assert heard[0] == Counted(batch.counts, batch.took, {"key": AT})
 
     asyncio.run(run())
+
+
+def test_an_observer_that_fails_costs_no_event(caplog: pytest.LogCaptureFixture) -> None:
+    """What happened is kept, and the fault is said in full."""
+
+    def fail(_counted: object) -> None:
+        msg = "a fault"
+        raise ZeroDivisionError(msg)
+
+    async def run() -> None:
+        recorder, journal = _Recorder(), _Journal()
+        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True, observers=[fail]):
+            recorder.emit(1)
+        assert len(journal.given) == 1
+
+    asyncio.run(run())
+    assert caplog.messages == ["whoever was told what happened has failed"]

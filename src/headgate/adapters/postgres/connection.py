@@ -11,7 +11,7 @@ from headgate.adapters.postgres.statements import statements
 from headgate.errors import DatabaseError, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterable, Mapping, Sequence
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -59,8 +59,13 @@ class Statements:
         with translated():
             await self._connection.executemany(statements()[statement], many)
 
-    async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
-        """Load many rows into a table."""
+    async def copy(
+        self,
+        table: str,
+        columns: Sequence[str],
+        records: Sequence[tuple[object, ...]] | AsyncIterable[tuple[object, ...]],
+    ) -> None:
+        """Load many rows into a table; where they come asynchronously, others can go on in between."""
         with translated():
             try:
                 await self._connection.copy_records_to_table(table, columns=list(columns), records=records)

@@ -1,0 +1,255 @@
+"""What is decided under full load is stored exactly once, or known to be lost, whatever happens to the service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from tests.acceptance.conftest import Service
+from tests.chaos.hammer import Hammer
+from tests.chaos.http_load import HttpLoad, Queues
+from tests.chaos.load import share
+
+from headgate.adapters.postgres import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.chaos.figures import Figures
+    from tests.chaos.http_load import Answer
+    from tests.integration.postgres import Postgres
+    from tests.integration.server import Server
+
+_FULL: Final = os.environ.get("CHAOS") == "full"
+EVENTS: Final = 100_000 if _FULL else 10_000
+TIMES: Final = 20 if _FULL else 2
+SECONDS_AWAY: Final = 120 if _FULL else 20
+PER_SECOND: Final = 200
+SMALL: Final = 2**20
+"""Bytes of a spool that is full within seconds."""
+FLUSH: Final = 0.5
+RULES: Final = "rules:\n  - {name: tight, per: [user], limits: 5/minute, sample: 1}\n"
+_ACCOUNT: Final = re.compile(
+    r"events to postgres: (\d+) emitted = (\d+) stored \+ (\d+) spooled \+ (\d+) dropped \+ (\d+) refused"
+)
+_PATIENCE: Final = 120.0
+
+
+def _service(postgres_url: str, store: str, folder: Path, *options: str, **settings: str) -> Service:
+    rules = folder / "rules.yaml"
+    rules.write_text(RULES, encoding="utf-8")
+    # Patient with Redis: a busy machine is not to be taken for a lost answer.
+    given = {"database_url": postgres_url, "redis_url": f"{store}?deadline_ms=1000", "data_dir": str(folder / "data")}
+    return Service("--rules", str(rules), *options, flush_seconds=str(FLUSH), **given, **settings)
+
+
+def _stored(url: str) -> list[str]:
+    """The ids of all events."""
+
+    async def run() -> list[str]:
+        database = Database(url, seconds=_PATIENCE)
+        async with database.use() as connection:
+            rows = await connection.fetch("SELECT id FROM events")
+        await database.close()
+        return [row["id"] for row in rows]
+
+    return asyncio.run(run())
+
+
+def _ended(service: Service) -> tuple[int, int, int, int, int]:
+    """Its account, once it has ended in order."""
+    _, errors = service.process.communicate(timeout=_PATIENCE)
+    assert service.process.returncode == 0
+    found = _ACCOUNT.search(errors.decode())
+    assert found is not None, errors.decode()
+    emitted, stored, spooled, dropped, refused = map(int, found.groups())
+    return emitted, stored, spooled, dropped, refused
+
+
+def _left_by_another(service: Service) -> int:
+    """What is still spooled after a service has started and ended."""
+    service.signal(signal.SIGTERM)
+    return _ended(service)[2]
+
+
+async def _hammered(service: Service, how: signal.Signals) -> tuple[Hammer, float]:
+    async with Hammer(service.url) as hammer:
+        await hammer.until(EVENTS)
+        service.signal(how)
+        ended = time.monotonic()
+    return hammer, ended
+
+
+def test_sigterm_under_full_load(
+    postgres: Postgres, valkey: Server, tmp_path: Path, figures: Figures, say: Callable[[str], None]
+) -> None:
+    """Whatever was answered before a service with two workers has ended is stored, once."""
+    case = f"SIGTERM under load, {TIMES} x {EVENTS:,} events"
+    answered = lost = twice = 0
+    for turn in range(TIMES):
+        url = postgres.new_database()
+        service = _service(url, valkey.url, tmp_path, "--workers", "2")
+        hammer, told = asyncio.run(_hammered(service, signal.SIGTERM))
+        emitted, stored, spooled, dropped, refused = _ended(service)
+        took = time.monotonic() - told
+        while spooled:  # the time for the end was over, on a busy machine
+            say(f"{spooled:,} of {emitted:,} are left for the next start")
+            spooled = _left_by_another(_service(url, valkey.url, tmp_path))
+        ids = _stored(url)
+        answered += len(hammer.answers)
+        lost += len({answer.id for answer in hammer.answers} - set(ids))
+        twice += len(ids) - len(set(ids))
+        say(f"{turn + 1} of {TIMES}: {len(hammer.answers):,} answered, {len(ids):,} stored, ended in {took:.1f} s")
+        assert (emitted, dropped, refused) == (len(ids), 0, 0)
+        assert stored <= emitted
+        assert len(ids) <= len(hammer.answers) + hammer.unanswered
+    figures.note(case, "answered", answered, "")
+    figures.check(case, "lost", lost, "", 0)
+    figures.check(case, "stored twice", twice, "", 0)
+
+
+def test_sigkill_under_full_load(
+    postgres: Postgres, valkey: Server, tmp_path: Path, figures: Figures, say: Callable[[str], None]
+) -> None:
+    """A service that is killed loses one flush at most, which was not on disk. The next one stores the rest, once."""
+    case = f"SIGKILL under load, {TIMES} x {EVENTS:,} events"
+    oldest, lost, answered = 0.0, 0, 0
+    for turn in range(TIMES):
+        url = postgres.new_database()
+        service = _service(url, valkey.url, tmp_path)
+        hammer, killed = asyncio.run(_hammered(service, signal.SIGKILL))
+        service.process.communicate(timeout=_PATIENCE)
+        while _left_by_another(_service(url, valkey.url, tmp_path)):
+            pass
+        ids = _stored(url)
+        assert len(ids) == len(set(ids))
+        gone = _missing(hammer, ids)
+        oldest = max([oldest, *(killed - at for at in gone)])
+        lost, answered = lost + len(gone), answered + len(hammer.answers)
+        say(f"{turn + 1} of {TIMES}: {len(hammer.answers):,} answered, {len(ids):,} stored, {len(gone):,} lost")
+    figures.note(case, "answered", answered, "")
+    figures.note(case, "lost", lost, "")
+    # Half a second for a flush that was under way, and for a busy machine.
+    figures.check(case, "age of the oldest that was lost", oldest, "s", FLUSH + 0.5)
+
+
+def _missing(hammer: Hammer, ids: list[str]) -> list[float]:
+    """When each of the answers came that are not stored."""
+    stored = set(ids)
+    return [answer.at for answer in hammer.answers if answer.id not in stored]
+
+
+def _p99(answers: list[Answer], spans: list[tuple[float, float]]) -> float:
+    """In milliseconds, the machine's own delays aside."""
+    waits = [answer.wait - answer.queued for start, end in spans for answer in answers if start <= answer.asked < end]
+    return 1000 * share(waits, 0.99)
+
+
+def _body(number: int, path: str) -> dict[str, str]:
+    return {"user": f"u{number % 20}", "path": path}
+
+
+async def _alternating(
+    service: Service, server: int, take_away: Callable[[], object], bring_back: Callable[[], object], path: str = "/"
+) -> tuple[HttpLoad, float, float]:
+    """A steady load with something there and away in turn; returns the p99 of each."""
+    there: list[tuple[float, float]] = []
+    away: list[tuple[float, float]] = []
+    with Queues(os.getpid(), service.process.pid, server) as queues:
+        async with HttpLoad(service.url, lambda number: _body(number, path), PER_SECOND, queues) as load:
+            await asyncio.sleep(3)
+            for _ in range(2):
+                for spans, change in ((there, bring_back), (away, take_away)):
+                    change()
+                    began = time.perf_counter()
+                    await asyncio.sleep(SECONDS_AWAY / 2)
+                    spans.append((began, time.perf_counter()))
+            bring_back()
+            await asyncio.sleep(2)
+    return load, _p99(load.answers, there), _p99(load.answers, away)
+
+
+def _measured(
+    figures: Figures, case: str, service: Service, url: str, outcome: tuple[HttpLoad, float, float]
+) -> tuple[int, int, int, int, int]:
+    """End the service, and hold its account against what was answered (and one before) and what is stored."""
+    load, there, away = outcome
+    service.signal(signal.SIGTERM)
+    account = emitted, stored, spooled, dropped, refused = _ended(service)
+    ids = _stored(url)
+    assert not load.errors
+    figures.note(case, "p99 of decisions, there", there, "ms")
+    figures.note(case, "p99 of decisions, away", away, "ms")
+    figures.note(case, "p99 away, in p99 there", away / there, "")
+    figures.note(case, "dropped", dropped, "")
+    figures.check(case, "answers without an account", abs(len(load.answers) + 1 - emitted), "", 0)
+    figures.check(case, "events beside the account", abs(len(ids) - stored), "", 0)
+    assert len(ids) == len(set(ids))
+    assert emitted == stored + spooled + dropped + refused
+    assert spooled == refused == 0
+    return account
+
+
+@pytest.mark.parametrize("limit", [SMALL, 2**30])
+def test_frozen_database(postgres: Postgres, valkey: Server, tmp_path: Path, figures: Figures, limit: int) -> None:
+    """With PostgreSQL frozen decisions go on; what the spool has room for is stored, what it has not is counted."""
+    case = f"sink frozen {SECONDS_AWAY} s, spool of {limit // 2**20} MiB"
+    path = "/" + "x" * 2_000 if limit == SMALL else "/"
+    url = postgres.new_database()
+    service = _service(url, valkey.url, tmp_path, spool_limit=str(limit))
+    try:
+        assert service.check(user="u0").status_code == 200  # so that all its threads are there
+        outcome = asyncio.run(_alternating(service, valkey.pid, postgres.freeze, postgres.thaw, path))
+        account = _measured(figures, case, service, url, outcome)
+    finally:
+        postgres.revive()
+        service.close()
+    assert (account[3] > 0) is (limit == SMALL)
+
+
+@contextmanager
+def _small_disk(place: Path) -> Iterator[None]:
+    """A disk of its own, for those who may mount one."""
+    place.mkdir(parents=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(place)], check=False)  # noqa: S603, S607 (ours)
+    if mounted.returncode:
+        pytest.skip("nobody may mount a disk here; tests/unit/adapters/test_spool.py plays one that is full")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)  # noqa: S603, S607 (as above)
+
+
+def test_full_disk(postgres: Postgres, valkey: Server, tmp_path: Path, figures: Figures) -> None:
+    """With no room for the spool decisions go on; events wait in memory, and nothing is lost once there is room."""
+    case = f"spool's disk full {SECONDS_AWAY} s"
+    url = postgres.new_database()
+    place = tmp_path / "data" / "spool"
+    ballast = place / ".ballast"
+
+    def fill() -> None:
+        with ballast.open("wb", buffering=0) as file:
+            for size in (65_536, 4_096, 1):
+                try:
+                    while True:
+                        file.write(b"\0" * size)
+                except OSError:
+                    continue
+
+    with _small_disk(place):
+        service = _service(url, valkey.url, tmp_path)
+        try:
+            assert service.check(user="u0").status_code == 200
+            outcome = asyncio.run(_alternating(service, valkey.pid, fill, lambda: ballast.unlink(missing_ok=True)))
+            account = _measured(figures, case, service, url, outcome)
+        finally:
+            service.close()
+    assert account[3] == 0
