@@ -15,7 +15,6 @@ from headgate.errors import ArchiveError, InvalidRequest, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from decimal import Decimal
 
     from headgate.core.units import Micros
 
@@ -78,7 +77,7 @@ class EventMark(NamedTuple):
     """What tells one set of stored events from another."""
 
     number: int
-    mark: Decimal
+    mark: str
 
 
 @dataclass(frozen=True, slots=True)

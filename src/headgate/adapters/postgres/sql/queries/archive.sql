@@ -5,7 +5,7 @@ WHERE inhparent = 'events'::regclass
 ORDER BY relname;
 
 -- archive.mark(since, before): how many events there are, and what tells them from others
-SELECT number, mark FROM events_mark($1, $2);
+SELECT number, mark::text AS mark FROM events_mark($1, $2);
 
 -- archive.rows(since, before): events in their order, as an archive keeps them
 SELECT (extract(epoch FROM at) * 1000000)::bigint, sequence, id, user_id, tenant, api_key, ip, tier, method, endpoint, rule,
@@ -51,4 +51,4 @@ INSERT INTO restored_months (month, until) VALUES ($1, $2)
 ON CONFLICT (month) DO UPDATE SET until = excluded.until, at = now();
 
 -- archive.drop(time, number, mark): takes the partition of a month away if it has just these events; says whether it did
-SELECT drop_event_partition($1, $2, $3) AS is_done;
+SELECT drop_event_partition($1, $2, $3::text::numeric) AS is_done;
