@@ -12,7 +12,7 @@ from headgate.adapters.archive.places import open_place
 from headgate.adapters.clock import wall_clock
 from headgate.controlplane.archiving import Archiving, Bounds, Progress
 from headgate.controlplane.retention import Retention
-from headgate.errors import InvalidSettings
+from headgate.errors import ArchiveError, InvalidSettings
 from headgate.wiring import open_database
 
 if TYPE_CHECKING:
@@ -96,5 +96,9 @@ async def open_query(
             await query.open()
             try:
                 yield query
+            except ArchiveError:
+                for part in await opened.archive.parts():  # to say which file it is
+                    await opened.archive.check(part)
+                raise
             finally:
                 query.close()
