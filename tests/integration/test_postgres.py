@@ -6,6 +6,7 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
 
 from headgate.adapters.postgres import Database, migrate, pending
@@ -139,6 +140,26 @@ def test_a_database_that_is_not_there_is_said_so(postgres: Postgres) -> None:
         database = Database(postgres.url("no_such_database"))
         with pytest.raises(DatabaseError, match="no_such_database"):
             await database.rows("feed.blocks")
+
+    asyncio.run(run())
+
+
+def test_letting_go_of_a_server_that_has_just_died_is_no_error(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database can be closed in the very moment in which its server is lost; its connections are cut off then."""
+
+    async def lost(_pool: object) -> None:
+        raise BrokenPipeError  # what asyncpg was once seen to raise, when a server had just been killed
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+        async with database.use() as used:
+            connection = used._con  # type: ignore[attr-defined] # the stubs have forgotten it
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncpg.Pool, "close", lost)
+            await database.close()
+        assert connection.is_closed()
 
     asyncio.run(run())
 

@@ -7,17 +7,24 @@ Every denial becomes an event, and a sample of what passed. Counting is apart fr
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.core.rule import Action
+from headgate.core.decision import Decision
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headgate.core.decision import Hit
+    from headgate.core.own_limits import OwnLimits
     from headgate.core.request import Request
+    from headgate.core.rule import Rule
     from headgate.core.units import Micros
     from headgate.core.verdict import Finding, Verdict
+
+
+_PASSED: Final = 200
+_new = tuple.__new__  # a third of the time of Event(...)
 
 
 class EventKind(StrEnum):
@@ -50,7 +57,7 @@ class Event(NamedTuple):
     endpoint: str | None
     """The path as it was asked for."""
     rule: str | None
-    """The rule that decided: of a shadow, the one that would have denied."""
+    """The rule that decided: of a shadow the one that would have denied, of a wait the one that made it."""
     decision: str
     """An `EventKind`, as text."""
     source: str
@@ -63,7 +70,7 @@ class Event(NamedTuple):
     retry_after: float | None
     """Seconds; None is never, or not denied."""
     latency: float | None
-    """Seconds that the decision took."""
+    """Seconds that the decision took, if it was timed."""
     extra: Mapping[str, Any] | None
     """What is seldom there and needed to decide it again: `attributes`, `route`, `cost` (as stated), `limits`."""
 
@@ -78,10 +85,18 @@ class EventBatch(NamedTuple):
     events: list[Event]
 
 
+class Deciding(NamedTuple):
+    """What decided a request: a rule, and the limit of it that binds, if it is one that counts."""
+
+    rule: Rule | None = None
+    hit: Hit | None = None
+    decision: Decision | None = None
+
+
 def kind_of(verdict: Verdict) -> EventKind:
     """What became of a request."""
     if not verdict.allowed:
-        return EventKind.BLOCKED if verdict.action is Action.BLOCK else EventKind.DENIED
+        return EventKind.DENIED if verdict.plan.gate is None else EventKind.BLOCKED
     if would_deny(verdict) is not None:
         return EventKind.SHADOW
     return EventKind.THROTTLED if verdict.delay else EventKind.ALLOWED
@@ -89,58 +104,95 @@ def kind_of(verdict: Verdict) -> EventKind:
 
 def would_deny(verdict: Verdict) -> Finding | None:
     """The decision of a watched rule that would have denied a request that passed."""
-    for finding in verdict.findings[len(verdict.plan.enforced) :]:
-        if not finding.decision.allowed:
-            return finding
+    plan = verdict.plan
+    if plan.shadows:
+        for finding in verdict.findings[len(plan.enforced) :]:
+            if not finding.decision.allowed:
+                return finding
     return None
 
 
+def deciding(verdict: Verdict, kind: EventKind) -> Deciding:
+    """What decided: of a shadow the watched rule, of a wait the rule that made it."""
+    plan = verdict.plan
+    if len(plan.enforced) == 1 and kind is not EventKind.SHADOW:
+        hit, rule, _ = plan.enforced[0]
+        return Deciding(rule, hit, verdict.decisions[0])
+    if kind is EventKind.SHADOW:
+        finding = would_deny(verdict)
+    elif kind is EventKind.THROTTLED:
+        finding = max(verdict.findings[: len(plan.enforced)], key=lambda each: each.decision.delay)
+    else:
+        finding = verdict.binding
+    if finding is None:
+        return Deciding(plan.gate)
+    return Deciding(finding.rule, finding.hit, finding.decision)
+
+
 def event_of(
-    request: Request, cost: int | None, verdict: Verdict, kind: EventKind, at: Micros, sequence: int, latency: float
+    request: Request,
+    cost: int | None,
+    verdict: Verdict,
+    kind: EventKind,
+    by: Deciding,
+    at: Micros,
+    sequence: int,
+    latency: float | None,
 ) -> Event:
     """The event of one verdict; `cost` is what the caller stated beside the request."""
-    finding = would_deny(verdict) if kind is EventKind.SHADOW else verdict.binding
-    rule = verdict.rule if finding is None else finding.rule
+    user, tenant, api_key, ip, tier, method, path, attributes, route, stated, limits = request
+    rule, hit, decision = by
     used = limit = charged = None
-    if finding is not None:
-        limit, charged = finding.hit.meter.amount, finding.hit.cost
-        used = max(0, finding.hit.meter.capacity - finding.decision.remaining)
-    wait = None if verdict.allowed else verdict.wait
-    return Event(
-        at,
-        sequence,
-        verdict.id,
-        request.user or None,
-        request.tenant or None,
-        request.api_key or None,
-        request.ip or None,
-        request.tier or None,
-        request.method or None,
-        request.path or None,
-        None if rule is None else rule.name,
-        kind.value,
-        verdict.source.value,
-        used,
-        limit,
-        charged,
-        verdict.status,
-        None if wait is None else wait / SECOND,
-        latency,
-        _extra(request, cost),
+    status, wait = _PASSED, None
+    if hit is not None and decision is not None:
+        limit, charged = hit.meter.amount, hit.cost
+        used = max(0, hit.meter.capacity - decision.remaining)
+    if not verdict.allowed and rule is not None:
+        status = rule.response.status
+        least = rule.response.retry_after
+        wait = least or None if decision is None else decision.retry_after
+        wait = None if wait is None else max(wait, least)
+    extra = None
+    if attributes or route or stated is not None or cost is not None or limits is not None:
+        extra = _extra(attributes, route, stated if cost is None else cost, limits)
+    return _new(
+        Event,
+        (
+            at,
+            sequence,
+            verdict.id,
+            user or None,
+            tenant or None,
+            api_key or None,
+            ip or None,
+            tier or None,
+            method or None,
+            path or None,
+            None if rule is None else rule.name,
+            kind.value,
+            "store" if type(decision) is Decision else verdict.source.value,
+            used,
+            limit,
+            charged,
+            status,
+            None if wait is None else wait / SECOND,
+            latency,
+            extra,
+        ),
     )
 
 
-def _extra(request: Request, cost: int | None) -> dict[str, Any] | None:
-    stated = request.cost if cost is None else cost
-    if not request.attributes and request.route is None and stated is None and request.limits is None:
-        return None
+def _extra(
+    attributes: Mapping[str, str], route: str | None, cost: int | None, limits: OwnLimits | None
+) -> dict[str, Any]:
+    """What is seldom there, by its name."""
     extra: dict[str, Any] = {}
-    if request.attributes:
-        extra["attributes"] = dict(request.attributes)
-    if request.route:
-        extra["route"] = request.route
-    if stated is not None:
-        extra["cost"] = stated
-    if request.limits is not None:
-        extra["limits"] = request.limits.as_data()
-    return extra or None
+    if attributes:
+        extra["attributes"] = dict(attributes)
+    if route:
+        extra["route"] = route
+    if cost is not None:
+        extra["cost"] = cost
+    if limits is not None:
+        extra["limits"] = limits.as_data()
+    return extra

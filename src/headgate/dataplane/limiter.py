@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headgate.core.matching import Bound
     from headgate.core.tally import Tally
     from headgate.dataplane.bare_keys import BareKeys
+    from headgate.dataplane.recorder import Recorder
     from headgate.dataplane.snapshots import Follower, Snapshots
     from headgate.ports import CounterStore
 
@@ -48,6 +49,8 @@ class Limiter:
         """Who is shut out for now; swapped as a whole."""
         self.tally: Tally | None = None
         """Counts requests by user, where somebody wants to know."""
+        self.recorder: Recorder | None = None
+        """Is told of every check, where somebody wants to know."""
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
@@ -84,11 +87,16 @@ class Limiter:
 
     async def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
+        recorder = self.recorder
+        timer = None if recorder is None else recorder.turn()
+        started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if not plan.shadows and (self._take_now is not None or not plan.enforced):
             made = self._decided_now(plan)
         else:
             made = await self.decide(plan)
+        if recorder is not None:
+            recorder.offer(request, cost, made, started)
         if self.tally is not None:
             self.tally.offer(request, made)
         return made
@@ -101,10 +109,15 @@ class Limiter:
         return verdict(plan, decisions, await watched(plan.shadows, self.store.take))
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
+        recorder = self.recorder
+        timer = None if recorder is None else recorder.turn()
+        started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows:
             return run(self.check(request, cost))
         made = self._decided_now(plan)
+        if recorder is not None:
+            recorder.offer(request, cost, made, started)
         if self.tally is not None:
             self.tally.offer(request, made)
         return made

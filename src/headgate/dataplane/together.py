@@ -50,6 +50,8 @@ class Part(NamedTuple):
     purpose: Purpose = Purpose.TAKE
     request: Request | None = None
     """Whose use is recorded; None is nobody's."""
+    cost: int | None = None
+    """As it was stated."""
 
 
 class Together(NamedTuple):
@@ -61,10 +63,15 @@ class Together(NamedTuple):
 
 async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
     """Decide one call; it has at least one description."""
+    recorder = limiter.recorder
+    timer = None if recorder is None else recorder.turn()
+    started = 0.0 if timer is None else timer()
     made = await _decided(limiter, parts)
-    if limiter.tally is not None:
-        for part, verdict_on_it in zip(parts, made.parts, strict=True):
-            if part.request is not None and part.purpose in _COUNTING:
+    for part, verdict_on_it in zip(parts, made.parts, strict=True):
+        if part.request is not None and part.purpose in _COUNTING:
+            if recorder is not None:
+                recorder.offer(part.request, part.cost, verdict_on_it, started)
+            if limiter.tally is not None:
                 limiter.tally.offer(part.request, verdict_on_it)
     return made
 

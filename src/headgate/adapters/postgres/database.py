@@ -151,8 +151,10 @@ class Database:
         if self._tidying:
             await asyncio.wait(self._tidying)
         if pool is not None:
-            with suppress(TimeoutError):  # then asyncpg has cut them off
+            try:
                 await asyncio.wait_for(pool.close(), _SECONDS_TO_TIDY)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):  # too late, or the server has just died
+                pool.terminate()
 
 
 def _check_version(version: int) -> None:

@@ -137,7 +137,7 @@ class RateLimits:
     async def _part(self, asked: Asked) -> Part:
         if asked.limit is None:
             request = asked.request if self._stated is None else await self._stated(asked.request)
-            return Part(self._limiter.plan(request, asked.cost), asked.purpose, request)
+            return Part(self._limiter.plan(request, asked.cost), asked.purpose, request, asked.cost)
         if not asked.limit:
             return Part(_NOTHING_PASSES, asked.purpose)
         hit = self._limiter.bare_keys.hit(asked.key, asked.limit, asked.cost or 0, Algorithm.FIXED_WINDOW)

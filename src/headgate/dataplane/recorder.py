@@ -1,0 +1,254 @@
+"""The recorder: what the limiter decides becomes events and counts, and no check ever waits for it.
+
+It is asked on every check, so what is usual (one limit, and the request passes) is done in a handful of steps:
+alike requests share a list, and their users are appended to it. One check in eight, by a list that was drawn
+once, is looked at more closely: it is timed, and may become an event. What did not simply pass always does.
+
+There is no lock and nothing to wait for; in return, a recorder belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import cycle, repeat
+from random import Random, random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from headgate.core.counts import Count, Took
+from headgate.core.decision import Decision
+from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
+from headgate.core.event import Event, EventKind, deciding, event_of, kind_of
+from headgate.core.histogram import bucket_of
+from headgate.core.units import MINUTE, SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from headgate.core.event import Deciding
+    from headgate.core.request import Request
+    from headgate.core.units import Micros
+    from headgate.core.verdict import Verdict
+
+    Offer: TypeAlias = Callable[[Request, int | None, Verdict, float], None]
+    Timer: TypeAlias = Callable[[], float]
+
+MOST_EVENTS: Final = 50_000
+"""That wait to be taken. When more come, the oldest go."""
+MOST_ALIKE: Final = 5_000
+"""Groups of alike requests between two looks. Beyond them endpoints are not told apart: strangers make up many."""
+MOST_KEYS: Final = 100_000
+OTHER: Final = "(other)"
+LONGEST: Final = 255
+"""Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
+_ONE_IN: Final = 8
+_SELDOM: Final = 1 / _ONE_IN
+_TURNS: Final = 4_096
+_TOGETHER: Final = 8_192
+_DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
+_SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
+
+
+class _Outcome(NamedTuple):
+    """What became of requests."""
+
+    kind: str
+    rule: str | None = None
+    is_degraded: bool = False
+
+
+_PLAIN: Final = _Outcome(EventKind.ALLOWED.value)
+
+
+class Recorder:
+    """Counts every verdict, and keeps an event of each that did not simply pass and of a sample of those that did."""
+
+    offer: Offer
+    """Record one verdict on a request and the cost that was stated beside it. The last argument is when it was
+    begun, by the timer that `turn` gave; 0 where it gave none."""
+
+    def __init__(
+        self,
+        clock: Callable[[], Micros],
+        timer: Timer,
+        *,
+        keeps_events: bool = True,
+        most_events: int = MOST_EVENTS,
+    ) -> None:
+        """`clock` is for verdicts that no store was asked for; `timer` counts seconds, from any beginning but 0."""
+        self._clock = clock
+        self._timer = timer
+        self._keeps_events = keeps_events
+        self.turn: Callable[[], Timer | None] = _turns(timer).__next__
+        """Called before a decision: the timer, if this one is to be timed."""
+        self.emitted = 0
+        """Events so far, those that were pushed out included."""
+        self._taken = 0
+        self._events: deque[Event] = deque(maxlen=most_events)
+        self._users: dict[tuple[Any, ...], list[str | None]] = {}
+        """By all that is counted but the user: the user of each request since the last fold, one after the other."""
+        self._counted: dict[tuple[Any, ...], Counter[str | None]] = {}
+        self._times: Counter[tuple[Any, ...]] = Counter()
+        self._keys: dict[str, Micros] = {}
+        self.offer = self._offering()
+
+    @property
+    def dropped(self) -> int:
+        """Events that were pushed out before anybody took them."""
+        return self.emitted - self._taken - len(self._events)
+
+    @property
+    def waiting(self) -> int:
+        """Events that nobody has taken yet."""
+        return len(self._events)
+
+    def _offering(self) -> Offer:
+        """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
+        users_of, attend, record = self._users.get, self._attend, self._record
+
+        def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
+            plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
+            decisions: Any = verdict._answer[0]  # noqa: SLF001 (as above)
+            if len(decisions) == 1 and verdict.allowed:
+                ((hit, rule, _),), (decision,) = plan[1], decisions
+                if type(decision) is Decision and not decision[4] and not plan[2]:
+                    key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
+                    users = users_of(key) or self._alike(key)
+                    users.append(request[0])
+                    if started or rule.sample > _SELDOM:
+                        attend(request, cost, verdict, key, users, started)
+                    if request[2]:
+                        self._use(request[2], decision[6])
+                    return
+            record(request, cost, verdict, started)
+
+        return offer
+
+    def _attend(
+        self,
+        request: Request,
+        cost: int | None,
+        verdict: Verdict,
+        key: tuple[Any, ...],
+        users: list[str | None],
+        started: float,
+    ) -> None:
+        """Look more closely at a request that simply passed."""
+        latency = self._time(key, started)
+        if len(users) >= _TOGETHER:
+            self._fold()
+        if self._keeps_events:
+            sample = verdict.plan.enforced[0].rule.sample
+            chance = sample if sample > _SELDOM else sample * _ONE_IN
+            if random() < chance:  # noqa: S311 (nothing secret depends on it)
+                by, at = deciding(verdict, EventKind.ALLOWED), verdict.decisions[0].at
+                self._keep(request, cost, verdict, EventKind.ALLOWED, by, at, latency)
+
+    def _record(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
+        """Record what is not so simple: several limits or none, a wait, a refusal, a rule that is watched, no store."""
+        plan, decisions = verdict.plan, verdict.decisions
+        at = decisions[0].at if decisions else self._clock()
+        kind = kind_of(verdict)
+        by = deciding(verdict, kind)
+        charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
+        key: tuple[Any, ...] = (at // MINUTE, request.tier, request.route or request.path, *charged)
+        latency = self._time(key, started)
+        decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
+        key += (_Outcome(kind.value, decider, any(type(each) in _DEGRADED for each in decisions)),)
+        users = self._users.get(key) or self._alike(key)
+        users.append(request.user)
+        if len(users) >= _TOGETHER:
+            self._fold()
+        if request.api_key:
+            self._use(request.api_key, at)
+        sample = max([bound.rule.sample for bound in plan.enforced], default=0.0) if kind in _SAMPLED else 1.0
+        if self._keeps_events and random() < sample:  # noqa: S311 (as above)
+            self._keep(request, cost, verdict, kind, by, at, latency)
+
+    def take_events(self) -> list[Event]:
+        """The events since the last time, in the order in which they were decided."""
+        events = self._events
+        taken = [events.popleft() for _ in repeat(None, len(events))]
+        self._taken += len(taken)
+        return taken
+
+    def take_counts(self) -> tuple[list[Count], list[Took]]:
+        """What was counted since the last time."""
+        self._fold()
+        self._users.clear()
+        counts = [
+            Count(minute * MINUTE, user, tier, endpoint, *_charges(rest), number)
+            for (minute, tier, endpoint, *rest), users in self._counted.items()
+            for user, number in users.items()
+        ]
+        took = [
+            Took(minute * MINUTE, tier, endpoint, tuple(rules), bucket, number)
+            for (minute, tier, endpoint, *rules, bucket), number in self._times.items()
+        ]
+        self._counted, self._times = {}, Counter()
+        return counts, took
+
+    def take_keys(self) -> dict[str, Micros]:
+        """When each API key that was used since the last time was used last."""
+        keys, self._keys = self._keys, {}
+        return keys
+
+    def _time(self, key: tuple[Any, ...], started: float) -> float | None:
+        """Note how long a decision took, if it was timed."""
+        if not started:
+            return None
+        latency = self._timer() - started
+        endpoint = OTHER if len(self._times) >= MOST_ALIKE else _short(key[2])
+        self._times[(*key[:2], endpoint, *key[3::2], bucket_of(int(latency * SECOND)))] += 1
+        return latency
+
+    def _keep(
+        self,
+        request: Request,
+        cost: int | None,
+        verdict: Verdict,
+        kind: EventKind,
+        by: Deciding,
+        at: Micros,
+        latency: float | None,
+    ) -> None:
+        self.emitted += 1
+        self._events.append(event_of(request, cost, verdict, kind, by, at, self.emitted, latency))
+
+    def _use(self, api_key: str, at: Micros) -> None:
+        if api_key in self._keys or (len(self._keys) < MOST_KEYS and len(api_key) <= LONGEST):
+            self._keys[api_key] = at
+
+    def _alike(self, key: tuple[Any, ...]) -> list[str | None]:
+        """The users of alike requests, of which there is none yet."""
+        if len(self._users) >= MOST_ALIKE:
+            key = (*key[:2], OTHER, *key[3:])
+        elif (short := _short(key[2])) is not key[2]:
+            key = (*key[:2], short, *key[3:])
+        return self._users.setdefault(key, [])
+
+    def _fold(self) -> None:
+        """Count users instead of keeping each of them."""
+        for key, users in self._users.items():
+            counted = self._counted.setdefault(key, Counter())
+            counted.update(users)
+            users.clear()
+            for user in [user for user in counted if user is not None and len(user) > LONGEST]:
+                counted[None] += counted.pop(user)
+
+
+def _turns(timer: Timer) -> Iterator[Timer | None]:
+    """Who is timed: one in eight, without a rhythm that traffic could have as well."""
+    drawn = Random(_TURNS)  # noqa: S311 (nothing secret depends on it)
+    timed = set(drawn.sample(range(_TURNS), _TURNS // _ONE_IN))
+    return cycle([timer if place in timed else None for place in range(_TURNS)])
+
+
+def _short(endpoint: str | None) -> str | None:
+    return OTHER if endpoint is not None and len(endpoint) > LONGEST else endpoint or None
+
+
+def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool]:
+    """The end of a key: what was charged, and what became of it."""
+    if rest and isinstance(rest[-1], _Outcome):
+        return tuple(rest[:-1]), *rest[-1]
+    return tuple(rest), *_PLAIN

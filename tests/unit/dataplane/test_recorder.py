@@ -1,0 +1,262 @@
+"""What the recorder makes of verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate import Limiter, Request
+from headgate.core.degraded import allowed as degraded_allow
+from headgate.core.event import EventKind
+from headgate.core.own_limits import LimitsByRule, OwnLimits
+from headgate.core.units import MINUTE, SECOND
+from headgate.core.verdict import verdict as made_of
+from headgate.dataplane import recorder as recorders
+from headgate.dataplane import together
+from headgate.dataplane.recorder import LONGEST, OTHER, Recorder
+from headgate.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headgate.core.counts import Count
+    from headgate.core.event import Event
+
+EVERYTHING: Final = 1.0
+RULES: Final[list[dict[str, Any]]] = [
+    {"name": "users", "per": "user", "limits": "3/minute", "algorithm": "fixed_window", "sample": EVERYTHING},
+    {"name": "all", "limits": "9/minute", "algorithm": "fixed_window", "match": {"endpoints": ["/two"]}, "sample": 1},
+    {"name": "watched", "per": "user", "limits": "2/minute", "action": "log", "layer": "w",
+     "algorithm": "fixed_window", "match": {"endpoints": ["/watched"]}},
+    {"name": "shut", "action": "block", "match": {"endpoints": ["/shut"]}},
+    {"name": "open", "action": "allow", "match": {"endpoints": ["/open"]}},
+    {"name": "slow", "per": "user", "limits": "5/second", "algorithm": "leaky_bucket", "action": "throttle",
+     "max_delay": "30s", "match": {"endpoints": ["/slow"]}, "layer": "s", "sample": 1},
+]  # fmt: skip
+PATHS: Final = ("/", "/two", "/watched", "/shut", "/open", "/slow")
+
+
+class Scene:
+    """A limiter with a recorder, and a clock that stands still."""
+
+    def __init__(self, rules: list[dict[str, Any]] = RULES, **options: Any) -> None:  # noqa: ANN401 (the recorder's)
+        self.clock = FakeClock()
+        self.seconds = 5.0
+        self.limiter = Limiter.open("memory://", rules=rules, clock=self.clock)
+        self.recorder = Recorder(self.clock, self._timer, **options)
+        self.limiter.recorder = self.recorder
+
+    def _timer(self) -> float:
+        self.seconds += 0.001
+        return self.seconds
+
+    def check(self, path: str = "/", user: str | None = "ann", cost: int | None = None, **parts: Any) -> bool:  # noqa: ANN401 (the request's)
+        assert self.limiter.check_now is not None
+        return self.limiter.check_now(Request(user=user, path=path, **parts), cost).allowed
+
+
+def _recounted(events: Iterable[Event]) -> Counter[tuple[Any, ...]]:
+    return Counter((each.at - each.at % MINUTE, each.user, each.tier, each.endpoint, each.decision) for each in events)
+
+
+def _counted(counts: Iterable[Count]) -> Counter[tuple[Any, ...]]:
+    counted: Counter[tuple[Any, ...]] = Counter()
+    for count in counts:
+        counted[count.minute, count.user, count.tier, count.endpoint, count.kind] += count.requests
+    return counted
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([path for path in PATHS if path != "/open"]),
+            st.sampled_from(["ann", "bob", None]),
+            st.sampled_from(["free", None]),
+            st.integers(0, 40),
+        ),
+        max_size=60,
+    )
+)
+def test_counts_equal_a_recount_of_events_where_all_are_kept(
+    calls: list[tuple[str, str | None, str | None, int]],
+) -> None:
+    """Where the sample is everything, counting the events again gives the counts."""
+    scene = Scene()
+    for path, user, tier, seconds in calls:
+        scene.clock.advance(seconds)
+        scene.check(path, user, tier=tier)
+    events = scene.recorder.take_events()
+    assert len(events) == len(calls) == scene.recorder.emitted
+    assert [event.sequence for event in events] == [*range(1, len(calls) + 1)]
+    assert _recounted(events) == _counted(scene.recorder.take_counts()[0])
+
+
+def test_what_becomes_of_a_request_is_told() -> None:
+    """Admissions, denials, waits, blocks and what a watched rule would deny are told apart, with the rule behind it."""
+    scene = Scene()
+    for path, times in {"/": 4, "/two": 1, "/watched": 3, "/shut": 1, "/slow": 2}.items():
+        for _ in range(times):
+            scene.check(path, user=path)
+    told = Counter((event.endpoint, event.decision, event.rule, event.status) for event in scene.recorder.take_events())
+    assert told == {
+        ("/", "allowed", "users", 200): 3,
+        ("/", "denied", "users", 429): 1,
+        ("/two", "allowed", "users", 200): 1,
+        ("/watched", "allowed", "users", 200): 2,
+        ("/watched", "shadow", "watched", 200): 1,
+        ("/shut", "blocked", "shut", 403): 1,
+        ("/slow", "allowed", "users", 200): 1,
+        ("/slow", "throttled", "slow", 200): 1,
+    }
+    counts = {(count.endpoint, count.kind): count for count in scene.recorder.take_counts()[0]}
+    assert counts["/", "denied"].rule == "users"
+    assert counts["/two", "allowed"].charged == ("users", 1, "all", 1)
+    assert counts["/watched", "shadow"].rule == "watched"
+    assert counts["/shut", "blocked"][4:] == ((), "blocked", "shut", False, 1)
+
+
+def test_an_event_has_all_that_is_needed_to_decide_it_again() -> None:
+    """Everything that rules can ask about is in the event; what is seldom there is together."""
+    scene = Scene()
+    request = Request(
+        user="ann", tenant="t", api_key="k", ip="192.0.2.7", tier="free", method="GET", path="/", route="/{any}",
+        attributes={"plan": "b"}, limits=OwnLimits(LimitsByRule({"users": "2/minute"})),
+    )  # fmt: skip
+    for _ in range(2):
+        asyncio.run(scene.limiter.check(request, 2))
+    first, second = scene.recorder.take_events()
+    assert first[3:10] == ("ann", "t", "k", "192.0.2.7", "free", "GET", "/")
+    assert first[10:18] == ("users", "allowed", "store", 2, 2, 2, 200, None)
+    assert first.at == scene.clock()
+    assert first.extra == {
+        "attributes": {"plan": "b"}, "route": "/{any}", "cost": 2, "limits": {"user": {"users": ["2/minute"]}},
+    }  # fmt: skip
+    assert OwnLimits.from_data(first.extra["limits"]).user.by_rule == request.limits.user.by_rule  # type: ignore[union-attr] # it has some
+    assert (second.decision, second.used, second.limit) == ("denied", 2, 2)
+    assert second.retry_after == pytest.approx((MINUTE - scene.clock() % MINUTE) / SECOND)
+    assert scene.recorder.take_keys() == {"k": scene.clock()}
+    assert [count.endpoint for count in scene.recorder.take_counts()[0]] == ["/{any}"] * 2
+
+
+def test_what_is_not_there_takes_no_room() -> None:
+    """An event without anything unusual has nothing extra, and otherwise only what there is."""
+    scene = Scene()
+    scene.check()
+    scene.check(attributes={"plan": "b"})
+    assert [event.extra for event in scene.recorder.take_events()] == [None, {"attributes": {"plan": "b"}}]
+
+
+def test_requests_that_are_exempt_are_counted_but_are_no_events() -> None:
+    """What an `allow` rule lets pass has no rule that says how many to keep."""
+    scene = Scene()
+    assert scene.check("/open")
+    assert scene.recorder.take_events() == []
+    (count,) = scene.recorder.take_counts()[0]
+    assert (count.kind, count.charged, count.requests) == ("allowed", (), 1)
+
+
+def test_a_sample_of_admissions_is_kept_and_every_denial() -> None:
+    """Of what passes about the share that the rule says becomes events; of what does not, everything."""
+    rules = [
+        {"name": "few", "limits": "100000/hour", "sample": 0.05, "match": {"endpoints": ["/few"]}},
+        {"name": "many", "limits": "100000/hour", "sample": 0.5, "match": {"endpoints": ["/many"]}},
+        {"name": "none", "limits": "100000/hour", "sample": 0, "match": {"endpoints": ["/none"]}},
+        {"name": "no", "limits": "1/hour", "sample": 0, "match": {"endpoints": ["/no"]}},
+    ]
+    scene = Scene(rules)
+    for path in ("/few", "/many", "/none", "/no"):
+        for _ in range(4_000):
+            scene.check(path)
+    kept = Counter(event.endpoint for event in scene.recorder.take_events())
+    assert 100 < kept["/few"] < 330
+    assert 1_700 < kept["/many"] < 2_300
+    assert (kept["/none"], kept["/no"]) == (0, 3_999)
+    counted = _counted(scene.recorder.take_counts()[0])
+    assert sum(counted.values()) == 16_000
+
+
+def test_one_decision_in_eight_is_timed() -> None:
+    """The times that are noted are those of about one decision in eight."""
+    scene = Scene()
+    for _ in range(4_096):
+        scene.check()
+    took = scene.recorder.take_counts()[1]
+    assert sum(each.requests for each in took) == 512
+    assert {(each.endpoint, each.rules) for each in took} == {("/", ("users",))}
+
+
+def test_without_events_there_are_only_counts() -> None:
+    """Where nobody wants events everything is still counted."""
+    scene = Scene(keeps_events=False)
+    for path in PATHS:
+        for _ in range(20):
+            scene.check(path)
+    assert scene.recorder.emitted == scene.recorder.waiting == 0
+    assert sum(_counted(scene.recorder.take_counts()[0]).values()) == 20 * len(PATHS)
+    assert scene.recorder.take_counts() == ([], [])
+
+
+def test_when_nobody_takes_them_the_oldest_events_go() -> None:
+    """The memory is bounded, and what was pushed out is counted exactly."""
+    scene = Scene(most_events=3)
+    for number in range(5):
+        scene.check(user=f"user-{number}")
+    assert (scene.recorder.emitted, scene.recorder.waiting, scene.recorder.dropped) == (5, 3, 2)
+    assert [event.user for event in scene.recorder.take_events()] == ["user-2", "user-3", "user-4"]
+    assert (scene.recorder.waiting, scene.recorder.dropped) == (0, 2)
+
+
+def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long names and too many endpoints or keys are counted, but not told apart."""
+    monkeypatch.setattr(recorders, "MOST_ALIKE", 3)
+    monkeypatch.setattr(recorders, "MOST_KEYS", 2)
+    monkeypatch.setattr(recorders, "_TOGETHER", 2)
+    scene = Scene([{"name": "wide", "limits": "100000/hour"}])
+    for number in range(400):
+        scene.check(f"/{number % 20}", api_key=f"key-{number}")
+    scene.check("/" + "x" * LONGEST, user="u" * (LONGEST + 1), api_key="k" * (LONGEST + 1))
+    counts, took = scene.recorder.take_counts()
+    assert sum(count.requests for count in counts) == 401
+    assert {count.endpoint for count in counts} == {"/0", "/1", "/2", OTHER}
+    assert {count.user for count in counts} == {"ann", None}
+    assert len({each.endpoint for each in took}) <= 4
+    assert len(scene.recorder.take_keys()) == 2
+    scene.check("/" + "x" * LONGEST)
+    assert [count.endpoint for count in scene.recorder.take_counts()[0]] == [OTHER]
+
+
+def test_decisions_without_the_store_are_marked() -> None:
+    """A request that was let pass because the store is away is counted as degraded."""
+    scene = Scene()
+    request = Request(user="ann", path="/")
+    plan = scene.limiter.plan(request)
+    degraded = made_of(plan, [degraded_allow(bound.hit, scene.clock()) for bound in plan.enforced])
+    scene.recorder.offer(request, None, degraded, 0.0)
+    (count,) = scene.recorder.take_counts()[0]
+    assert (count.kind, count.is_degraded) == (EventKind.ALLOWED, True)
+    assert scene.recorder.take_events()[0].source == "degraded_allow"
+
+
+def test_denials_of_many_users_are_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests there are between two looks, what is kept of them grows with users, not with requests."""
+    monkeypatch.setattr(recorders, "_TOGETHER", 4)
+    scene = Scene([{"name": "no", "limits": "1/hour"}])
+    for _ in range(50):
+        scene.check()
+    assert _counted(scene.recorder.take_counts()[0]).total() == 50
+
+
+def test_descriptions_that_are_counted_are_recorded() -> None:
+    """What Envoy describes is recorded like any other request."""
+    scene = Scene()
+    request = Request(user="ann", path="/two")
+    part = together.Part(scene.limiter.plan(request, 2), request=request, cost=2)
+    asyncio.run(together.decide(scene.limiter, [part]))
+    (event,) = scene.recorder.take_events()
+    assert (event.user, event.decision, event.extra) == ("ann", "allowed", {"cost": 2})
