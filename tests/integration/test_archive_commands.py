@@ -90,28 +90,26 @@ def test_questions_span_archive_and_database(headgate: Asking, database_url: str
     assert odd == {"users": 1}
 
 
-@pytest.mark.parametrize(
-    ("question", "sentence"),
-    [
+def test_questions_can_only_ask(headgate: Asking) -> None:
+    """A question can read no other files, write nothing, and what is wrong with it is a sentence."""
+    for question, sentence in (
         ("SELECT nothing FROM events", "the question is refused"),
         ("SELEKT", "the question is refused"),
         ("", "ask one question"),
         ("DROP VIEW events", "ask one question"),
         ("SELECT 1; SELECT 2", "ask one question"),
         ("COPY (SELECT 1) TO '/tmp/stolen'", "ask one question"),
+        ("SET memory_limit = '1GB'", "ask one question"),
         ("SELECT * FROM read_csv('/etc/passwd')", "the question is refused"),
         ("SELECT * FROM '/etc/passwd'", "the question is refused"),
         ("SELECT * FROM read_blob('/etc/hostname')", "the question is refused"),
         ("SELECT getenv('HOME')", "the question is refused"),
-        ("SELECT 1/0 + CAST('x' AS INTEGER)", "the question is refused"),
-    ],
-)
-def test_questions_can_only_ask(question: str, sentence: str, headgate: Asking) -> None:
-    """A question can read no other files, write nothing, and what is wrong with it is a sentence."""
-    code, out, complaints = headgate("query", question)
-    assert (code, out) == (1, "")
-    assert complaints.startswith(f"headgate: {sentence}")
-    assert "Traceback" not in complaints
+        ("SELECT CAST('x' AS INTEGER)", "the question is refused"),
+    ):
+        code, out, complaints = headgate("query", question)
+        assert (code, out) == (1, ""), question
+        assert complaints.startswith(f"headgate: {sentence}")
+        assert "Traceback" not in complaints
 
 
 def test_mistakes_are_sentences(headgate: Asking, database_url: str, tmp_path: Path) -> None:

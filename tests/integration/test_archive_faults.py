@@ -15,6 +15,7 @@ import pytest
 from tests.integration.stored_events import all_events, events, store
 
 from headgate.adapters.archive.parquet_writing import EventWriter
+from headgate.adapters.postgres import event_table
 from headgate.controlplane.archiving import Progress
 from headgate.core.archive_part import Month
 from headgate.errors import ArchiveError, DatabaseError
@@ -182,8 +183,10 @@ def test_a_database_that_is_lost_in_the_middle(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",  # noqa: S608 (our own words)
         )
 
+    monkeypatch.setattr(event_table, "_BLOCK", 2**16)
+
     async def run() -> None:
-        await store(url, events("2026-05", 20_000))
+        await store(url, events("2026-05", 3_000))
         async with open_archive(chosen, _now) as opened:
             add = EventWriter.add
 
@@ -197,7 +200,7 @@ def test_a_database_that_is_lost_in_the_middle(
             monkeypatch.setattr(EventWriter, "add", add)
             (done,) = (await opened.archiving.run(Progress())).archived
             assert done.part is not None
-            assert done.part.rows == 20_000
+            assert done.part.rows == 3_000
             assert [part.number for part in await opened.archiving.parts()] == [1]
 
     asyncio.run(run())

@@ -116,7 +116,10 @@ def _print_plan(done: RunDone) -> None:
 def _print_run(done: RunDone) -> None:
     for each in done.archived:
         if each.part is None:
-            print_done("dropped", f"{each.month}: the archive had all of its {counted(each.events, 'event')} already")
+            had = (
+                f"the archive had all of its {counted(each.events, 'event')} already" if each.events else "it was empty"
+            )
+            print_done("dropped", f"{each.month}: {had}")
         else:
             sizes = f"{_bytes(each.size)} in the database, {_bytes(each.part.size)} in the archive"
             print_done("archived", f"{_in_words(each.part)}, {sizes}")
