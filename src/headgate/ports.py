@@ -110,6 +110,9 @@ class Database(Statements, Protocol):
     def change(self) -> AbstractAsyncContextManager[Writing]:
         """One transaction that changes something; all of them, in all processes, go one after another."""
 
+    def transaction(self) -> AbstractAsyncContextManager[Writing]:
+        """One transaction beside whatever else goes on: for what was recorded, where no change waits for another."""
+
 
 class RecordSource(Protocol):
     """Where what is known about users and API keys is on record. Raises `DatabaseError`, and nothing else."""

@@ -39,6 +39,12 @@ SELECT format('CREATE VIEW %I AS', relname) || E'\n' || pg_get_viewdef(oid) AS t
 WHERE relkind = 'v' AND relnamespace = current_schema()::regnamespace ORDER BY relname"""
 _FUNCTIONS = """
 SELECT pg_get_functiondef(oid) AS text FROM pg_proc
+WHERE pronamespace = current_schema()::regnamespace AND prokind <> 'a' ORDER BY proname"""
+_AGGREGATES = """
+SELECT format('CREATE AGGREGATE %I(%s) (SFUNC = %s, STYPE = %s, INITCOND = %L, PARALLEL = %s)', proname,
+              pg_get_function_arguments(pg_proc.oid), aggtransfn::regproc, format_type(aggtranstype, NULL), agginitval,
+              CASE proparallel WHEN 's' THEN 'SAFE' ELSE 'UNSAFE' END) AS text
+FROM pg_proc JOIN pg_aggregate ON aggfnoid = pg_proc.oid
 WHERE pronamespace = current_schema()::regnamespace ORDER BY proname"""
 
 
@@ -58,7 +64,9 @@ async def schema_text(connection: PoolConnectionProxy[asyncpg.Record]) -> str:
         indexes = [f"{row['text']};" for row in await connection.fetch(_INDEXES, table["oid"])]
         parts.append("\n".join([f"CREATE TABLE {table['relname']} ({body}\n){partitions};", *indexes]))
     views = [row["text"] for row in await connection.fetch(_VIEWS)]
-    functions = [f"{row['text'].strip()};" for row in await connection.fetch(_FUNCTIONS)]
+    functions = [
+        f"{row['text'].strip()};" for kind in (_FUNCTIONS, _AGGREGATES) for row in await connection.fetch(kind)
+    ]
     text = "\n\n".join([_HEADER, *parts, "\n".join(references), *views, *functions])
     return text.replace(" public.", " ").replace(" ONLY ", " ") + "\n"
 

@@ -6,17 +6,24 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headgate.adapters import zones
-from headgate.adapters.clock import wall_clock
+from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.postgres import Database
 from headgate.controlplane.keys import Keys
 from headgate.controlplane.tallying import Tallying
 from headgate.controlplane.users import Users
+from headgate.core.counts import Count
 from headgate.core.request import Request
 from headgate.core.tally import Tally
+from headgate.dataplane.recorder import Recorder
 from headgate.facade import Limiter
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Postgres
+
+
+def _request(user: str) -> Count:
+    return Count(0, user, None, None, ("two", 1), "allowed", None, is_degraded=False, requests=1)
+
 
 RULES = {"rules": [{"name": "two", "per": ["user"], "limits": "2/hour"}]}
 
@@ -30,16 +37,20 @@ def test_totals_are_shown_with_the_user_and_the_key(postgres: Postgres) -> None:
         await users.create({"id": "u1"}, "me")
         key, _ = await keys.create({"user": "u1"}, "me")
         async with Limiter.open("memory://", RULES) as limiter:
-            limiter.tally = Tally(wall_clock)
-            tallying = Tallying(database, limiter.tally)
+            limiter.recorder = Recorder(wall_clock, monotonic)
+            tally = Tally(wall_clock)
+            tallying = Tallying(database, tally)
             for name in ("u1", "u1", "u1", "stranger", "bad\0name", "half\ud800"):
                 await limiter.check(Request(user=name, api_key=key.id if name == "u1" else "own-name"))
+            tally.count(limiter.recorder.take_counts()[0], limiter.recorder.take_keys())
             for _ in range(2):
                 await tallying.flush()
         user = await users.get("u1")
         assert (user.requests_today, user.requests_month, user.times_exceeded) == (3, 3, 1)
         assert user.last_request is not None
-        assert (await keys.get(key.id)).last_used == user.last_request
+        used = (await keys.get(key.id)).last_used
+        assert used is not None
+        assert used <= user.last_request
         assert [each.id for each in await users.list()] == ["u1"]
         await database.close()
 
@@ -57,10 +68,9 @@ def test_yesterdays_totals_are_not_added_to(postgres: Postgres) -> None:
             await connection.execute(
                 "UPDATE users SET requests_today = 7, requests_month = 9, counted_on = '2024-01-31', times_exceeded = 5"
             )
-        async with Limiter.open("memory://", RULES) as limiter:
-            limiter.tally = Tally(wall_clock)
-            await limiter.check(Request(user="u1"))
-            await Tallying(database, limiter.tally).flush()
+        tally = Tally(wall_clock)
+        tally.count([_request("u1")], {})
+        await Tallying(database, tally).flush()
         user = await users.get("u1")
         assert (user.requests_today, user.requests_month, user.times_exceeded) == (1, 1, 5)
         await database.close()
@@ -79,17 +89,14 @@ def test_while_the_database_is_away_counting_goes_on(postgres: Postgres) -> None
         for name in names:
             await users.create({"id": name}, "me")
         away = Database("postgresql://nobody@/none?host=/nowhere")
-        async with Limiter.open("memory://", RULES) as limiter:
-            tallies = [Tally(wall_clock) for _ in range(4)]
-            for number, tally in enumerate(tallies):
-                limiter.tally = tally
-                for name in names[:: 1 if number % 2 else -1]:
-                    await limiter.check(Request(user=name))
-            await Tallying(away, tallies[0]).flush()
-            await asyncio.gather(*(Tallying(database, tally).flush() for tally in tallies))
+        tallies = [Tally(wall_clock) for _ in range(4)]
+        for number, tally in enumerate(tallies):
+            tally.count([_request(name) for name in names[:: 1 if number % 2 else -1]], {})
+        await Tallying(away, tallies[0]).flush()
+        await asyncio.gather(*(Tallying(database, tally).flush() for tally in tallies))
         assert {(await users.get(name)).requests_today for name in names} == {4}
         looking = asyncio.create_task(Tallying(database, tallies[0], every=0.001).run())
-        tallies[0].offer(Request(user="u0"), await Limiter.open("memory://", RULES).check(Request(user="u0")))
+        tallies[0].count([_request("u0")], {})
         async with asyncio.timeout(60):
             while (await users.get("u0")).requests_today < 5:
                 pass

@@ -9,7 +9,8 @@ import uvloop
 
 from headgate.cli.announcement import Places, announce
 from headgate.cli.environment import settings
-from headgate.cli.worker import log_to_stderr, work
+from headgate.cli.logs import log_to_stderr
+from headgate.cli.worker import work
 from headgate.edge.http.server import Address, Ending, Transport, free_address
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
@@ -17,6 +18,7 @@ from headgate.settings import Settings
 from headgate.wiring import complete
 from headgate.wiring.rate_limit_service import rate_limit_service
 from headgate.wiring.serving import check_workers, decision_service, transport
+from headgate.wiring.telemetry import Telemetry, shared_folder
 
 
 def serve(
@@ -44,7 +46,7 @@ def serve(
     )
     check_workers(chosen)
     carrying = transport(chosen)
-    log_to_stderr(chosen.log_level)
+    log_to_stderr(chosen)
     address = free_address(chosen.host, chosen.port, "https" if carrying.tls else "http")
     uvloop.run(_run(chosen, address, carrying))
 
@@ -52,21 +54,26 @@ def serve(
 async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
     ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
     async with AsyncExitStack() as stack:
-        service, limiter, control = await stack.enter_async_context(decision_service(chosen))
+        folder = stack.enter_context(shared_folder(chosen.workers))
+        telemetry = Telemetry(folder=folder)
+        running = await stack.enter_async_context(decision_service(chosen, telemetry))
+        service, limiter, control = running.service, running.limiter, running.control
         admin_address = None
         if control is not None:
             # Here, because it takes as long to import as all the rest.
             from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
 
             admin_address = free_address(chosen.admin_host, chosen.admin_port)
-            await stack.enter_async_context(serving_admin(control, admin_address))
+            await stack.enter_async_context(serving_admin(control, admin_address, telemetry.text))
         identity = None if control is None else control.identity
-        grpc_address = await stack.enter_async_context(rate_limit_service(limiter, identity, service.is_ready, chosen))
+        grpc_address = await stack.enter_async_context(
+            rate_limit_service(limiter, identity, service.is_ready, chosen, running.traces)
+        )
 
         def started() -> None:
             announce(limiter, control, chosen, Places(address, admin_address, grpc_address))
 
         if chosen.workers == 1:
-            await serve_http(service, address, ending, started, carrying)
+            await serve_http(service, address, ending, started, carrying, running.application)
         else:
-            await Workers(chosen.workers, partial(work, chosen, address)).run(ending, started)
+            await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)

@@ -49,6 +49,8 @@ class Announcer:
         """The lineage of another database whose place in the feed we took last."""
         self.trouble: str | None = None
         """Why changes cannot be announced just now."""
+        self.is_database_up = False
+        """Whether the database answered when it was last asked."""
 
     async def announce(self) -> None:
         """Tell all processes what they have not heard of. Never raises: what fails now, `run` repeats."""
@@ -96,7 +98,8 @@ class Announcer:
             await self._tell(state.position, here, renewed)
 
     async def _look(self, state: FeedState) -> Row:
-        row = await self._database.row("feed.look", state.position.number)
+        self.is_database_up, row = False, await self._database.row("feed.look", state.position.number)
+        self.is_database_up = True
         assert row is not None  # noqa: S101 (it has no FROM)
         return row
 

@@ -67,6 +67,8 @@ class Following:
         """Why the feed cannot be followed just now."""
         self.missed = 0
         """How often announcements were lost."""
+        self.confirmed: float | None = None
+        """When the feed was last looked at, on the clock of the event loop: all it had then is in force, or refused."""
 
     @property
     def state(self) -> Mapping[str, InForce]:
@@ -196,6 +198,7 @@ class Following:
             trouble = None
             try:
                 await self._look()
+                self.confirmed = asyncio.get_running_loop().time()
             except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
                 trouble = str(error) or repr(error)
             if trouble is not None and self.trouble is None:

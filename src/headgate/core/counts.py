@@ -101,7 +101,10 @@ class MetricRow(NamedTuple):
 
 
 class UsageRow(NamedTuple):
-    """What is added to a user's day under one rule; the rule '' counts each request once, and charges nothing."""
+    """What is added to a user's day under one rule; the rule '' counts each request once, and charges nothing.
+
+    The user '' is nobody in particular, so that all rows of a day add up to all requests.
+    """
 
     day: Micros
     user: str
@@ -118,7 +121,7 @@ def metric_rows(batch: CountBatch, most_users: int = MOST_USERS) -> list[MetricR
     for count in batch.counts:
         endpoint, tier = count.endpoint or "", count.tier or ""
         _add(totals, (count.minute, "", endpoint, tier, ""), count, count.kind)
-        for rule, kind in _outcomes(count).items():
+        for rule, kind in outcomes(count).items():
             _add(totals, (count.minute, rule, endpoint, tier, ""), count, kind)
         if count.user:
             _add(by_user, (count.minute, "", "", "", count.user), count, count.kind)
@@ -139,29 +142,28 @@ def usage_rows(batch: CountBatch) -> list[UsageRow]:
     """All rows of users' days that a batch adds to: each once."""
     totals: dict[tuple[Micros, str, str], list[int]] = {}
     for count in batch.counts:
-        if not count.user:
-            continue
+        user = count.user or ""
         day, requests, has_passed = count.minute - count.minute % DAY, count.requests, count.kind in _PASSED
         uses = {"": (requests, 0 if has_passed else requests, 0)}
         for rule, cost in _pairs(count.charged):
             is_denied = not has_passed and rule == count.rule
             uses[rule] = (requests, requests if is_denied else 0, cost * requests if has_passed else 0)
         for rule, numbers in uses.items():
-            before = totals.get((day, count.user, rule), (0, 0, 0))
-            totals[day, count.user, rule] = [mine + its for mine, its in zip(before, numbers, strict=True)]
+            before = totals.get((day, user, rule), (0, 0, 0))
+            totals[day, user, rule] = [mine + its for mine, its in zip(before, numbers, strict=True)]
     return [UsageRow(*place, *numbers) for place, numbers in totals.items()]
 
 
-def _outcomes(count: Count) -> dict[str, str | None]:
+def outcomes(count: Count) -> dict[str, str | None]:
     """What became of the requests under each rule that applied; None: nothing, because another rule denied them."""
     if count.kind in _PASSED:
         enforced: str | None = EventKind.ALLOWED if count.kind == EventKind.SHADOW else count.kind
     else:
         enforced = None
-    outcomes = {rule: enforced for rule, _ in _pairs(count.charged)}
+    found = {rule: enforced for rule, _ in _pairs(count.charged)}
     if count.rule is not None:
-        outcomes[count.rule] = count.kind
-    return outcomes
+        found[count.rule] = count.kind
+    return found
 
 
 def _pairs(charged: Sequence[str | int]) -> Iterator[tuple[str, int]]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from headgate.core.event import EventKind
 
-    from headgate.core.request import Request
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from headgate.core.counts import Count
     from headgate.core.units import Micros
-    from headgate.core.verdict import Verdict
 
 _MOST: Final = 100_000
 """Users, and keys, that are remembered between two looks. Whoever comes after that is not counted."""
-_LONGEST: Final = 255
-"""Characters of a user's id that can be on record. Strangers could fill the memory with longer ones."""
+_REFUSED: Final = frozenset({EventKind.DENIED, EventKind.BLOCKED})
 
 
 class Seen(NamedTuple):
@@ -37,13 +37,14 @@ class Tally:
         self.left_out = 0
         """Requests that were not counted, because too many others were seen since the last look."""
 
-    def offer(self, request: Request, verdict: Verdict) -> None:
-        """Count a request that was decided."""
+    def count(self, counts: Iterable[Count], keys: Mapping[str, Micros]) -> None:
+        """Add what was decided since the last time, and when keys were used."""
         now = self._clock()
-        if request.user and len(request.user) <= _LONGEST:
-            self._add(request.user, Seen(1, not verdict.allowed, now))
-        if request.api_key and len(request.api_key) <= _LONGEST:
-            self._use(request.api_key, now)
+        for count in counts:
+            if count.user:
+                self._add(count.user, Seen(count.requests, count.requests if count.kind in _REFUSED else 0, now))
+        for key, last in keys.items():
+            self._use(key, last)
 
     def take(self) -> tuple[dict[str, Seen], dict[str, Micros]]:
         """Everything since the last look; counting begins anew."""

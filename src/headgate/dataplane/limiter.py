@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
     from headgate.core.matching import Bound
-    from headgate.core.tally import Tally
     from headgate.dataplane.bare_keys import BareKeys
-    from headgate.dataplane.recorder import Recorder
     from headgate.dataplane.snapshots import Follower, Snapshots
+    from headgate.dataplane.telling import Witness
     from headgate.ports import CounterStore
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -47,9 +46,7 @@ class Limiter:
         self.follower = follower
         self.blocks: BlockList | None = None
         """Who is shut out for now; swapped as a whole."""
-        self.tally: Tally | None = None
-        """Counts requests by user, where somebody wants to know."""
-        self.recorder: Recorder | None = None
+        self.recorder: Witness | None = None
         """Is told of every check, where somebody wants to know."""
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
@@ -97,8 +94,6 @@ class Limiter:
             made = await self.decide(plan)
         if recorder is not None:
             recorder.offer(request, cost, made, started)
-        if self.tally is not None:
-            self.tally.offer(request, made)
         return made
 
     async def decide(self, plan: Plan) -> Verdict:
@@ -118,8 +113,6 @@ class Limiter:
         made = self._decided_now(plan)
         if recorder is not None:
             recorder.offer(request, cost, made, started)
-        if self.tally is not None:
-            self.tally.offer(request, made)
         return made
 
     def _decided_now(self, plan: Plan) -> Verdict:

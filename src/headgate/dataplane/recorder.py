@@ -107,19 +107,29 @@ class Recorder:
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
             plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
-            decisions: Any = verdict._answer[0]  # noqa: SLF001 (as above)
-            if len(decisions) == 1 and verdict.allowed:
-                ((hit, rule, _),), (decision,) = plan[1], decisions
-                if type(decision) is Decision and not decision[4] and not plan[2]:
-                    key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
-                    users = users_of(key) or self._alike(key)
-                    users.append(request[0])
-                    if started or rule.sample > _SELDOM:
-                        attend(request, cost, verdict, key, users, started)
-                    if request[2]:
-                        self._use(request[2], decision[6])
+            enforced, decisions = plan[1], verdict._answer[0]  # noqa: SLF001 (as above)
+            if not verdict.allowed or plan[2] or not enforced:
+                record(request, cost, verdict, started)
+                return
+            for decision in decisions:
+                if type(decision) is not Decision or decision[4]:
+                    record(request, cost, verdict, started)
                     return
-            record(request, cost, verdict, started)
+            at = decisions[0][6]
+            if len(enforced) == 1:
+                ((hit, rule, _),) = enforced
+                sample = rule.sample
+                key: tuple[Any, ...] = (at // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
+            else:
+                sample = max([rule.sample for _, rule, _ in enforced])
+                charged = [part for hit, rule, _ in enforced for part in (rule.name, hit[2])]
+                key = (at // MINUTE, request[4], request[8] or request[6], *charged)
+            users = users_of(key) or self._alike(key)
+            users.append(request[0])
+            if started or sample > _SELDOM:
+                attend(request, cost, verdict, key, users, sample, started)
+            if request[2]:
+                self._use(request[2], at)
 
         return offer
 
@@ -130,6 +140,7 @@ class Recorder:
         verdict: Verdict,
         key: tuple[Any, ...],
         users: list[str | None],
+        sample: float,
         started: float,
     ) -> None:
         """Look more closely at a request that simply passed."""
@@ -137,14 +148,13 @@ class Recorder:
         if len(users) >= _TOGETHER:
             self._fold()
         if self._keeps_events:
-            sample = verdict.plan.enforced[0].rule.sample
             chance = sample if sample > _SELDOM else sample * _ONE_IN
             if random() < chance:  # noqa: S311 (nothing secret depends on it)
                 by, at = deciding(verdict, EventKind.ALLOWED), verdict.decisions[0].at
                 self._keep(request, cost, verdict, EventKind.ALLOWED, by, at, latency)
 
     def _record(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-        """Record what is not so simple: several limits or none, a wait, a refusal, a rule that is watched, no store."""
+        """Record what is not so simple: no limit, a wait, a refusal, a rule that is watched, a store that is away."""
         plan, decisions = verdict.plan, verdict.decisions
         at = decisions[0].at if decisions else self._clock()
         kind = kind_of(verdict)

@@ -37,6 +37,8 @@ class Snapshots:
         self._zones = zones
         self.clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
+        self.since = clock()
+        """When the current one was put in force."""
 
     def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
         """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised.
@@ -46,6 +48,7 @@ class Snapshots:
         number = self.current.number + 1 if number is None else number
         snapshot = Snapshot(rule_set, number, self._zones, self.clock)
         self.current = snapshot
+        self.since = self.clock()
         return snapshot
 
 
@@ -61,6 +64,8 @@ class Follower:
         self.refused: str | None = None
         """Why the newest rules are not in force, if they are not."""
         snapshots.publish(source.load())
+        self.confirmed = snapshots.since
+        """When the rules in force were last seen to be the newest."""
 
     def poll(self) -> bool:
         """Look once; True if new rules are in force. Does nothing while another thread is looking."""
@@ -68,10 +73,13 @@ class Follower:
             return False
         try:
             signature = self._source.signature()
-            if signature == self._seen:
-                return False
-            self._seen = signature
-            return self._follow()
+            has_changed = signature != self._seen
+            if has_changed:
+                self._seen = signature
+                has_changed = self._follow()
+            if self.refused is None:
+                self.confirmed = self._snapshots.clock()
+            return has_changed
         finally:
             self._looking.release()
 

@@ -67,12 +67,10 @@ async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
     timer = None if recorder is None else recorder.turn()
     started = 0.0 if timer is None else timer()
     made = await _decided(limiter, parts)
-    for part, verdict_on_it in zip(parts, made.parts, strict=True):
-        if part.request is not None and part.purpose in _COUNTING:
-            if recorder is not None:
+    if recorder is not None:
+        for part, verdict_on_it in zip(parts, made.parts, strict=True):
+            if part.request is not None and part.purpose in _COUNTING:
                 recorder.offer(part.request, part.cost, verdict_on_it, started)
-            if limiter.tally is not None:
-                limiter.tally.offer(part.request, verdict_on_it)
     return made
 
 

@@ -22,6 +22,7 @@ from headgate.controlplane.following import Following, Origin
 from headgate.controlplane.keys import Keys
 from headgate.controlplane.publishing import Publisher
 from headgate.controlplane.retention import Retention
+from headgate.controlplane.rolling_up import RollingUp
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from headgate.adapters.postgres import Database
     from headgate.adapters.rules_file import RulesFile
+    from headgate.dataplane.recording import Counted
     from headgate.edge.http.server import Address
     from headgate.settings import Settings
     from headgate.wiring import Counters
@@ -59,6 +62,7 @@ _SECONDS_TO_START: Final = (1.0, 0.8)
 """How long a start waits for the database, and then for documents."""
 _SECONDS_IF_RULES_ARE_SAVED: Final = (0.3, 0.5)
 _SECONDS_FOR_A_RECORD: Final = 2.0
+_SECONDS_TO_ROLL_UP: Final = 60.0
 _SECONDS_BETWEEN_TRIES: Final = 1.0
 _SECONDS_BETWEEN_SWEEPS: Final = 60.0
 
@@ -96,10 +100,14 @@ async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterator[None]:
-    """Serve the admin API of a control plane as long as the block runs."""
+async def serving_admin(
+    control: ControlPlane, address: Address, metrics: Callable[[], str] | None = None
+) -> AsyncIterator[None]:
+    """Serve the admin API of a control plane as long as the block runs; `metrics` are what `/metrics` says there."""
     started = asyncio.Event()
-    server = asyncio.create_task(serve_admin(await control.admin_app(), address, started.set))
+    app = await control.admin_app()
+    app.state.metrics = metrics
+    server = asyncio.create_task(serve_admin(app, address, started.set))
     starting = asyncio.create_task(started.wait())
     await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
     starting.cancel()
@@ -138,7 +146,7 @@ class ControlPlane:
         """
         self._settings = settings
         self._limiter = limiter
-        self._leads = leads
+        self.leads = leads
         self._rules = rules
         self._saved = SavedDocuments(settings.data_dir / "saved") if saves else None
         self._feed = counters.feed
@@ -160,8 +168,9 @@ class ControlPlane:
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
         self._blocks = Blocks(database, announce)
         self._retention = Retention(database, wall_clock)
-        limiter.tally = Tally(wall_clock)
-        self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), limiter.tally)
+        self._tally = Tally(wall_clock)
+        self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), self._tally)
+        self._rolling_up = RollingUp(self._opened.another(_SECONDS_TO_ROLL_UP), wall_clock)
         self.admin_token = settings.admin_token or kept_token(settings.data_dir)
         self.parts = AdminParts(
             database=database,
@@ -185,8 +194,8 @@ class ControlPlane:
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = _kept_running(self._prepare() if self._leads else self._wait_for_rules())
-        if self._leads:
+        preparing = _kept_running(self._prepare() if self.leads else self._wait_for_rules())
+        if self.leads:
             # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
             self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
         has_saved = self._saved is not None and self._saved.has(RULES)
@@ -197,8 +206,8 @@ class ControlPlane:
         await self.identity.start()
         await self.following.start(for_documents)
         work = [self.following.run(), self._tallying.run()]
-        if self._leads:
-            work += [self.announcer.run(), self._sweep()]
+        if self.leads:
+            work += [self.announcer.run(), self._sweep(), self._rolling_up.run()]
             work.append(look_after_events(self._retention, self._settings, archives=self._saved is not None))
         self._tasks = [preparing, *map(_kept_running, work)]
         return self
@@ -212,6 +221,14 @@ class ControlPlane:
         await self.identity.close()
         await self._feed.close()
         await self._opened.close()
+
+    def another_database(self, seconds: float) -> Database:
+        """The database on connections of their own, which are closed with this."""
+        return self._opened.another(seconds)
+
+    def observe(self, counted: Counted) -> None:
+        """Have what was counted in the totals of users and keys, before long."""
+        self._tally.count(counted.counts, counted.keys)
 
     async def admin_app(self) -> FastAPI:
         """The admin API, of the process that leads."""

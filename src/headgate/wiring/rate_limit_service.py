@@ -13,6 +13,7 @@ from headgate.errors import HeadgateError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.settings import Settings
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def rate_limit_service(
-    limiter: Limiter, identity: Identity | None, is_ready: Callable[[], bool], chosen: Settings
+    limiter: Limiter,
+    identity: Identity | None,
+    is_ready: Callable[[], bool],
+    chosen: Settings,
+    traces: Traces | None = None,
 ) -> AsyncIterator[Address | None]:
     """Answer Envoy inside the block, and say where; None without the extra `grpc`."""
     if find_spec("hpack") is None:
@@ -35,5 +40,10 @@ async def rate_limit_service(
         msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
         raise HeadgateError(msg) from error
     rate_limits = RateLimits(limiter, None if identity is None else identity.stated)
-    async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds):
+    for_call = None
+    if traces is not None:
+        from headgate.edge.grpc.traced import traced  # noqa: PLC0415 (an extra)
+
+        for_call = traced(traces)
+    async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds, for_call):
         yield address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import wiring
@@ -14,12 +15,19 @@ from headgate.dataplane.limiter import Limiter
 from headgate.edge.http.server import Tls, Transport
 from headgate.edge.http.service import DecisionService
 from headgate.errors import InvalidSettings
+from headgate.wiring.recording import recorded
+from headgate.wiring.state_samples import recording_samples, state_samples
+from headgate.wiring.tracing import in_front_of, opened_traces, tell_others
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
+    from headgate.adapters.otlp_traces import Traces
+    from headgate.dataplane.recording import Counted
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
+    from headgate.wiring.recording import Recordings
+    from headgate.wiring.telemetry import Telemetry
 
 _IN_THIS_PROCESS = "memory:"
 
@@ -31,11 +39,19 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
+    recordings: Recordings
+    application: object
+    """What answers: the service, or what stands in front of it."""
+    traces: Traces | None
+    """Where they are wanted."""
 
 
 @asynccontextmanager
-async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIterator[Running]:
-    """A service on complete settings. Of several processes only one `leads`: it looks after what they share."""
+async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: bool = True) -> AsyncIterator[Running]:
+    """A service on complete settings. Of several processes only one `leads`: it looks after what they share.
+
+    What there is to report goes to `telemetry`.
+    """
     store_url = settings.redis_url or ""
     try:
         counters = wiring.open_counters(store_url, data_dir=settings.data_dir)
@@ -65,7 +81,18 @@ async def decision_service(settings: Settings, *, leads: bool = True) -> AsyncIt
             token=settings.service_token,
             secret=_secret(settings),
         )
-        yield Running(service, limiter, control)
+        service.metrics = telemetry.text
+        telemetry.sources += state_samples(telemetry.worker, service, limiter, control)
+        await stack.enter_async_context(telemetry.sharing())
+        traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))
+        # Behind the control plane, whose database it stores to when everything else has ended.
+        observers: list[Callable[[Counted], None]] = [telemetry.observe]
+        if control is not None:
+            observers.append(control.observe)
+        recordings = await stack.enter_async_context(recorded(settings, limiter, control, observers, leads=leads))
+        telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
+        tell_others(limiter, traces)
+        yield Running(service, limiter, control, recordings, in_front_of(service, traces), traces)
 
 
 def check_workers(settings: Settings) -> None:

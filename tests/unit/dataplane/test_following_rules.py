@@ -98,6 +98,26 @@ def test_a_broken_file_is_refused_once(rules: Path, caplog: pytest.LogCaptureFix
     assert not follower.refused
 
 
+def test_rules_are_confirmed_by_every_look_that_finds_them_good(rules: Path) -> None:
+    """It is known since when the rules are in force, and since when nobody could say that they are the newest."""
+    clock = FakeClock()
+    snapshots = Snapshots(zone, clock)
+    follower = Follower(RulesFile(rules), snapshots)
+    begun = clock()
+    clock.advance(5)
+    assert not follower.poll()
+    assert (snapshots.since, follower.confirmed) == (begun, clock())
+    rules.write_text("rules: 5")
+    looked = clock()
+    clock.advance(5)
+    for _ in range(2):
+        assert not follower.poll()
+    assert (snapshots.since, follower.confirmed) == (begun, looked)
+    write(rules, "8/minute")
+    assert follower.poll()
+    assert snapshots.since == follower.confirmed == clock()
+
+
 def test_a_removed_file_changes_nothing(rules: Path, caplog: pytest.LogCaptureFixture) -> None:
     """While the rules file is away the rules in force stay; when it is back it is read again."""
     follower, snapshots = following(rules)

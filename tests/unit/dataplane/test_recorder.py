@@ -116,7 +116,7 @@ def test_what_becomes_of_a_request_is_told() -> None:
     }
     counts = {(count.endpoint, count.kind): count for count in scene.recorder.take_counts()[0]}
     assert counts["/", "denied"].rule == "users"
-    assert counts["/two", "allowed"].charged == ("users", 1, "all", 1)
+    assert counts["/two", "allowed"].charged == ("all", 1, "users", 1)
     assert counts["/watched", "shadow"].rule == "watched"
     assert counts["/shut", "blocked"][4:] == ((), "blocked", "shut", False, 1)
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate import Limiter, Request
+from headgate.adapters.clock import monotonic, wall_clock
 from headgate.dataplane import together
+from headgate.dataplane.recorder import Recorder
 from headgate.dataplane.together import Part, Purpose, Together
 
 if TYPE_CHECKING:
@@ -137,21 +139,12 @@ def test_watched_rules_are_counted_once_and_refuse_nothing() -> None:
         assert [finding.shadow for finding in answer.parts[1].findings] == [False, False, True]
 
 
-class _Book:
-    def __init__(self) -> None:
-        self.offered: list[tuple[str | None, bool]] = []
-
-    def offer(self, request: Request, verdict: Verdict) -> None:
-        self.offered.append((request.user, verdict.allowed))
-
-
 def test_use_is_recorded_for_what_counts_and_has_somebody_behind_it() -> None:
-    """Descriptions that are counted are offered to the tally; probes, and limits without a request, are not."""
-    scene = Scene([RULES[0]])
-    book = _Book()
-    scene.limiter.tally = book  # type: ignore[assignment] # it only has to take offers
+    """Descriptions that are counted are offered to the recorder; probes, and limits without a request, are not."""
+    scene = Scene([RULES[0] | {"sample": 1}])
+    scene.limiter.recorder = recorder = Recorder(wall_clock, monotonic)
     request = Request(user="a")
     plan = scene.limiter.plan(request)
     scene.decide(Part(plan, request=request))
     scene.decide(Part(plan), Part(plan, Purpose.LOOK, request))
-    assert book.offered == [("a", True)]
+    assert [(event.user, event.decision) for event in recorder.take_events()] == [("a", "allowed")]

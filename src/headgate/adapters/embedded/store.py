@@ -20,7 +20,7 @@ class EmbeddedStore:
     def __init__(self, server: EmbeddedServer, store: CounterStore) -> None:
         """`store` connects to the server's socket when it is first asked. Nothing is started yet."""
         self.server = server
-        self._store = store
+        self.store = store
         self._starting = Starting(server)
 
     async def connect(self) -> None:
@@ -31,25 +31,25 @@ class EmbeddedStore:
         """See `CounterStore.take`."""
         if not self.server.serving:
             await self.connect()
-        return await self._store.take(hits)
+        return await self.store.take(hits)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`."""
         await self.connect()
-        return await self._store.peek(hits)
+        return await self.store.peek(hits)
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
         """See `CounterStore.give_back`."""
         await self.connect()
-        await self._store.give_back(receipts)
+        await self.store.give_back(receipts)
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`."""
         await self.connect()
-        await self._store.reset(keys)
+        await self.store.reset(keys)
 
     async def close(self) -> None:
         """See `CounterStore.close`; the server ends with the one who started it."""
         await self._starting.settled()
-        await self._store.close()
+        await self.store.close()
         await self._starting.stop()

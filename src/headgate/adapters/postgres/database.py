@@ -35,7 +35,8 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL lock_timeout = {wait};
 SET LOCAL statement_timeout = {most};
 SET LOCAL idle_in_transaction_session_timeout = '{idle}';
-SELECT pg_advisory_xact_lock({lock})"""
+"""
+_IN_TURN: Final = f"SELECT pg_advisory_xact_lock({_CHANGES})"
 
 
 async def _nothing() -> None:
@@ -84,8 +85,19 @@ class Database:
         So what a change has read is still true when it is written, and change records are
         numbered in the order in which they take effect. It is never tried twice.
         """
+        async with self._begun(_IN_TURN) as statements:
+            yield statements
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Statements]:
+        """One transaction beside whatever else goes on: for what was recorded, where no change waits for another."""
+        async with self._begun("") as statements:
+            yield statements
+
+    @asynccontextmanager
+    async def _begun(self, first: str) -> AsyncIterator[Statements]:
         most = round(self._seconds * 1_000)
-        begin = _BEGIN.format(wait=round(0.9 * most), most=most + 1_000, idle=_IDLE, lock=_CHANGES)
+        begin = _BEGIN.format(wait=round(0.9 * most), most=most + 1_000, idle=_IDLE) + first
         async with self.use() as connection:
             with translated():
                 await connection.execute(begin)

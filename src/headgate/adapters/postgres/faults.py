@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LOST: Final = (TimeoutError, OSError, asyncpg.PostgresConnectionError)
-_UNFIT: Final = (asyncpg.DataError, asyncpg.CheckViolationError, asyncpg.NotNullViolationError)
+_UNFIT: Final = (
+    asyncpg.DataError,
+    asyncpg.CheckViolationError,
+    asyncpg.NotNullViolationError,
+    asyncpg.ProgramLimitExceededError,  # too long for an index
+)
 # Connections, transactions that got into each other's way, resources, locks, an operator's intervention.
 _PASSING: Final = frozenset({"08", "40", "53", "55", "57"})
 

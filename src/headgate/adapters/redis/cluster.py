@@ -64,6 +64,10 @@ class Cluster:
         seed = random.choice(self._seeds)  # noqa: S311 (any of them)
         return self._node_at(seed.host, seed.port)
 
+    def nodes(self) -> Sequence[Node]:
+        """See `Topology.nodes`."""
+        return [*self._nodes.values()]
+
     def detour(self, place: Place, answer: object) -> Detour | None:
         """See `Topology.detour`."""
         code = code_of(answer)

@@ -50,6 +50,10 @@ class Ring:
         """See `Topology.node`."""
         return self._nodes[place]
 
+    def nodes(self) -> Sequence[Node]:
+        """See `Topology.nodes`."""
+        return self._nodes
+
     def detour(self, place: Place, answer: object) -> Detour | None:  # noqa: ARG002 (the servers know nothing)
         """See `Topology.detour`."""
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from headgate.adapters.redis.node import Node, Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.core.decision import Key
@@ -36,6 +36,9 @@ class Topology(Protocol):
 
     def node(self, place: Place) -> Node:
         """The server that holds a place now."""
+
+    def nodes(self) -> Sequence[Node]:
+        """All servers that are known now."""
 
     def detour(self, place: Place, answer: object) -> Detour | None:
         """Where to go after an error reply; None if it is an error and nothing else."""
@@ -68,6 +71,10 @@ class OneServer:
     def node(self, place: Place) -> Node:  # noqa: ARG002 (there is one)
         """See `Topology.node`."""
         return self._node
+
+    def nodes(self) -> Sequence[Node]:
+        """See `Topology.nodes`."""
+        return (self._node,)
 
     def detour(self, place: Place, answer: object) -> Detour | None:  # noqa: ARG002 (there is no other server)
         """See `Topology.detour`."""

@@ -40,7 +40,7 @@ ROLES: Final[Mapping[str, Role]] = {
 }
 """By method and path."""
 
-OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /openapi.json"})
+OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /metrics", "GET /openapi.json"})
 """What anybody may ask without a token."""
 
 

@@ -20,7 +20,7 @@ from headgate.errors import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headgate.edge.grpc.methods import Method
+    from headgate.edge.grpc.methods import ForCall, Method
 
 MOST_STREAMS: Final = 1_000
 LARGEST_MESSAGE: Final = 65_536
@@ -56,9 +56,12 @@ class _Call(NamedTuple):
 class Connection(asyncio.Protocol):
     """Talks to one client."""
 
-    def __init__(self, methods: Mapping[str, Method], connections: set[Connection]) -> None:
-        """`connections` has this one in it as long as it is open."""
+    def __init__(
+        self, methods: Mapping[str, Method], connections: set[Connection], for_call: ForCall | None = None
+    ) -> None:
+        """`connections` has this one in it as long as it is open; `for_call` makes methods that know their headers."""
         self._methods = methods
+        self._for_call = for_call
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -195,6 +198,8 @@ class Connection(asyncio.Protocol):
             sentence = f"there is no method {shown(fields.get(':path', ''))} here"
             self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, sentence))
         else:
+            if self._for_call is not None:
+                method = self._for_call(method, fields)
             self._calls[stream] = _Call(method, bytearray())
             if ended:
                 self._start(stream)

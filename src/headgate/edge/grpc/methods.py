@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Method: TypeAlias = Callable[[bytes], Awaitable[bytes]]
     """From the message of a call to the message of its answer."""
+    ForCall: TypeAlias = Callable[[Method, Mapping[str, str]], Method]
+    """A method for one call, whose header fields are known."""
 
 RATE_LIMITS: Final = "envoy.service.ratelimit.v3.RateLimitService"
 _MOST_REMEMBERED: Final = 4_096

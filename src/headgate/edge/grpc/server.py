@@ -12,23 +12,29 @@ from headgate.errors import HeadgateError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from headgate.edge.grpc.methods import Method
+    from headgate.edge.grpc.methods import ForCall, Method
     from headgate.edge.http.server import Address
 
 _BACKLOG: Final = 1_024
 
 
 @asynccontextmanager
-async def serving_grpc(methods: Mapping[str, Method], address: Address, drain_seconds: float) -> AsyncIterator[None]:
+async def serving_grpc(
+    methods: Mapping[str, Method], address: Address, drain_seconds: float, for_call: ForCall | None = None
+) -> AsyncIterator[None]:
     """Answer calls inside the block; at its end those under way may take `drain_seconds` more.
 
-    Several processes may listen on one address, as those of the decision service do.
+    Several processes may listen on one address, as those of the decision service do. `for_call`: see `Connection`.
     """
     connections: set[Connection] = set()
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(
-            lambda: Connection(methods, connections), address.host, address.port, backlog=_BACKLOG, reuse_port=True
+            lambda: Connection(methods, connections, for_call),
+            address.host,
+            address.port,
+            backlog=_BACKLOG,
+            reuse_port=True,
         )
     except OSError as error:
         msg = f"cannot listen on {address.host!r}, port {address.port}: {error.strerror or error}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from headgate.core import problem
+from headgate.core import exposition, problem
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.edge.rls.json_form import write_answer
 from headgate.edge.rls.messages import Code
@@ -95,6 +95,11 @@ def for_problem(unanswerable: Unanswerable) -> Answer:
 def for_state(status: int, state: Mapping[str, object]) -> Answer:
     """What the service says about itself, which is only true now."""
     return status, [_JSON, _NO_STORE], _line(state)
+
+
+def for_scrape(text: str) -> Answer:
+    """All metrics."""
+    return 200, [("content-type", exposition.CONTENT_TYPE), _NO_STORE], text.encode()
 
 
 def _line(data: object) -> bytes:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+from headgate.core.exposition import exposition
 from headgate.core.ids import new_id
+from headgate.core.metrics import Sample, summed
 from headgate.dataplane.identity import Identity
 from headgate.edge.http import answers, forward_auth
 from headgate.edge.http.access import Access
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 _ANY: Final = "ANY"
+_NONE_OF_OURS: Final = "other"
 # A caller that did not send all it announced cannot send a next request on the same connection.
 _CLOSE: Final = ("connection", "close")
 
@@ -59,6 +63,8 @@ class DecisionService:
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
+        self.answered: defaultdict[tuple[Endpoint | None, int], int] = defaultdict(int)
+        """How often each endpoint (None is none of ours) has answered with each status."""
         self._has_rules = has_rules
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
@@ -78,10 +84,14 @@ class DecisionService:
             forward_auth.PATH: {_ANY: self._forward_auth},
             "/livez": {"GET": self._livez, "HEAD": self._livez},
             "/readyz": {"GET": self._readyz, "HEAD": self._readyz},
+            "/metrics": {"GET": self._metrics, "HEAD": self._metrics},
         }
+        self.metrics: Callable[[], str] = lambda: exposition(self.samples())
+        """What `/metrics` says."""
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer one request, whatever it is."""
+        endpoint = None
         try:
             endpoint = self._endpoint(scope)
             if self._access is not None:
@@ -108,6 +118,7 @@ class DecisionService:
         if not self.ready:
             # So that whoever keeps a connection opens the next one elsewhere, before this one closes under a request.
             answer[1].append(_CLOSE)
+        self.answered[endpoint, answer[0]] += 1
         exchange.response_bytes(*answer)
 
     def _endpoint(self, scope: Scope) -> Endpoint:
@@ -174,6 +185,19 @@ class DecisionService:
         status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"
         state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
+
+    async def _metrics(self, _scope: Scope, _exchange: Exchange) -> Answer:
+        return answers.for_scrape(self.metrics())
+
+    def samples(self) -> list[Sample]:
+        """How often each endpoint has answered, by the first digit of the status."""
+        paths: dict[Endpoint | None, str] = {None: _NONE_OF_OURS}
+        for path, methods in self._endpoints.items():
+            paths |= dict.fromkeys(methods.values(), path)
+        return summed(
+            Sample("headgate_http_requests_total", times, (paths[endpoint], f"{status // 100}xx"))
+            for (endpoint, status), times in self.answered.items()
+        )
 
     def _body(self, scope: Scope, exchange: Exchange) -> Awaitable[bytes]:
         """All of the body, as long as it comes in time and is not too large."""

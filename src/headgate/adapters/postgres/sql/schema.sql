@@ -104,6 +104,7 @@ CREATE TABLE events (
     CONSTRAINT events_decision_check CHECK ((decision = ANY (ARRAY['allowed'::text, 'denied'::text, 'throttled'::text, 'blocked'::text, 'shadow'::text])))
 ) PARTITION BY RANGE (at);
 CREATE INDEX events_by_decision ON events USING btree (decision, at DESC);
+CREATE INDEX events_by_id ON events USING btree (id);
 CREATE INDEX events_by_rule ON events USING btree (rule, at DESC);
 CREATE INDEX events_by_user ON events USING btree (user_id, at DESC);
 
@@ -149,6 +150,7 @@ CREATE TABLE metrics (
     CONSTRAINT metrics_pkey PRIMARY KEY (granularity, at, rule, endpoint, tier, region, user_id),
     CONSTRAINT metrics_granularity_check CHECK ((granularity = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
 );
+CREATE INDEX metrics_by_user ON metrics USING btree (user_id, granularity, at) WHERE (user_id <> ''::text);
 
 CREATE TABLE overrides (
     user_id text NOT NULL,
@@ -158,6 +160,13 @@ CREATE TABLE overrides (
     CONSTRAINT overrides_limits_check CHECK ((cardinality(limits) > 0))
 );
 CREATE INDEX overrides_by_rule ON overrides USING btree (rule);
+
+CREATE TABLE pruned_metrics (
+    granularity text NOT NULL,
+    before timestamp with time zone NOT NULL,
+    CONSTRAINT pruned_metrics_pkey PRIMARY KEY (granularity),
+    CONSTRAINT pruned_metrics_granularity_check CHECK ((granularity = ANY (ARRAY['minute'::text, 'hour'::text])))
+);
 
 CREATE TABLE restored_months (
     month date NOT NULL,
@@ -210,6 +219,12 @@ CREATE TABLE snapshots (
     body bytea NOT NULL,
     CONSTRAINT snapshots_pkey PRIMARY KEY (number),
     CONSTRAINT snapshots_digest_check CHECK ((length(digest) = 32))
+);
+
+CREATE TABLE stale_metrics (
+    granularity text NOT NULL,
+    at timestamp with time zone NOT NULL,
+    CONSTRAINT stale_metrics_granularity_check CHECK ((granularity = ANY (ARRAY['hour'::text, 'day'::text])))
 );
 
 CREATE TABLE tiers (
@@ -373,6 +388,22 @@ CREATE VIEW user_records AS
           WHERE (overrides.user_id = users.id)), '{}'::jsonb) AS overrides
    FROM users;
 
+CREATE OR REPLACE FUNCTION add_histograms(one bigint[], other bigint[])
+ RETURNS bigint[]
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+    SELECT CASE
+        WHEN other = '{}' THEN one
+        WHEN one = '{}' THEN other
+        ELSE ARRAY(
+            SELECT coalesce(mine, 0) + coalesce(its, 0)
+            FROM unnest(one, other) WITH ORDINALITY AS both_of (mine, its, place)
+            ORDER BY place
+        )
+    END
+$function$;
+
 CREATE OR REPLACE FUNCTION drop_event_partition(instant timestamp with time zone, expected_number bigint, expected_mark numeric)
  RETURNS boolean
  LANGUAGE plpgsql
@@ -420,3 +451,5 @@ BEGIN
     );
     RETURN name;
 END $function$;
+
+CREATE AGGREGATE sum_histograms(bigint[]) (SFUNC = add_histograms, STYPE = bigint[], INITCOND = '{}', PARALLEL = SAFE);

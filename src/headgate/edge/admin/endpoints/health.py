@@ -1,14 +1,18 @@
-"""What needs no token: whether this process is alive and ready, and the description of the API."""
+"""What needs no token: whether this process is alive and ready, its metrics, and the description of the API."""
 
 import asyncio
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
 
 from headgate.controlplane.changes import changes
+from headgate.core.exposition import CONTENT_TYPE
 from headgate.edge.admin.gate import Parts
-from headgate.errors import DatabaseError
+from headgate.errors import DatabaseError, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 router = APIRouter(tags=["health"])
 
@@ -29,6 +33,16 @@ async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
         state["status"] = "the database does not answer"
     return state
+
+
+@router.get("/metrics", include_in_schema=False)
+async def get_metrics(request: Request) -> Response:
+    """Metrics of all processes of the service, as Prometheus reads them."""
+    metrics: Callable[[], str] | None = getattr(request.app.state, "metrics", None)
+    if metrics is None:
+        msg = "there are no metrics without a service; ask the admin API of `headgate serve`"
+        raise NotFound(msg)
+    return Response(metrics(), media_type=CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)

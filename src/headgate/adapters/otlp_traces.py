@@ -1,0 +1,132 @@
+"""Traces by OTLP over HTTP, in batches, from a thread of their own. It needs the extra `otel`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind, Status, StatusCode, get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from headgate.core.event import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import Span
+    from opentelemetry.util.types import AttributeValue
+
+    from headgate.core.verdict import Verdict
+
+log = logging.getLogger("headgate")
+
+_PATH: Final = "/v1/traces"
+_HEADERS: Final = ("traceparent", "tracestate")
+_SECONDS_FOR_A_BATCH: Final = 5.0
+_SECONDS_TO_CLOSE: Final = 5.0
+_ID: Final = "headgate.decision_id"
+
+
+class Traces:
+    """Makes spans, and delivers them as far as that is possible. Nobody ever waits for it."""
+
+    def __init__(self, endpoint: str, worker: str) -> None:
+        """`endpoint` is the address of a collector; `worker` is which process of the service this is."""
+        # Of a collector that is away `_Delivery` says once what its client would say every few seconds.
+        quiet = logging.getLogger("opentelemetry")
+        quiet.propagate = False
+        quiet.addHandler(logging.NullHandler())
+        about = {
+            "service.name": "headgate",
+            "service.version": version("headgate"),
+            "service.instance.id": worker,
+        }
+        self._delivery = _Delivery(endpoint)
+        self._provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(self._delivery))
+        self._tracer = self._provider.get_tracer("headgate", version("headgate"))
+        self._parents = TraceContextTextMapPropagator()
+
+    @contextmanager
+    def span(self, name: str, header: Callable[[str], str | None]) -> Iterator[Span]:
+        """The span of what is done inside the block, below the one that the caller names in its headers."""
+        given = {name: value for name in _HEADERS if (value := header(name)) is not None}
+        parent = self._parents.extract(given, Context())
+        with self._tracer.start_as_current_span(name, parent, SpanKind.SERVER, record_exception=False) as span:
+            yield span
+
+    async def close(self) -> None:
+        """Deliver what is there, within a few seconds."""
+        self._delivery.hurry()
+        try:
+            async with asyncio.timeout(_SECONDS_TO_CLOSE):
+                await asyncio.to_thread(self._provider.shutdown)
+        except TimeoutError:
+            log.warning("the last traces were not delivered in time")
+
+
+def tell_span(verdict: Verdict) -> None:
+    """Note a verdict at the present span; of several, each after the first as an event. No word of who was asking."""
+    span = get_current_span()
+    if not span.is_recording():
+        return
+    rule = verdict.rule
+    about: dict[str, AttributeValue] = {
+        _ID: verdict.id,
+        "headgate.decision": kind_of(verdict).value,
+        "headgate.source": verdict.source.value,
+        "headgate.snapshot": verdict.snapshot,
+    }
+    if rule is not None:
+        about["headgate.rule"] = rule.name
+    if _ID in (getattr(span, "attributes", None) or {}):
+        span.add_event("decision", about)
+    else:
+        span.set_attributes(about)
+
+
+def mark_failed(span: Span) -> None:
+    """Say of a span that what it is about could not be done."""
+    span.set_status(Status(StatusCode.ERROR))
+
+
+class _Delivery(SpanExporter):
+    """Delivers batches, and says once if that fails and once if it works again."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        address = endpoint if endpoint.endswith(_PATH) else endpoint + _PATH
+        self._exporter = OTLPSpanExporter(address, timeout=_SECONDS_FOR_A_BATCH)
+        self._is_away = self._is_ending = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See `SpanExporter.export`."""
+        if self._is_away and self._is_ending:
+            return SpanExportResult.FAILURE
+        result = self._exporter.export(spans)
+        is_away = result is not SpanExportResult.SUCCESS
+        if is_away and not self._is_away:
+            log.warning("traces cannot be delivered to %s and are lost until they can", self._endpoint)
+        if self._is_away and not is_away:
+            log.warning("traces are delivered again")
+        self._is_away = is_away
+        return result
+
+    def hurry(self) -> None:
+        """Try nothing twice from now on."""
+        self._is_ending = True
+        if self._is_away:
+            self._exporter.shutdown()  # type: ignore[no-untyped-call] # it is untyped
+
+    def shutdown(self) -> None:
+        """See `SpanExporter.shutdown`."""
+        self._exporter.shutdown()  # type: ignore[no-untyped-call] # it is untyped

@@ -1,0 +1,56 @@
+-- rolling_up.begin(): whether it is this process's turn; it is until the transaction ends (the number is "roll")
+SELECT pg_try_advisory_xact_lock(1919904876) AS is_ours;
+
+-- rolling_up.stale(granularity): the hours or days to roll up, the oldest first
+SELECT DISTINCT at FROM stale_metrics WHERE granularity = $1 ORDER BY at;
+
+-- rolling_up.take(granularity, at): nothing; whoever adds counts from now on notes it again
+DELETE FROM stale_metrics WHERE granularity = $1 AND at = $2;
+
+-- rolling_up.note(granularity, at): nothing; it is to be rolled up
+INSERT INTO stale_metrics (granularity, at) VALUES ($1, $2);
+
+-- rolling_up.clear(granularity, at): nothing; rows that are made anew are gone
+DELETE FROM metrics WHERE granularity = $1 AND at = $2;
+
+-- rolling_up.sum(finer, granularity, at, end): nothing; the sum of the finer rows is there
+INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
+                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+SELECT $2, $3, rule, endpoint, tier, region, user_id,
+       sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
+       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+FROM metrics
+WHERE granularity = $1 AND at >= $3 AND at < $4
+GROUP BY rule, endpoint, tier, region, user_id;
+
+-- rolling_up.fold(finer, granularity, at, end): nothing; finer rows are gone, and added to what there is
+-- (What is added is what was deleted, also where somebody has added to a row a moment before.)
+WITH gone AS (
+    DELETE FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4 RETURNING *
+)
+INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
+                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+SELECT $2, $3, rule, endpoint, tier, region, user_id,
+       sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
+       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+FROM gone
+GROUP BY rule, endpoint, tier, region, user_id
+ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
+SET total = metrics.total + excluded.total,
+    allowed = metrics.allowed + excluded.allowed,
+    denied = metrics.denied + excluded.denied,
+    throttled = metrics.throttled + excluded.throttled,
+    blocked = metrics.blocked + excluded.blocked,
+    shadow = metrics.shadow + excluded.shadow,
+    degraded = metrics.degraded + excluded.degraded,
+    cache_hits = metrics.cache_hits + excluded.cache_hits,
+    lease_hits = metrics.lease_hits + excluded.lease_hits,
+    latency = add_histograms(metrics.latency, excluded.latency);
+
+-- rolling_up.oldest(finer): the time of the oldest row and up to when rows are gone, nulls if there are none
+SELECT (SELECT min(at) FROM metrics WHERE granularity = $1) AS oldest,
+       (SELECT before FROM pruned_metrics WHERE granularity = $1) AS gone_before;
+
+-- rolling_up.pruned(finer, before): nothing; finer rows before that are gone
+INSERT INTO pruned_metrics (granularity, before) VALUES ($1, $2)
+ON CONFLICT (granularity) DO UPDATE SET before = greatest(pruned_metrics.before, excluded.before);

@@ -1,0 +1,130 @@
+"""Batches as bytes, and back: MessagePack, with records as arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.event import Event, EventBatch
+from headgate.core.ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Batch: TypeAlias = EventBatch | CountBatch
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder()
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_UNFIT: Final = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+def size(batch: Batch) -> int:
+    """How many events a batch has, or how many counts."""
+    return len(batch.events) if isinstance(batch, EventBatch) else len(batch.counts) + len(batch.took)
+
+
+def encoded(batch: Batch, largest: int) -> tuple[list[tuple[int, bytes]], int]:
+    """The payloads of a batch, none larger than `largest`, with their sizes; and how many could not be encoded.
+
+    A batch whose bytes are too many becomes several.
+    """
+    try:
+        payload = _ENCODER.encode(batch)
+    except _UNFIT:
+        clean, lost = _cleaned(batch)
+        payloads, too_large = encoded(clean, largest)
+        return payloads, lost + too_large
+    if len(payload) <= largest:
+        return ([(size(batch), payload)] if size(batch) else []), 0
+    if size(batch) == 1:
+        return [], 1
+    first, second = _halves(batch)
+    payloads, lost = encoded(first, largest)
+    more, lost_too = encoded(second, largest)
+    return payloads + more, lost + lost_too
+
+
+def events_from(payload: bytes) -> EventBatch:
+    """A batch of events again; `ValueError` if it is none."""
+    batch = _decoded(payload)
+    try:
+        id_, server, region, events = batch
+        return EventBatch(id_, server, region, [Event(*event) for event in events])
+    except _UNFIT as error:
+        msg = f"it is not a batch of events: {error}"
+        raise ValueError(msg) from error
+
+
+def counts_from(payload: bytes) -> CountBatch:
+    """A batch of counts again; `ValueError` if it is none."""
+    batch = _decoded(payload)
+    try:
+        id_, server, region, counts, took = batch
+        return CountBatch(
+            id_,
+            server,
+            region,
+            [Count(*count)._replace(charged=tuple(count[4])) for count in counts],
+            [Took(*each)._replace(rules=tuple(each[3])) for each in took],
+        )
+    except (*_UNFIT, LookupError) as error:
+        msg = f"it is not a batch of counts: {error}"
+        raise ValueError(msg) from error
+
+
+def _decoded(payload: bytes) -> Any:  # noqa: ANN401 (whatever it is)
+    try:
+        return _DECODER.decode(payload)
+    except (msgspec.DecodeError, RecursionError) as error:
+        msg = f"it is not MessagePack: {error}"
+        raise ValueError(msg) from error
+
+
+def _halves(batch: Batch) -> tuple[Batch, Batch]:
+    """Two batches, of which the second has a new id."""
+    if isinstance(batch, EventBatch):
+        half = len(batch.events) // 2
+        return batch._replace(events=batch.events[:half]), batch._replace(id=new_id(), events=batch.events[half:])
+    counts, took = len(batch.counts) // 2, (len(batch.took) + 1) // 2
+    return (
+        batch._replace(counts=batch.counts[:counts], took=batch.took[:took]),
+        batch._replace(id=new_id(), counts=batch.counts[counts:], took=batch.took[took:]),
+    )
+
+
+def _cleaned(batch: Batch) -> tuple[Batch, int]:
+    """A batch that can be encoded, and how many of its records could not be made so."""
+    if isinstance(batch, EventBatch):
+        events = _usable(batch.events, Event._make)
+        return batch._replace(events=events), len(batch.events) - len(events)
+    counts, took = _usable(batch.counts, Count._make), _usable(batch.took, Took._make)
+    return batch._replace(counts=counts, took=took), size(batch) - len(counts) - len(took)
+
+
+def _usable(records: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+    usable = []
+    for record in records:
+        try:
+            clean = make(_clean(value) for value in record)
+            _ENCODER.encode(clean)
+        except _UNFIT:
+            continue
+        usable.append(clean)
+    return usable
+
+
+def _clean(value: object) -> object:
+    """The same without what MessagePack has no form for: surrogates that stand alone, and huge numbers."""
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case int():
+            return max(_LEAST, min(_MOST, value)) if type(value) is int else value
+        case dict():
+            return {_clean(name): _clean(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_clean(each) for each in value]
+    return value

@@ -1,0 +1,84 @@
+"""The folder of a process in the spool, and the lock by which others know that it lives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.embedded.folder import take_lock
+from headgate.core.ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from headgate.adapters.embedded.folder import Lock
+
+_LOCK: Final = "lock"
+_SHIPPING: Final = "shipping.lock"
+_PRIVATE: Final = 0o700
+
+
+class SpoolFolder:
+    """A folder of this process's own, below the spool's, with a folder for each stream."""
+
+    def __init__(self, root: Path, streams: Sequence[str]) -> None:
+        """Make it; `OSError` if that fails. Nobody sees it before it is locked."""
+        root.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        name = f"{os.getpid()}-{new_id()[:12]}"
+        unseen = root / f".{name}"
+        unseen.mkdir(_PRIVATE)
+        try:
+            for stream in streams:
+                (unseen / stream).mkdir(_PRIVATE)
+            lock = take_lock(unseen / _LOCK)
+            assert lock is not None  # noqa: S101 (nobody else knows of it)
+            self._lock = lock
+            self.path = unseen.rename(root / name)
+        except BaseException:
+            shutil.rmtree(unseen, ignore_errors=True)
+            raise
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has deleted it."""
+        return self._lock.descriptor is not None and os.fstat(self._lock.descriptor).st_nlink > 0
+
+    def close(self) -> None:
+        """Let go: nothing more is written."""
+        self._lock.release()
+
+
+def folders(root: Path) -> list[Path]:
+    """The folders of all processes, living and dead."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return []
+
+
+def is_written_to(folder: Path) -> bool:
+    """Whether the process that a folder belongs to is alive. Once it is not, it never will be again."""
+    try:
+        lock = take_lock(folder / _LOCK)
+    except FileNotFoundError:
+        return False
+    if lock is None:
+        return True
+    lock.release()
+    return False
+
+
+def remove_stream(folder: Path, stream: str) -> None:
+    """Remove what is left of a stream and, behind the last one, the folder."""
+    shutil.rmtree(folder / stream, ignore_errors=True)
+    with suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [_LOCK]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def shipping_lock(root: Path) -> Lock | None:
+    """What the one process holds that ships; None if another does. `OSError` if it cannot be told."""
+    root.mkdir(_PRIVATE, parents=True, exist_ok=True)
+    return take_lock(root / _SHIPPING)

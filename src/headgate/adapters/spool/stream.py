@@ -1,0 +1,134 @@
+"""What all processes have spooled of one stream, for the sinks that read it. Blocking, for one thread at a time."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+from headgate.adapters.spool import batches
+from headgate.adapters.spool.cursor import Cursor
+from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
+from headgate.adapters.spool.reader import Reader
+from headgate.adapters.spool.segments import delete, segments
+from headgate.core.account import NOTHING, Account
+from headgate.core.counts import CountBatch
+from headgate.core.event import EventBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from headgate.adapters.spool.cursor import Found
+
+log = logging.getLogger("headgate")
+B = TypeVar("B", EventBatch, CountBatch)
+
+EVENTS: Final = "events"
+COUNTS: Final = "counts"
+
+
+class Taken(NamedTuple, Generic[B]):
+    """A batch that a sink has in hand, and where it is from."""
+
+    batch: B
+    folder: Path
+    found: Found
+
+
+class _Spooled:
+    """One process's log, with a reader for each sink."""
+
+    def __init__(self, path: Path, sinks: Sequence[str]) -> None:
+        self._path = path
+        self.readers = {sink: Reader(path, sink) for sink in sinks}
+        for reader in self.readers.values():  # once all of them know where to begin
+            reader.keep_place()
+        least = min(self.readers.values(), key=lambda reader: reader.number)
+        self._end = Cursor(path, *least.place[:3])
+
+    def look(self) -> None:
+        """See how far it goes by now, and delete what all have read."""
+        self._end.go_to_end()
+        done = min(reader.number for reader in self.readers.values())
+        there = segments(self._path)
+        for first, following in pairwise(there):
+            if following <= done:
+                delete(self._path, first)
+
+    def account(self, sink: str) -> Account:
+        reader = self.readers[sink]
+        return Account(*reader.account, spooled=max(0, self._end.number - reader.number))
+
+
+def spooled_events(root: Path, sinks: Sequence[str]) -> SpooledStream[EventBatch]:
+    """All events in the spool at `root`."""
+    return SpooledStream(root, EVENTS, batches.events_from, sinks)
+
+
+def spooled_counts(root: Path, sinks: Sequence[str]) -> SpooledStream[CountBatch]:
+    """All counts in the spool at `root`."""
+    return SpooledStream(root, COUNTS, batches.counts_from, sinks)
+
+
+class SpooledStream(Generic[B]):
+    """The logs of one stream below the spool's folder; batches come in the order of their process."""
+
+    def __init__(self, root: Path, name: str, decode: Callable[[bytes], B], sinks: Sequence[str]) -> None:
+        """`sinks` are those who read; what all of them are done with is deleted."""
+        self._root = root
+        self._name = name
+        self._decode: Callable[[bytes], B] = decode
+        self._sinks = sinks
+        self._logs: dict[Path, _Spooled] = {}
+        self._turns: dict[str, Path] = {}
+        self._past = dict.fromkeys(sinks, NOTHING)
+
+    def take(self, sink: str) -> Taken[B] | None:
+        """The next batch for a sink, from the folders in turn; None if there is none yet."""
+        last = self._turns.get(sink)
+        in_turn = sorted(self._logs, key=lambda folder: (last is not None and folder <= last, folder))
+        for folder in in_turn:
+            reader = self._logs[folder].readers[sink]
+            while (found := reader.find()) is not None:
+                try:
+                    batch = self._decode(found.payload or b"")
+                except ValueError as error:
+                    log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
+                    reader.lose(found)
+                    continue
+                self._turns[sink] = folder
+                return Taken(batch, folder, found)
+        return None
+
+    def keep(self, sink: str, taken: Taken[B], refused: int) -> None:
+        """A sink is done with a batch, and can never take so many of its events."""
+        spooled = self._logs.get(taken.folder)
+        if spooled is not None:
+            spooled.readers[sink].keep(taken.found, refused)
+
+    def look(self) -> None:
+        """Find new logs, and remove what is done with."""
+        there = [folder for folder in folders(self._root) if (folder / self._name).is_dir()]
+        for folder in there:
+            if folder not in self._logs:
+                self._logs[folder] = _Spooled(folder / self._name, self._sinks)
+        for folder, spooled in list(self._logs.items()):
+            is_finished = not is_written_to(folder)  # before looking: it may be written to until then
+            spooled.look()
+            accounts = {sink: spooled.account(sink) for sink in self._sinks}
+            if folder not in there or (is_finished and not any(each.spooled for each in accounts.values())):
+                self._finish(folder, accounts)
+
+    def account(self, sink: str) -> Account:
+        """What became of everything that this sink was to store, since this object looks after it."""
+        return sum((spooled.account(sink) for spooled in self._logs.values()), start=self._past[sink])
+
+    def _finish(self, folder: Path, accounts: dict[str, Account]) -> None:
+        """Forget a log that is read to its end, or was deleted by somebody."""
+        del self._logs[folder]
+        with suppress(OSError):
+            remove_stream(folder, self._name)
+        for sink, account in accounts.items():
+            self._past[sink] += account.ended

@@ -1,0 +1,80 @@
+"""The samples of all processes of one service, each in a file of its own in a folder that they share.
+
+Whoever is asked for metrics answers for all. A process that takes the place of one that has died goes on from
+its counters, so that no sum ever falls.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from headgate.core.metrics import MetricKind, Sample, metric_of, summed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+_SUFFIX: Final = ".json"
+
+
+class _Kept(NamedTuple):
+    """What is in a file."""
+
+    process: int
+    samples: list[Sample]
+
+
+_read: Final = msgspec.json.Decoder(_Kept).decode
+_written: Final = msgspec.json.Encoder().encode
+
+
+class WorkerSamples:
+    """One process's file, and the way to those of the others."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        """`worker` is who this process is among the others."""
+        self._folder = folder
+        self._file = folder / f"{worker}{_SUFFIX}"
+        before = _kept(self._file)
+        self._inherited = [] if before is None else _counters(before.samples)
+
+    def share(self, samples: Iterable[Sample]) -> list[Sample]:
+        """Let the others know these samples; returns them as they are now known."""
+        whole = summed([*self._inherited, *samples])
+        new = self._file.with_suffix(".new")
+        with suppress(OSError):  # the disk is full, or the service is just ending: the others know the last ones
+            new.write_bytes(_written(_Kept(os.getpid(), whole)))
+            new.replace(self._file)
+        return whole
+
+    def of_others(self) -> list[Sample]:
+        """What the others shared last; of those that are dead only what is counted."""
+        found: list[Sample] = []
+        for file in self._folder.glob(f"*{_SUFFIX}"):
+            kept = None if file == self._file else _kept(file)
+            if kept is not None:
+                found += kept.samples if _is_alive(kept.process) else _counters(kept.samples)
+        return found
+
+
+def _kept(file: Path) -> _Kept | None:
+    try:
+        return _read(file.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None  # nobody was there yet, or the service is just ending
+
+
+def _counters(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if metric_of(sample.name).kind is not MetricKind.GAUGE]
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,140 @@
+"""Minutes become hours, hours become days, and what is old makes way.
+
+An hour is made anew from its minutes whenever counts have come for it, so it does not matter how often or how
+late. Once its minutes are gone it cannot be: what comes then is added to it. Each step is one transaction, so
+nobody ever sees half of it, and a process that dies in the middle has done nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.units import SECOND
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from headgate.core.units import Micros
+    from headgate.ports import Database, Writing
+
+log = logging.getLogger("headgate")
+
+
+class Level(NamedTuple):
+    """One step from finer rows to coarser ones."""
+
+    finer: str
+    coarser: str
+    length: timedelta
+    """Of a coarser period."""
+    kept: timedelta
+    """How long finer rows are there."""
+
+
+MINUTES_KEPT: Final = timedelta(days=14)
+"""Two weeks back is as far as anybody looks at single minutes; they are most of all rows."""
+HOURS_KEPT: Final = timedelta(days=400)
+"""A year and a month, so that a month can be laid beside the same month of last year, hour by hour."""
+BATCHES_KEPT: Final = timedelta(days=30)
+"""For as long a batch may come again and is known; no spool holds one that was stored so long ago."""
+LEVELS: Final = (
+    Level("minute", "hour", timedelta(hours=1), MINUTES_KEPT),
+    Level("hour", "day", timedelta(days=1), HOURS_KEPT),
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = LEVELS
+
+
+class RollingUp:
+    """Keeps hours and days up to date. Every process may run it: one at a time does the work."""
+
+    def __init__(self, database: Database, clock: Callable[[], Micros], *, every: float = 60.0) -> None:
+        """`clock` says what is old; `run` looks every so many seconds."""
+        self._database = database
+        self._clock = clock
+        self._every = every
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            try:
+                await self.catch_up()
+            except HeadgateError as error:
+                log.warning("counts are not rolled up for now: %s", error)
+
+    async def catch_up(self) -> bool:
+        """Roll up all that waits and prune all that is old; False if another process is at it."""
+        for level in LEVELS:
+            for row in await self._database.rows("rolling_up.stale", level.coarser):
+                if not await self._roll_up(level, row["at"]):
+                    return False
+            while await self._prune(level):
+                pass
+        await self._database.rows("counts.forget_batches", self._now() - BATCHES_KEPT)
+        return True
+
+    async def _roll_up(self, level: Level, at: datetime) -> bool:
+        """Bring one hour or day up to date; False if it is not this process's turn."""
+        async with self._database.transaction() as writing:
+            if not await _is_ours(writing):
+                return False
+            gone = (await _oldest(writing, level))["gone_before"]
+            # First this: what is noted from here on is looked at next time.
+            await writing.run("rolling_up.take", level.coarser, at)
+            if gone is not None and at < gone:
+                await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+            else:
+                await writing.run("rolling_up.clear", level.coarser, at)
+                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length)
+            await _note_coarser(writing, level, at)
+        return True
+
+    async def _prune(self, level: Level) -> bool:
+        """Take the finer rows of the oldest hour or day away, if they are too old; False if there is no more to do."""
+        horizon = _floor(self._now() - level.kept, level.length)
+        async with self._database.transaction() as writing:
+            if not await _is_ours(writing):
+                return False
+            oldest, gone = (await _oldest(writing, level)).values()
+            at = None if oldest is None else _floor(oldest, level.length)
+            if at is None or at >= horizon:
+                if gone is None or gone < horizon:
+                    await writing.run("rolling_up.pruned", level.finer, horizon)
+                return False
+            if gone is None or at >= gone:
+                # Made anew, of the very rows that go.
+                await writing.run("rolling_up.clear", level.coarser, at)
+                await writing.run("rolling_up.pruned", level.finer, at + level.length)
+            await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+            await _note_coarser(writing, level, at)
+        return True
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock() / SECOND, UTC)
+
+
+async def _is_ours(writing: Writing) -> bool:
+    row = await writing.row("rolling_up.begin")
+    return row is not None and bool(row["is_ours"])
+
+
+async def _oldest(writing: Writing, level: Level) -> Mapping[str, Any]:
+    row = await writing.row("rolling_up.oldest", level.finer)
+    assert row is not None  # noqa: S101 (a SELECT without FROM)
+    return row
+
+
+async def _note_coarser(writing: Writing, level: Level, at: datetime) -> None:
+    """What is made of what was made anew is to be made anew."""
+    if level is _FIRST:
+        await writing.run("rolling_up.note", _LAST.coarser, _floor(at, _LAST.length))
+
+
+def _floor(instant: datetime, length: timedelta) -> datetime:
+    return instant - (instant - _EPOCH) % length

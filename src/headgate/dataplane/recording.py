@@ -1,0 +1,196 @@
+"""From the recorder's memory to the spool, every so many seconds, and once more at the end.
+
+The event loop only takes what is there. Encoding and writing are done by a thread, one flush at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from headgate.core.counts import CountBatch
+from headgate.core.event import EventBatch
+from headgate.core.ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
+
+    from headgate.core.counts import Count, Took
+    from headgate.core.event import Event
+    from headgate.core.units import Micros
+
+EVENTS: Final = "events"
+COUNTS: Final = "counts"
+_TOGETHER: Final = 2_000
+_RATHER_FULL: Final = 10_000
+_SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
+
+
+class Recorder(Protocol):
+    """What happens, as it is kept in memory."""
+
+    emitted: int
+    """How many events there were so far."""
+
+    @property
+    def dropped(self) -> int:
+        """How many of them were pushed out of memory."""
+
+    @property
+    def waiting(self) -> int:
+        """How many of them nobody has taken yet."""
+
+    def take_events(self) -> list[Event]:
+        """All events since the last time."""
+
+    def take_counts(self) -> tuple[list[Count], list[Took]]:
+        """All counts since the last time."""
+
+    def take_keys(self) -> Mapping[str, Micros]:
+        """The API keys that were used since the last time, and when."""
+
+
+class Counted(NamedTuple):
+    """What was counted since the last flush, for whoever wants to know it here and now."""
+
+    counts: Sequence[Count]
+    took: Sequence[Took]
+    keys: Mapping[str, Micros]
+
+
+class Journal(Protocol):
+    """Where it goes. Its methods block, never raise, and are called by one thread at a time."""
+
+    def append(self, stream: str, batch: EventBatch | CountBatch) -> None:
+        """Take a batch."""
+
+    def skip(self, stream: str, many: int) -> None:
+        """So many events of a stream were lost before they came here."""
+
+    def write(self) -> None:
+        """Bring to the disk what was taken, and what could not be written before."""
+
+    def close(self) -> None:
+        """Write, and let go."""
+
+    def waiting(self, stream: str) -> int:
+        """How many were taken and are not on the disk."""
+
+    def dropped(self, stream: str) -> int:
+        """How many of them are lost, because the disk took nothing for too long."""
+
+
+class Origin(NamedTuple):
+    """Who decided."""
+
+    server: str
+    region: str
+
+
+class Recorded(NamedTuple):
+    """How many events one process has recorded."""
+
+    emitted: int
+    waiting: int
+    """Those that are not on disk yet."""
+    dropped: int
+    """Those that were lost in memory."""
+
+
+class Recording:
+    """Brings what one process decides to its journal. Use it in ``async with``."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        journal: Journal | None,
+        origin: Origin,
+        every: float,
+        *,
+        counts: bool,
+        observers: Sequence[Callable[[Counted], None]] = (),
+    ) -> None:
+        """Every so many seconds. Without `counts`, because nobody stores them, only `observers` are told of them.
+
+        Without a journal nothing is kept.
+        """
+        self._recorder = recorder
+        self._observers = observers
+        self._journal = journal
+        self._origin = origin
+        self._every = every
+        self._has_counts = counts
+        self._dropped = 0
+        self._in_hand = 0
+        self._stopping = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "headgate-recording")
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin."""
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        """Bring over what is left, and end."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+        await self.flush()
+        if self._journal is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._journal.close)
+        self._thread.shutdown()
+
+    def state(self) -> Recorded:
+        """How much there was, and where it is."""
+        recorder, journal = self._recorder, self._journal
+        if journal is None:
+            return Recorded(recorder.emitted, recorder.waiting, recorder.dropped)
+        dropped = recorder.dropped + journal.dropped(EVENTS)
+        return Recorded(recorder.emitted, recorder.waiting + self._in_hand + journal.waiting(EVENTS), dropped)
+
+    async def flush(self) -> None:
+        """Bring everything over that was recorded by now."""
+        events = self._recorder.take_events()
+        counts, took = self._recorder.take_counts()
+        counted = Counted(counts, took, self._recorder.take_keys())
+        for observe in self._observers:
+            observe(counted)
+        if self._journal is None:
+            return
+        dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped
+        self._in_hand = len(events)
+        if not self._has_counts:
+            counts, took = [], []
+        writing = partial(self._write, self._journal, events, counts, took, dropped)
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, writing))
+
+    async def _run(self) -> None:
+        least, most = _SECONDS_BETWEEN_LOOKS
+        between, waited = max(least, min(most, self._every)), 0.0
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), between)
+            waited += between
+            if waited >= self._every or self._recorder.waiting >= _RATHER_FULL:
+                await self.flush()
+                waited = 0.0
+
+    def _write(
+        self, journal: Journal, events: list[Event], counts: list[Count], took: list[Took], dropped: int
+    ) -> None:
+        """In the thread. What was dropped is older than what is there."""
+        server, region = self._origin
+        if dropped:
+            journal.skip(EVENTS, dropped)
+        for start in range(0, len(events), _TOGETHER):
+            journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
+        self._in_hand = 0
+        for start in range(0, max(len(counts), len(took)), _TOGETHER):
+            part = slice(start, start + _TOGETHER)
+            journal.append(COUNTS, CountBatch(new_id(), server, region, counts[part], took[part]))
+        journal.write()

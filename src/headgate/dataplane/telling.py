@@ -1,0 +1,50 @@
+"""Telling others of each verdict: where somebody listens, in front of the recorder, and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headgate.core.request import Request
+    from headgate.core.verdict import Verdict
+    from headgate.dataplane.recorder import Timer
+
+log = logging.getLogger("headgate")
+
+
+class Witness(Protocol):
+    """Whom the limiter tells of each check."""
+
+    @property
+    def turn(self) -> Callable[[], Timer | None]:
+        """Called before a check: the timer, if this one is to be timed."""
+
+    def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
+        """A request was decided; `started` is what the timer said before, 0 if there was none."""
+
+
+class Telling:
+    """A witness that tells others too."""
+
+    def __init__(self, witness: Witness, listeners: Sequence[Callable[[Verdict], None]]) -> None:
+        """`listeners` hear of each verdict after `witness`."""
+        self.turn = witness.turn
+        self._witness = witness
+        self._listeners = listeners
+
+    def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
+        """See `Witness.offer`."""
+        self._witness.offer(request, cost, verdict, started)
+        for listener in self._listeners:
+            listener(verdict)
+
+
+def log_denial(verdict: Verdict) -> None:
+    """Log a verdict that is a denial, at the level debug."""
+    if not verdict.allowed:
+        rule = None if verdict.rule is None else verdict.rule.name
+        fields = {"decision": verdict.id, "rule": rule, "source": verdict.source.value}
+        log.debug("decision %s: denied by %s", verdict.id, rule, extra={"fields": fields})

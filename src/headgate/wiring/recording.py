@@ -1,0 +1,142 @@
+"""What happens, from the recorder to the sinks: who records, who ships, and where it goes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.adapters.clock import monotonic, wall_clock
+from headgate.dataplane.recorder import Recorder
+from headgate.dataplane.recording import COUNTS, EVENTS, Origin, Recorded, Recording
+from headgate.dataplane.shipping import Route, Shipping
+from headgate.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from headgate.dataplane.courier import SinkState
+    from headgate.dataplane.limiter import Limiter
+    from headgate.dataplane.recording import Counted
+    from headgate.ports import CountSink, EventSink
+    from headgate.settings import Settings
+    from headgate.wiring.control import ControlPlane
+
+_SPOOL: Final = "spool"
+_PART_OF_COUNTS: Final = 4
+"""Counts may take so small a part of the bytes that events may."""
+_SECONDS_TO_STORE: Final = 10.0
+
+
+class RecordingState(NamedTuple):
+    """What this process has recorded, and how its sinks are doing."""
+
+    recorded: Recorded
+    sinks: Mapping[tuple[str, str], SinkState]
+    """By stream and sink. Empty in a process that leaves shipping to another."""
+
+
+class Recordings:
+    """What runs in one process, for whoever wants to know how it is doing."""
+
+    def __init__(self, recording: Recording, shipping: Shipping | None) -> None:
+        """`shipping` only where this process leads."""
+        self._recording = recording
+        self._shipping = shipping
+
+    def state(self) -> RecordingState:
+        """How it is doing now."""
+        return RecordingState(self._recording.state(), {} if self._shipping is None else self._shipping.state())
+
+
+@asynccontextmanager
+async def recorded(
+    settings: Settings,
+    limiter: Limiter,
+    control: ControlPlane | None,
+    observers: Sequence[Callable[[Counted], None]] = (),
+    *,
+    leads: bool,
+) -> AsyncIterator[Recordings]:
+    """Record what the limiter decides as long as the block runs; only count it, where nobody would store events.
+
+    Every process records. The one that `leads` ships, and ends when all the others have ended: so what they
+    have recorded at their very end is shipped too. `observers` are told what was counted.
+    """
+    has_sinks = control is not None or settings.events_file is not None or settings.kafka_brokers is not None
+    async with AsyncExitStack() as stack:
+        shipping, journal, limits = None, None, {}
+        if settings.events and has_sinks:
+            # Here, because not every process needs it.
+            from headgate.adapters.spool import Writer  # noqa: PLC0415 (above)
+
+            root = settings.data_dir / _SPOOL
+            limits[EVENTS] = settings.spool_limit
+            if control is not None:
+                limits[COUNTS] = settings.spool_limit // _PART_OF_COUNTS
+            journal = Writer(root, limits)
+            if leads:
+                shipping = await stack.enter_async_context(_shipping(root, settings, control))
+        recorder = Recorder(wall_clock, monotonic, keeps_events=journal is not None)
+        recording = Recording(
+            recorder,
+            journal,
+            _origin(settings),
+            settings.flush_seconds,
+            counts=COUNTS in limits,
+            observers=observers,
+        )
+        await stack.enter_async_context(recording)
+        limiter.recorder = recorder
+        yield Recordings(recording, shipping)
+
+
+def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> Shipping:
+    from headgate.adapters.spool import shipping_lock, spooled_counts, spooled_events  # noqa: PLC0415 (as above)
+
+    events, counts = _event_sinks(settings, control), _count_sinks(control)
+    routes = [
+        Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
+        Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts),
+    ]
+    return Shipping([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
+
+
+def _origin(settings: Settings) -> Origin:
+    return Origin(f"{socket.gethostname()}-{os.getpid()}", settings.region or "")
+
+
+def _event_sinks(settings: Settings, control: ControlPlane | None) -> list[EventSink]:
+    sinks: list[EventSink] = []
+    if control is not None:
+        from headgate.adapters.postgres.event_sink import PostgresEvents  # noqa: PLC0415 (an extra)
+
+        sinks.append(PostgresEvents(control.another_database(_SECONDS_TO_STORE), wall_clock))
+    if settings.events_file is not None:
+        from headgate.adapters.json_lines import JsonLines  # noqa: PLC0415 (few need it)
+
+        sinks.append(JsonLines(settings.events_file))
+    if settings.kafka_brokers is not None:
+        sinks.append(_kafka(settings.kafka_brokers, settings.kafka_topic))
+    return sinks
+
+
+def _count_sinks(control: ControlPlane | None) -> list[CountSink]:
+    if control is None:
+        return []
+    from headgate.adapters.postgres.count_sink import PostgresCounts  # noqa: PLC0415 (an extra)
+
+    return [PostgresCounts(control.another_database(_SECONDS_TO_STORE))]
+
+
+def _kafka(brokers: str, topic: str) -> EventSink:
+    try:
+        sink: EventSink = import_module("headgate.adapters.kafka").KafkaSink(brokers, topic)
+    except ModuleNotFoundError as error:
+        msg = "HEADGATE_KAFKA_BROKERS needs confluent-kafka, which is not installed: pip install 'headgate[kafka]'"
+        raise InvalidSettings(msg) from error
+    return sink

@@ -1,0 +1,101 @@
+"""How things stand with what decides: rules, store and control plane, as samples."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.embedded import EmbeddedStore
+from headgate.adapters.redis import RedisStore
+from headgate.core.breaker import State
+from headgate.core.metrics import Sample
+from headgate.core.units import SECOND
+from headgate.dataplane.guarded import Guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from headgate.dataplane.limiter import Limiter
+    from headgate.edge.http.service import DecisionService
+    from headgate.ports import CounterStore
+    from headgate.wiring.control import ControlPlane
+    from headgate.wiring.recording import Recordings
+
+_BREAKER: Final = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
+
+
+def state_samples(
+    worker: str, service: DecisionService, limiter: Limiter, control: ControlPlane | None
+) -> list[Callable[[], Iterable[Sample]]]:
+    """All of these, of one process."""
+    sources = [service.samples, rules_samples(worker, service, limiter), store_samples(worker, limiter.store)]
+    if control is not None:
+        sources.append(control_samples(worker, control, asyncio.get_running_loop().time))
+    return sources
+
+
+def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Callable[[], Iterator[Sample]]:
+    """Samples of the rules in force."""
+
+    def samples() -> Iterator[Sample]:
+        snapshots, follower, blocks = limiter.snapshots, limiter.follower, limiter.blocks
+        now = snapshots.clock()
+        yield Sample("headgate_ready", service.is_ready(), (worker,))
+        yield Sample("headgate_snapshot", snapshots.current.number, (worker,))
+        yield Sample("headgate_snapshot_age_seconds", max(0, now - snapshots.since) / SECOND, (worker,))
+        yield Sample("headgate_blocks", 0 if blocks is None else blocks.size, (worker,))
+        if follower is not None:
+            unconfirmed = max(0, now - follower.confirmed) / SECOND
+            yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
+            yield Sample("headgate_rules_refused", follower.refused is not None, (worker,))
+
+    return samples
+
+
+def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sample]]:
+    """Samples of a store that is elsewhere; of one in this process there are none."""
+    guarded = store.store if isinstance(store, EmbeddedStore) else store
+
+    def samples() -> Iterator[Sample]:
+        if not isinstance(guarded, Guarded):
+            return
+        for source, number in guarded.degraded.items():
+            yield Sample("headgate_degraded_limits_total", number, (source.value,))
+        if isinstance(guarded.store, RedisStore):
+            for node in guarded.store.topology.nodes():
+                yield Sample("headgate_store_breaker", _BREAKER[node.state], (worker, node.name))
+
+    return samples
+
+
+def control_samples(worker: str, control: ControlPlane, time: Callable[[], float]) -> Callable[[], Iterator[Sample]]:
+    """Samples of the control plane; `time` is the clock of its event loop."""
+    following = control.following
+
+    def samples() -> Iterator[Sample]:
+        yield Sample("headgate_feed_up", following.confirmed is not None and following.trouble is None, (worker,))
+        if following.confirmed is not None:
+            unconfirmed = time() - following.confirmed
+            yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
+        yield Sample("headgate_announcements_missed_total", following.missed)
+        for reason, number in following.refused.items():
+            yield Sample("headgate_documents_refused_total", number, (reason.value,))
+        if control.leads:
+            yield Sample("headgate_database_up", control.announcer.is_database_up, (worker,))
+
+    return samples
+
+
+def recording_samples(worker: str, recordings: Recordings) -> Iterator[Sample]:
+    """What was recorded, and what became of it; of sinks only in the process that ships."""
+    (emitted, waiting, dropped), sinks = recordings.state()
+    yield Sample("headgate_events_emitted_total", emitted)
+    yield Sample("headgate_events_dropped_total", dropped)
+    yield Sample("headgate_events_waiting", waiting, (worker,))
+    for place, (account, error, lag) in sinks.items():
+        yield Sample("headgate_sink_stored_total", account.stored, place)
+        yield Sample("headgate_sink_refused_total", account.refused, place)
+        yield Sample("headgate_sink_dropped_total", account.dropped, place)
+        yield Sample("headgate_sink_spooled", account.spooled, (worker, *place))
+        yield Sample("headgate_sink_lag_seconds", lag, (worker, *place))
+        yield Sample("headgate_sink_up", error is None, (worker, *place))

@@ -1,0 +1,92 @@
+"""What a process reports about itself at `/metrics`, for all processes of its service."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.clock import wall_clock
+from headgate.adapters.process_samples import process_samples
+from headgate.adapters.worker_samples import WorkerSamples
+from headgate.core.decision_totals import DecisionTotals
+from headgate.core.exposition import exposition
+from headgate.core.metrics import summed
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+    from headgate.core.metrics import Sample
+    from headgate.dataplane.recording import Counted
+
+LEADER: Final = "main"
+"""The name of the process that was started, among its workers, which have numbers."""
+_SECONDS_BETWEEN: Final = 0.5
+
+
+class Telemetry:
+    """Gathers samples when it is asked for them."""
+
+    def __init__(self, worker: str = LEADER, folder: Path | None = None) -> None:
+        """`folder` is shared with the other processes of the service, if there are any."""
+        self.worker = worker
+        self._shared = None if folder is None else WorkerSamples(folder, worker)
+        self._totals = DecisionTotals()
+        self.sources: list[Callable[[], Iterable[Sample]]] = [
+            self._totals.samples,
+            process_samples(worker, wall_clock()),
+        ]
+        """Whoever has something to report adds a function here."""
+
+    def observe(self, counted: Counted) -> None:
+        """Add what was decided since the last time."""
+        self._totals.add(counted.counts, counted.took)
+
+    def text(self) -> str:
+        """The samples of all processes, as Prometheus reads them."""
+        mine = self._share()
+        if self._shared is not None:
+            mine = summed([*mine, *self._shared.of_others()])
+        return exposition(mine)
+
+    def _share(self) -> list[Sample]:
+        """What is shared before it is told is still known if this process dies; so no sum is told and then falls."""
+        mine = summed(sample for source in self.sources for sample in source())
+        return mine if self._shared is None else self._shared.share(mine)
+
+    @asynccontextmanager
+    async def sharing(self) -> AsyncIterator[None]:
+        """Let the other processes know, inside the block, what this one has to report."""
+        if self._shared is None:
+            yield
+            return
+        self._share()
+        keeping = asyncio.create_task(self._keep_sharing())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            self._share()
+
+    async def _keep_sharing(self) -> None:
+        while True:
+            await asyncio.sleep(_SECONDS_BETWEEN)
+            self._share()
+
+
+@contextmanager
+def shared_folder(workers: int) -> Iterator[Path | None]:
+    """A folder for what several processes report, gone at the end of the block; None for one process."""
+    if workers == 1:
+        yield None
+        return
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="headgate-metrics-", ignore_cleanup_errors=True)
+    except OSError as error:
+        msg = f"there is no folder for temporary files: {error.strerror or error}; set TMPDIR to one"
+        raise HeadgateError(msg) from error
+    with folder as name:
+        yield Path(name)

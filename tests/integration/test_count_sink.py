@@ -1,0 +1,190 @@
+"""Counts in a real PostgreSQL: exact, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.integration.counted import cut_off, stored_metrics, stored_usage
+from tests.recounting import START, alike, batches, metrics_of, usage_of
+
+from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.count_sink import PostgresCounts
+from headgate.core.counts import CountBatch, Took
+from headgate.errors import DatabaseError, SinkError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.integration.conftest import Postgres
+
+_EMPTY = "TRUNCATE metrics, usage_daily, batches, stale_metrics, pruned_metrics"
+
+
+async def _empty(database: Database) -> None:
+    async with database.use() as connection:
+        await connection.execute(_EMPTY)
+
+
+class _Cut:
+    """A database whose connection is lost in the middle of a transaction, or just after it was kept."""
+
+    def __init__(self, database: Database, where: str) -> None:
+        self._database = database
+        self._where = where
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        async with self._database.transaction() as writing:
+            yield _CutStatements(writing, self._where)
+        if self._where == "kept":
+            msg = "the answer was lost"
+            raise DatabaseError(msg, transient=True, perhaps_done=True)
+
+
+class _CutStatements:
+    def __init__(self, writing: Any, where: str) -> None:  # noqa: ANN401 (statements)
+        self._writing = writing
+        self._where = where
+
+    async def row(self, statement: str, *arguments: object) -> object:
+        return await self._writing.row(statement, *arguments)
+
+    async def run(self, statement: str, *arguments: object) -> None:
+        if statement == self._where:
+            await cut_off(self._writing)
+        await self._writing.run(statement, *arguments)
+
+
+_CUTS = st.sampled_from(["", "", "counts.add_metrics", "counts.note", "counts.add_usage", "kept"])
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(st.tuples(batches(), st.lists(_CUTS, max_size=2)), max_size=4))
+def test_tables_equal_a_recount_also_after_crashes(database_url: str, plan: list[tuple[CountBatch, list[str]]]) -> None:
+    """Batches that were cut off in the middle, or whose answer was lost, are sent again and counted once."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        await _empty(database)
+        for number, (made, cuts) in enumerate(plan):
+            batch = made._replace(id=str(number))
+            for cut in cuts:
+                sink = PostgresCounts(_Cut(database, cut))  # type: ignore[arg-type] # what a sink needs of it
+                try:
+                    assert await sink.store(batch) == (len(batch.counts), 0)
+                except SinkError as error:
+                    assert "counts wait" in str(error)  # noqa: PT017 (it need not be raised)
+            assert await PostgresCounts(database).store(batch) == (len(batch.counts), 0)
+        several = [batch for batch, _ in plan]
+        assert await stored_metrics(database) == metrics_of(several)
+        assert await stored_usage(database) == usage_of(several)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def _mixed(number: int) -> CountBatch:
+    """A batch of many rows in an order of its own; each two of them have the same id and contents."""
+    turn, kinds = number // 2, ("allowed", "denied", "blocked", "throttled")
+    counts = [alike(START, f"u{(3 * each + turn) % 40}", kinds[each % 4], 2) for each in range(60)]
+    return CountBatch(f"b{turn}", "server", "eu", counts, [Took(START, None, "/a", (), turn % 3, 1)])
+
+
+def test_processes_store_at_once_without_waiting_in_a_circle(postgres: Postgres) -> None:
+    """Eight sinks add to the same rows, and each sends some batches that another has sent: all is counted once."""
+
+    async def run() -> None:
+        url = postgres.new_database()
+        databases = [Database(url) for _ in range(8)]
+        several = [_mixed(number) for number in range(64)]
+        batches_of = [several[number::8] for number in range(8)]
+
+        async def store(database: Database, mine: list[CountBatch]) -> None:
+            for batch in mine:
+                await PostgresCounts(database).store(batch)
+
+        await asyncio.gather(*map(store, databases, batches_of))
+        assert await stored_usage(databases[0]) == usage_of(several[::2])
+        assert await stored_metrics(databases[0]) == metrics_of(several[::2])
+        for database in databases:
+            await database.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("user", "endpoint", "kept"),
+    [
+        ("bad\0name", "/a\0b", ("", "/a�b")),
+        ("half\ud800", "/\ud800", ("", "/�")),
+        ("x" * 256, "/" + "ü" * 3_000, ("", "/" + "ü" * 499)),
+        ("𓀀" * 255, "/" + "𓀀" * 3_000, ("𓀀" * 255, "/" + "𓀀" * 249)),
+    ],
+)
+def test_texts_that_cannot_be_stored_lose_no_count(
+    database_url: str, user: str, endpoint: str, kept: tuple[str, str]
+) -> None:
+    """Paths are cleaned and cut, and a user whose name does not fit is counted as nobody in particular."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        count = alike(START, user, requests=10**9)._replace(
+            tier=endpoint * 2, endpoint=endpoint, charged=("a\0" * 300, 10**12)
+        )
+        batch = CountBatch("\0", "server", "\ud800", [count], [Took(START, endpoint, endpoint, ("a\0" * 300,), 1, 1)])
+        for _ in range(2):
+            assert await PostgresCounts(database).store(batch) == (1, 0)
+        assert {place[1] for place in await stored_usage(database)} == {kept[0]}
+        found = await stored_metrics(database)
+        assert {place[2] for place in found if not place[5]} == {kept[1]}
+        assert {number for place, number in found.items() if place[-1] == "total"} == {10**9}
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_a_time_that_no_calendar_has_is_refused(database_url: str) -> None:
+    """It can never be stored, and keeps nothing else from being."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        good = alike(user=None)
+        batch = CountBatch("b", "server", "", [good, good._replace(minute=10**18), good._replace(minute=-60)], [])
+        assert await PostgresCounts(database).store(batch) == (1, 2)
+        assert await PostgresCounts(database).store(CountBatch("nothing", "server", "", [], [])) == (0, 0)
+        assert sum((await stored_usage(database)).values()) == 1
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_no_sum_is_too_much(database_url: str) -> None:
+    """Costs beyond what a column holds stay at the most that there can be, and counting goes on."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        count = alike(requests=10**8)._replace(charged=("a", 10**12))
+        for number in range(2):
+            await PostgresCounts(database).store(CountBatch(str(number), "server", "", [count], []))
+        assert (await stored_usage(database))[START, "u1", "a", "cost"] == 2**63 - 1
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_a_database_that_is_away_is_a_sink_that_waits() -> None:
+    """Counts stay where they are until it is back."""
+
+    async def run() -> None:
+        sink = PostgresCounts(Database("postgresql://me:secret@/none?host=/nowhere"))
+        with pytest.raises(SinkError, match="counts wait to be stored") as caught:
+            await sink.store(CountBatch("b", "server", "", [], []))
+        assert "secret" not in str(caught.value)
+        await sink.close()
+
+    asyncio.run(run())

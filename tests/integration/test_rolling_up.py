@@ -1,0 +1,189 @@
+"""Minutes, hours and days in a real PostgreSQL: always the sum of what was stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.integration.counted import cut_off, stored_metrics
+from tests.recounting import START, alike, batches, metrics_of
+
+from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.count_sink import PostgresCounts
+from headgate.controlplane.rolling_up import HOURS_KEPT, MINUTES_KEPT, RollingUp
+from headgate.core.counts import CountBatch
+from headgate.core.units import DAY, HOUR, MINUTE
+from headgate.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.integration.conftest import Postgres
+    from tests.recounting import Recount
+
+_EMPTY = "TRUNCATE metrics, usage_daily, batches, stale_metrics, pruned_metrics"
+_MINUTES = st.one_of(
+    st.integers(0, 3 * 1_440),  # near the beginning, so that some come after their minutes or hours are gone
+    st.sampled_from([0, 59, 60, 1_439, 1_440]),
+    st.integers(0, 500 * 1_440),
+)
+_LONG = 600 * DAY
+
+
+def _coarse(recount: Recount, length: int) -> Recount:
+    found: Recount = Counter()
+    for (at, *rest), number in recount.items():
+        assert isinstance(at, int)
+        found[at // length * length, *rest] += number
+    return found
+
+
+class _Breaking:
+    """A database that is lost at the statement of a number."""
+
+    def __init__(self, database: Database, after: int) -> None:
+        self._database = database
+        self.left = after
+        self.rows = database.rows
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        async with self._database.transaction() as writing:
+            yield _BreakingStatements(writing, self)
+
+
+class _BreakingStatements:
+    def __init__(self, writing: Any, database: _Breaking) -> None:  # noqa: ANN401 (statements)
+        self._writing = writing
+        self._database = database
+
+    async def row(self, statement: str, *arguments: object) -> object:
+        return await self._writing.row(statement, *arguments)
+
+    async def run(self, statement: str, *arguments: object) -> None:
+        self._database.left -= 1
+        if self._database.left < 0:
+            await cut_off(self._writing)
+        await self._writing.run(statement, *arguments)
+
+
+_STEPS = st.lists(
+    st.one_of(batches(_MINUTES), st.tuples(st.integers(0, _LONG), st.integers(0, 12)), st.integers(0, _LONG)),
+    max_size=8,
+)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(_STEPS)
+def test_hours_and_days_equal_a_recount_of_minutes(
+    database_url: str, steps: list[CountBatch | tuple[int, int] | int]
+) -> None:
+    """However late counts come, and wherever a roll-up is cut off: in the end all sums are right."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        async with database.use() as connection:
+            await connection.execute(_EMPTY)
+        stored: list[CountBatch] = []
+        now = START
+        for number, step in enumerate(steps):
+            if isinstance(step, CountBatch):
+                stored.append(step._replace(id=str(number)))
+                await PostgresCounts(database).store(stored[-1])
+                continue
+            ahead, after = step if isinstance(step, tuple) else (step, 10**9)
+            now = max(now, START + ahead)  # clocks go on
+            rolling = RollingUp(_Breaking(database, after), lambda now=now: now)  # type: ignore[arg-type, misc] # as much as it needs
+            try:
+                await rolling.catch_up()
+            except DatabaseError:
+                continue
+            await _all_sums_are_right(database, stored)
+        await RollingUp(database, lambda: now).catch_up()
+        await _all_sums_are_right(database, stored)
+        minutes, hours = await stored_metrics(database), await stored_metrics(database, "hour")
+        assert all(
+            int(str(at)) >= (now - int(MINUTES_KEPT.total_seconds()) * 10**6) // HOUR * HOUR for at, *_ in minutes
+        )
+        assert all(int(str(at)) >= (now - int(HOURS_KEPT.total_seconds()) * 10**6) // DAY * DAY for at, *_ in hours)
+        await database.close()
+
+    asyncio.run(run())
+
+
+async def _all_sums_are_right(database: Database, stored: list[CountBatch]) -> None:
+    recount = metrics_of(stored)
+    assert await stored_metrics(database, "day") == _coarse(recount, DAY)
+    kept = {at for at, *_ in await stored_metrics(database, "hour")}
+    hours = _coarse(recount, HOUR)
+    assert await stored_metrics(database, "hour") == Counter({k: v for k, v in hours.items() if k[0] in kept})
+    present = {at for at, *_ in await stored_metrics(database)}
+    assert await stored_metrics(database) == Counter({k: v for k, v in recount.items() if k[0] in present})
+
+
+def test_counts_that_come_while_it_is_rolled_up_are_not_missed(postgres: Postgres) -> None:
+    """Sinks go on adding to the very hours that two processes roll up and prune; in the end nothing is missing."""
+
+    async def run() -> None:
+        url = postgres.new_database()
+        now = START + 15 * DAY  # the first minutes are too old already
+        stored: list[CountBatch] = []
+
+        async def store(name: str) -> None:
+            database = Database(url)
+            for number in range(40):
+                minutes = (START + MINUTE * (number % 3), START + 2 * DAY + MINUTE * (number % 5))
+                counts = [alike(minute) for minute in minutes]
+                batch = CountBatch(f"{name}{number}", "server", "", counts, [])
+                while True:
+                    try:
+                        await PostgresCounts(database).store(batch)
+                        break
+                    except Exception as error:  # noqa: BLE001 (two that wait for each other: one is sent again)
+                        assert "deadlock" in str(error)  # noqa: PT017 (it need not be raised)
+                stored.append(batch)
+            await database.close()
+
+        async def roll_up(is_over: asyncio.Event) -> None:
+            database = Database(url)
+            while not is_over.is_set():
+                try:
+                    await RollingUp(database, lambda: now).catch_up()
+                except DatabaseError as error:
+                    assert "deadlock" in str(error)  # noqa: PT017 (it need not be raised)
+            await database.close()
+
+        is_over = asyncio.Event()
+        rolling = asyncio.gather(roll_up(is_over), roll_up(is_over))
+        await asyncio.gather(*map(store, "abc"))
+        is_over.set()
+        await rolling
+        database = Database(url)
+        await RollingUp(database, lambda: now).catch_up()
+        await _all_sums_are_right(database, stored)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_one_process_at_a_time_rolls_up(postgres: Postgres) -> None:
+    """Whoever comes while another is at it leaves it to that one."""
+
+    async def run() -> None:
+        url = postgres.new_database()
+        one, other = Database(url), Database(url)
+        count = alike()
+        await PostgresCounts(one).store(CountBatch("b", "server", "", [count], []))
+        async with one.transaction() as writing:
+            await writing.row("rolling_up.begin")
+            assert not await RollingUp(other, lambda: START).catch_up()
+        assert await RollingUp(other, lambda: START).catch_up()
+        assert await stored_metrics(one, "day") == _coarse(await stored_metrics(one), DAY)
+        for database in (one, other):
+            await database.close()
+
+    asyncio.run(run())

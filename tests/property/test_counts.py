@@ -1,0 +1,62 @@
+"""Rows of the tables equal a recount of single requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.recounting import batches, metrics_of, usage_of
+
+from headgate.core.counts import MetricRow, UsageRow, metric_rows, usage_rows
+from headgate.core.histogram import BUCKETS, added, bounds, bucket_of, histogram, quantile
+
+if TYPE_CHECKING:
+    from headgate.core.counts import CountBatch
+
+
+@given(batches())
+def test_rows_of_minutes_equal_a_recount(batch: CountBatch) -> None:
+    """Each request is in every row that it belongs to, once; and each place has one row."""
+    rows = metric_rows(batch)
+    assert len({row[:5] for row in rows}) == len(rows)
+    found: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        place = (*row[:4], batch.region, row.user)
+        for name in MetricRow._fields[5:12]:
+            found[*place, name] += getattr(row, name)
+        for bucket, times in enumerate(row.latency):
+            found[*place, bucket] += times
+    assert +found == metrics_of([batch])
+
+
+@given(batches())
+def test_rows_of_days_equal_a_recount(batch: CountBatch) -> None:
+    """What a user is billed is what was admitted, whatever the number of limits; nobody's requests are there too."""
+    rows = usage_rows(batch)
+    assert len({row[:3] for row in rows}) == len(rows)
+    found = Counter({(*row[:3], name): getattr(row, name) for row in rows for name in UsageRow._fields[3:]})
+    assert +found == usage_of([batch])
+
+
+@given(st.lists(st.integers(0, 2**28), min_size=1), st.integers(1, 100))
+def test_a_quantile_lies_in_the_bucket_of_the_true_one(micros: list[int], percent: int) -> None:
+    """However times are spread, the answer is right to the width of a bucket."""
+    counts = histogram((bucket_of(each), 1) for each in micros)
+    assert sum(counts) == len(micros)
+    place, ordered = -(-percent * len(micros) // 100) - 1, sorted(micros)
+    low, _ = bounds(bucket_of(ordered[place]))
+    _, high = bounds(bucket_of(ordered[min(place + 1, len(micros) - 1)]))  # 0.07 of 100 is a little more than 7
+    found = quantile(counts, percent / 100)
+    assert found is not None
+    assert low <= found <= high
+
+
+@given(st.lists(st.integers(0, BUCKETS - 1)), st.lists(st.integers(0, BUCKETS - 1)))
+def test_histograms_of_several_processes_are_those_of_one(one: list[int], other: list[int]) -> None:
+    """Adding counts up is the same as having counted everything in one place."""
+    together = histogram((bucket, 1) for bucket in one + other)
+    for first, second in ((one, other), (other, one)):
+        found = added(histogram((b, 1) for b in first), histogram((b, 1) for b in second))
+        assert found == together

@@ -1,0 +1,141 @@
+"""Counts made by chance, and the plainest way to count them again: one request after another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from hypothesis import strategies as st
+
+from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.event import EventKind
+from headgate.core.histogram import BUCKETS
+from headgate.core.units import DAY, MINUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    Recount: TypeAlias = Counter[tuple[object, ...]]
+
+START = 20_000 * DAY
+"""The beginning of some day."""
+COSTS = {"search": 1, "api": 3, "free": 0}
+_NAMES = st.sampled_from([None, "u1", "u2", "ü"])
+_MINUTES = st.sampled_from([0, 1, 1_439, 1_440])
+
+
+class Single(NamedTuple):
+    """One request, as it was decided."""
+
+    minute: int
+    user: str | None
+    tier: str | None
+    endpoint: str | None
+    rules: tuple[str, ...]
+    kind: str
+    rule: str | None
+    is_degraded: bool
+
+
+@st.composite
+def counts(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Count:
+    """Some alike requests. A rule with two limits is there twice."""
+    rules = draw(st.lists(st.sampled_from(sorted(COSTS)), max_size=4))
+    kind = draw(st.sampled_from(EventKind))
+    by = {
+        EventKind.DENIED: st.sampled_from(rules) if rules else st.none(),
+        EventKind.BLOCKED: st.sampled_from([None, "gate"]),
+        EventKind.SHADOW: st.just("watched"),
+    }.get(kind, st.none())
+    return Count(
+        START + MINUTE * draw(minutes),
+        draw(_NAMES),
+        draw(st.sampled_from([None, "free", "pro"])),
+        draw(st.sampled_from([None, "/a", "/b"])),
+        tuple(part for rule in rules for part in (rule, COSTS[rule])),
+        kind.value,
+        draw(by),
+        draw(st.booleans()),
+        draw(st.integers(1, 5)),
+    )
+
+
+@st.composite
+def times(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Took:
+    """Some decisions that took about as long."""
+    return Took(
+        START + MINUTE * draw(minutes),
+        draw(st.sampled_from([None, "free"])),
+        draw(st.sampled_from([None, "/a"])),
+        tuple(draw(st.lists(st.sampled_from(sorted(COSTS)), max_size=3))),
+        draw(st.integers(0, BUCKETS - 1)),
+        draw(st.integers(1, 5)),
+    )
+
+
+@st.composite
+def batches(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> CountBatch:
+    """A batch; whoever stores several gives them ids."""
+    region = draw(st.sampled_from(["", "eu"]))
+    return CountBatch(
+        "", "server", region, draw(st.lists(counts(minutes), max_size=6)), draw(st.lists(times(minutes), max_size=4))
+    )
+
+
+def alike(minute: int = START, user: str | None = "u1", kind: str = "allowed", requests: int = 1) -> Count:
+    """So many requests of a user that no rule applied to."""
+    return Count(minute, user, None, "/a", (), kind, None, is_degraded=False, requests=requests)
+
+
+def singles(batch: CountBatch) -> Iterator[Single]:
+    """Each request by itself."""
+    for count in batch.counts:
+        for _ in range(count.requests):
+            yield Single(*count[:4], count.charged[::2], *count[5:8])  # type: ignore[arg-type] # names, then the rest
+
+
+def metrics_of(several: Iterable[CountBatch]) -> Recount:
+    """What the minutes must add up to: by minute, rule, endpoint, tier, region, user, and what is counted."""
+    found: Recount = Counter()
+    for batch in several:
+        for one in singles(batch):
+            place = (one.endpoint or "", one.tier or "", batch.region)
+            rows: list[tuple[tuple[str, ...], str | None]] = [(("", *place, ""), one.kind)]
+            if one.user:
+                rows.append((("", "", "", batch.region, one.user), one.kind))
+            applied = {*one.rules, *({one.rule} if one.rule else ())}
+            rows += [((rule, *place, ""), _outcome(one, rule)) for rule in applied]
+            for row, outcome in rows:
+                found[one.minute, *row, "total"] += 1
+                if outcome:
+                    found[one.minute, *row, outcome] += 1
+                if one.is_degraded:
+                    found[one.minute, *row, "degraded"] += 1
+        for took in batch.took:
+            for rule in {"", *took.rules}:
+                place = (took.endpoint or "", took.tier or "", batch.region)
+                found[took.minute, rule, *place, "", took.bucket] += took.requests
+    return found
+
+
+def _outcome(one: Single, rule: str) -> str | None:
+    if rule == one.rule:
+        return one.kind
+    if one.kind in {"denied", "blocked"}:
+        return None
+    return "allowed" if one.kind == "shadow" else one.kind
+
+
+def usage_of(several: Iterable[CountBatch]) -> Recount:
+    """What users' days must add up to: by day, user, rule, and what is counted."""
+    found: Recount = Counter()
+    for one in (one for batch in several for one in singles(batch)):
+        has_passed = one.kind in {"allowed", "throttled", "shadow"}
+        for rule in {"", *one.rules}:
+            place = (one.minute // DAY * DAY, one.user or "", rule)
+            found[*place, "requests"] += 1
+            if not has_passed and rule in {"", one.rule}:
+                found[*place, "denied"] += 1
+            if has_passed and rule:
+                found[*place, "cost"] += COSTS[rule]
+    return +found

@@ -1,0 +1,274 @@
+"""The spool on a disk that is full, deleted or shared: nothing raises, and everything is accounted for."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.spooled import batch, batch_of, count_batch, event, only_file, read_all
+
+from headgate.adapters.spool import COUNTS, EVENTS, Writer, shipping_lock, spooled_counts, spooled_events
+from headgate.adapters.spool import log as spool_log
+from headgate.adapters.spool.batches import counts_from, encoded, events_from
+from headgate.adapters.spool.frame import framed
+from headgate.core.account import Account
+from headgate.core.event import EventBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+class _Disk:
+    """A disk that has room for so many bytes more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room = 10**12
+        self._write: Callable[[int, memoryview], int] = os.write
+        monkeypatch.setattr(spool_log.os, "write", self.write)  # type: ignore[attr-defined] # the module's own
+
+    def write(self, file: int, data: memoryview) -> int:
+        if not self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = self._write(file, data[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> _Disk:
+    """The disk that the spool is on."""
+    return _Disk(monkeypatch)
+
+
+@pytest.mark.parametrize("room", [0, 1, 40, 200, 3_000])
+def test_a_full_disk_is_waited_for(tmp_path: Path, disk: _Disk, caplog: pytest.LogCaptureFixture, room: int) -> None:
+    """What it does not take waits in memory, and goes there when there is room; that is said once each."""
+    caplog.set_level(logging.INFO, "headgate")
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    writer.append(EVENTS, batch(0, 10))
+    writer.write()
+    disk.room = room
+    for number in range(10, 100, 10):
+        writer.append(EVENTS, batch(number, 10))
+        writer.write()
+    assert read_all(stream, "one") == list(range(100 - writer.waiting(EVENTS)))
+    disk.room = 10**9
+    writer.append(EVENTS, batch(100, 10))
+    writer.close()
+    read_all(stream, "one")
+    assert stream.account("one") == Account(stored=110)
+    assert caplog.messages == [
+        "events wait in memory, the spool cannot be written: No space left on device",
+        "the spool can be written again",
+    ]
+
+
+def test_a_disk_that_stays_full_costs_the_oldest(tmp_path: Path, disk: _Disk) -> None:
+    """Memory is bounded; what had to go is known to whoever reads the log."""
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}, most_in_memory=20_000), spooled_events(tmp_path, ["one"])
+    writer.append(EVENTS, batch(0, 10))
+    writer.write()
+    disk.room = 100
+    for number in range(10, 1_010, 10):
+        writer.append(EVENTS, batch(number, 10))
+        writer.write()
+    dropped, waiting = writer.dropped(EVENTS), writer.waiting(EVENTS)
+    assert dropped
+    assert dropped + waiting == 1_000
+    disk.room = 10**9
+    writer.write()
+    numbers = read_all(stream, "one")
+    assert numbers == [*range(10), *range(1_010 - waiting, 1_010)]
+    assert stream.account("one") == Account(stored=10 + waiting, dropped=dropped)
+    writer.close()
+
+
+def test_what_a_full_disk_never_took_is_said_at_the_end(
+    tmp_path: Path, disk: _Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process that ends on a full disk loses what it had in memory, and says so."""
+    writer = Writer(tmp_path, {EVENTS: 2**24, COUNTS: 2**22})
+    disk.room = 0
+    writer.append(EVENTS, batch(0, 7))
+    writer.append(COUNTS, count_batch(2))
+    writer.close()
+    assert caplog.messages[-1] == "10 events and counts are lost, because the spool could not be written"
+
+
+def test_a_data_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> None:
+    """Once it can, what waited is written."""
+    (tmp_path / "data").write_text("not a folder", encoding="utf-8")
+    writer, stream = Writer(tmp_path / "data", {EVENTS: 2**24}), spooled_events(tmp_path / "data", ["one"])
+    writer.append(EVENTS, batch(0, 5))
+    writer.write()
+    assert writer.waiting(EVENTS) == 5
+    assert read_all(stream, "one") == []
+    (tmp_path / "data").unlink()
+    writer.write()
+    assert read_all(stream, "one") == list(range(5))
+    writer.close()
+
+
+def test_a_spool_that_somebody_deletes_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What was in it is lost, and accounted for; what comes is not."""
+    root = tmp_path / "spool"
+    writer, stream = Writer(root, {EVENTS: 2**24}), spooled_events(root, ["one"])
+    writer.append(EVENTS, batch(0, 5))
+    writer.write()
+    stream.look()
+    root.rename(tmp_path / "elsewhere")
+    for file in (tmp_path / "elsewhere").rglob("lock"):
+        file.unlink()
+    writer.append(EVENTS, batch(5, 5))
+    writer.write()
+    assert read_all(stream, "one") == list(range(5, 10))
+    assert stream.account("one") == Account(stored=5, dropped=5)
+    assert "the spool was deleted; what was in it is lost, and a new one is begun" in caplog.messages
+    writer.close()
+
+
+def test_a_full_spool_keeps_the_newest(tmp_path: Path) -> None:
+    """It never has more bytes than it may; the oldest go, and each reader misses only what it had not stored."""
+    limit = 64_000
+    writer, stream = Writer(tmp_path, {EVENTS: limit}), spooled_events(tmp_path, ["quick", "slow"])
+    quick: list[int] = []
+    for number in range(0, 3_000, 10):
+        writer.append(EVENTS, batch(number, 10))
+        writer.write()
+        assert sum(file.stat().st_size for file in tmp_path.glob("*/events/*.log")) <= limit
+        quick += read_all(stream, "quick")
+    assert quick == list(range(3_000))
+    slow = read_all(stream, "slow")
+    assert slow == list(range(slow[0], 3_000))
+    assert slow[0] > 0
+    assert stream.account("quick") == Account(stored=3_000)
+    assert stream.account("slow") == Account(stored=len(slow), dropped=slow[0])
+    writer.close()
+
+
+def test_what_all_have_read_is_deleted(tmp_path: Path) -> None:
+    """Not before; so that a sink that is away holds on to what it needs, and nothing else."""
+    writer, stream = Writer(tmp_path, {EVENTS: 800_000}), spooled_events(tmp_path, ["one", "two"])
+    for number in range(0, 3_000, 100):
+        writer.append(EVENTS, batch(number, 100))
+    writer.write()
+    read_all(stream, "one")
+    assert len(list(tmp_path.glob("*/events/*.log"))) > 3
+    read_all(stream, "two")
+    assert len(list(tmp_path.glob("*/events/*.log"))) == 1
+    writer.close()
+
+
+def test_a_sink_that_is_added_later_begins_with_what_is_there(tmp_path: Path) -> None:
+    """What others were done with before is not its loss."""
+    writer, stream = Writer(tmp_path, {EVENTS: 800_000}), spooled_events(tmp_path, ["one"])
+    for number in range(0, 3_000, 100):
+        writer.append(EVENTS, batch(number, 100))
+    writer.write()
+    read_all(stream, "one")
+    stream = spooled_events(tmp_path, ["one", "two"])
+    late = read_all(stream, "two")
+    assert late == list(range(late[0], 3_000))
+    assert stream.account("two") == Account(stored=len(late))
+    writer.close()
+
+
+def test_a_place_that_is_damaged_is_none(tmp_path: Path) -> None:
+    """Then the log is read again from its beginning: sinks know batches that they have."""
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    writer.append(EVENTS, batch(0, 5))
+    writer.write()
+    read_all(stream, "one")
+    for damage in (
+        "",
+        "[]",
+        "{",
+        '{"number": 1}',
+        '{"number":-1,"segment":0,"offset":0,"begun":0,"stored":0,"refused":0}',
+    ):
+        (place,) = tmp_path.glob("*/events/one.place")
+        place.write_text(damage, encoding="ascii")
+        assert read_all(spooled_events(tmp_path, ["one"]), "one") == list(range(5))
+    writer.close()
+
+
+def test_a_frame_that_is_no_batch_is_lost_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of another version, for example."""
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    writer.append(EVENTS, batch(0, 2))
+    writer.write()
+    file = only_file(tmp_path)
+    strange = b"".join(framed(2 + number, 1, payload) for number, payload in enumerate((b"\x90", b"\xc1", b"\x01")))
+    whole = file.read_bytes()
+    file.write_bytes(whole + strange + framed(5, 1, b"\x94\xa0\xa0\xa0\x90"))
+    assert read_all(stream, "one") == [0, 1]
+    assert stream.account("one") == Account(stored=3, dropped=3)
+    assert sum("cannot be read and is lost" in message for message in caplog.messages) == 3
+    writer.close()
+
+
+def test_counts_come_back_as_they_were(tmp_path: Path) -> None:
+    """With their tuples, which count as places in tables."""
+    writer, stream = Writer(tmp_path, {COUNTS: 2**22}), spooled_counts(tmp_path, ["one"])
+    made = count_batch(3)
+    writer.append(COUNTS, made)
+    writer.write()
+    stream.look()
+    taken = stream.take("one")
+    assert taken is not None
+    assert taken.batch == made
+    stream.keep("one", taken, 0)
+    assert stream.account("one") == Account(stored=4)
+    writer.close()
+    with pytest.raises(ValueError, match="not a batch of counts"):
+        counts_from(b"\x93\x01\x02\x03")
+
+
+def test_one_process_holds_the_lock(tmp_path: Path) -> None:
+    """Whoever asks meanwhile gets nothing."""
+    lock = shipping_lock(tmp_path)
+    assert lock is not None
+    assert shipping_lock(tmp_path) is None
+    lock.release()
+    again = shipping_lock(tmp_path)
+    assert again is not None
+    again.release()
+
+
+def test_a_batch_of_too_many_bytes_becomes_several() -> None:
+    """Each with an id of its own; what is too large by itself is lost, and counted."""
+    made = batch_of(*(event(number, endpoint="/" + "x" * 1_000) for number in range(9)), event(9, endpoint="x" * 9_000))
+    payloads, lost = encoded(made, 4_000)
+    parts = [events_from(payload) for _, payload in payloads]
+    assert lost == 1
+    assert [one for part in parts for one in part.events] == made.events[:9]
+    assert [many for many, _ in payloads] == [len(part.events) for part in parts]
+    assert len({part.id for part in parts}) == len(parts)
+    counts, _ = encoded(count_batch(100), 2_000)
+    assert sum(many for many, _ in counts) == 101
+    assert sum(len(counts_from(payload).counts) for _, payload in counts) == 100
+
+
+def test_what_has_no_form_is_cleaned_or_lost_alone() -> None:
+    """Surrogates, huge numbers, and objects that nobody knows."""
+    poison = [
+        event(1, endpoint="/\ud800", extra={"attributes": {"\udc00": [True, ("x", 2**70)]}}),
+        event(2, cost=-(2**70)),
+        event(3, extra={"what": object()}),
+    ]
+    payloads, lost = encoded(batch_of(event(0), *poison, event(4)), 10**6)
+    (made,) = (events_from(payload) for _, payload in payloads)
+    assert lost == 1
+    assert [one.sequence for one in made.events] == [0, 1, 2, 4]
+    assert made.events[1].endpoint == "/?"
+    assert made.events[1].extra == {"attributes": {"?": [True, ["x", 2**63 - 1]]}}
+    assert made.events[2].cost == -(2**63)
+    strange = count_batch(2)
+    strange = strange._replace(counts=[strange.counts[0]._replace(user="\ud800"), strange.counts[1]])
+    ((many, payload),), lost = encoded(strange, 10**6)
+    assert (many, lost, counts_from(payload).counts[0].user) == (3, 0, "?")
+    assert encoded(EventBatch("b", "s", "r", []), 10**6) == ([], 0)

@@ -1,0 +1,68 @@
+"""What is counted of a request, where."""
+
+from __future__ import annotations
+
+from headgate.core.counts import Count, CountBatch, Took, metric_rows, usage_rows
+from headgate.core.event import EventKind
+from headgate.core.units import DAY, MINUTE
+
+NOON = 20_000 * DAY + DAY // 2
+
+
+def _count(
+    kind: str, *charged: str | int, rule: str | None = None, user: str | None = "u1", requests: int = 1
+) -> Count:
+    return Count(NOON, user, "free", "/a", charged, kind, rule, is_degraded=False, requests=requests)
+
+
+def _batch(*counts: Count, took: list[Took] | None = None) -> CountBatch:
+    return CountBatch("b", "server", "eu", list(counts), took or [])
+
+
+def test_what_one_rule_denied_is_no_others_denial() -> None:
+    """It is denied in all and by its rule; another rule that applied has it in its total only."""
+    rows = {
+        row.rule: row
+        for row in metric_rows(_batch(_count("denied", "a", 1, "b", 1, rule="b", requests=3)))
+        if not row.user
+    }
+    assert {rule: (row.total, row.allowed, row.denied) for rule, row in rows.items()} == {
+        "": (3, 0, 3),
+        "a": (3, 0, 0),
+        "b": (3, 0, 3),
+    }
+
+
+def test_a_watched_rule_has_shadows_and_the_others_admissions() -> None:
+    """What would have been denied has passed."""
+    rows = {
+        row.rule: row for row in metric_rows(_batch(_count(EventKind.SHADOW, "a", 1, rule="watched"))) if not row.user
+    }
+    assert (rows[""].shadow, rows[""].allowed) == (1, 0)
+    assert (rows["a"].shadow, rows["a"].allowed) == (0, 1)
+    assert (rows["watched"].shadow, rows["watched"].total) == (1, 1)
+
+
+def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
+    """However many users there are, a batch adds so many rows of users and no more; days know all of them."""
+    batch = _batch(*(_count("allowed", user=f"u{n}", requests=n) for n in range(1, 6)))
+    assert {row.user for row in metric_rows(batch, most_users=2)} == {"", "u5", "u4"}
+    assert len(usage_rows(batch)) == 5
+
+
+def test_times_of_a_minute_without_requests_are_kept() -> None:
+    """A decision may be counted in one batch and timed in the next."""
+    (row,) = metric_rows(_batch(took=[Took(NOON + MINUTE, None, None, (), 2, 4)]))
+    assert (row.minute, row.total, row.latency) == (NOON + MINUTE, 0, [0, 0, 4])
+
+
+def test_a_rule_with_two_limits_charges_once() -> None:
+    """A user pays for requests, not for limits; and nothing for those that were denied."""
+    rows = usage_rows(_batch(_count("allowed", "a", 5, "a", 5, requests=2), _count("denied", "a", 5, "a", 5, rule="a")))
+    assert {row.rule: row[3:] for row in rows} == {"": (3, 1, 0), "a": (3, 1, 10)}
+
+
+def test_requests_without_a_user_are_counted_as_nobodys() -> None:
+    """So all rows of a day add up to all of its requests."""
+    (row,) = usage_rows(_batch(_count("blocked", user=None)))
+    assert row == (20_000 * DAY, "", "", 1, 1, 0)
