@@ -211,6 +211,10 @@ class Settings:
             "how many bytes of events each process keeps on disk while a sink is away", _whole(2**20, 2**50)
         ),
     )
+    # What is archived is dropped from the database, and nobody wants that who has not asked for it.
+    archive_daily: bool = field(
+        default=False, metadata=_about("whether the service archives old events, once a day", _yes_or_no)
+    )
     archive_url: str | None = field(
         default=None, metadata=_about("where archives and backups go: a folder, or s3://bucket/folder", _text)
     )

@@ -33,7 +33,6 @@ def _typed(page: Path, fences: Fences) -> list[list[str]]:
 def _problem(words: list[str]) -> str | None:
     """What is wrong with a `headgate` command line, or None."""
     command: Any = typer.main.get_command(app)
-    whole = command
     rest = words[1:]
     while hasattr(command, "commands"):
         below = command.commands.get(rest[0]) if rest else None

@@ -14,6 +14,8 @@ from headgate import __version__
 from headgate.cli import (
     activity,
     analytics,
+    archive,
+    archive_query,
     backup,
     blocks,
     check,
@@ -142,6 +144,16 @@ _add_group(
     {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
 )
 _add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
+_add_group(
+    "archive",
+    "Events of past months, in files.",
+    {
+        "run": archive.run,
+        "list": archive.list_archives,
+        "query": archive_query.query,
+        "restore": archive.restore,
+    },
+)
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)

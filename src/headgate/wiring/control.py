@@ -22,6 +22,7 @@ from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.following import Following, Origin
 from headgate.controlplane.keys import Keys
 from headgate.controlplane.publishing import Publisher
+from headgate.controlplane.retention import Retention
 from headgate.controlplane.rolling_up import RollingUp
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
@@ -41,6 +42,7 @@ from headgate.ports import BLOCKS, RULES
 from headgate.wiring import complete, open_counters, open_database, rest_of
 from headgate.wiring.admin_token import kept_token, new_admin_token
 from headgate.wiring.identity import identity_from
+from headgate.wiring.retention import look_after_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -143,6 +145,7 @@ class ControlPlane:
         `saves` keeps what is in force in the data directory, for a start with everything away. Of several
         processes of one service only one `leads`: it keeps schema, feed and blocks up to date for all.
         """
+        self._settings = settings
         self._limiter = limiter
         self.leads = leads
         self._rules = rules
@@ -165,6 +168,7 @@ class ControlPlane:
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
         self._blocks = Blocks(database, announce)
+        self._retention = Retention(database, wall_clock)
         self._tally = Tally(wall_clock)
         self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), self._tally)
         self._rolling_up = RollingUp(self._opened.another(_SECONDS_TO_ROLL_UP), wall_clock)
@@ -206,6 +210,7 @@ class ControlPlane:
         work = [self.following.run(), self._tallying.run()]
         if self.leads:
             work += [self.announcer.run(), self._sweep(), self._rolling_up.run()]
+            work.append(look_after_events(self._retention, self._settings, archives=self._saved is not None))
         self._tasks = [preparing, *map(_kept_running, work)]
         return self
 

@@ -168,6 +168,14 @@ CREATE TABLE pruned_metrics (
     CONSTRAINT pruned_metrics_granularity_check CHECK ((granularity = ANY (ARRAY['minute'::text, 'hour'::text])))
 );
 
+CREATE TABLE restored_months (
+    month date NOT NULL,
+    until timestamp with time zone NOT NULL,
+    at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT restored_months_pkey PRIMARY KEY (month),
+    CONSTRAINT restored_months_month_check CHECK ((month = date_trunc('month'::text, (month)::timestamp with time zone)))
+);
+
 CREATE TABLE rule_versions (
     rule text NOT NULL,
     change bigint NOT NULL,
@@ -394,6 +402,38 @@ AS $function$
             ORDER BY place
         )
     END
+$function$;
+
+CREATE OR REPLACE FUNCTION drop_event_partition(instant timestamp with time zone, expected_number bigint, expected_mark numeric)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO '$user', 'public'
+AS $function$
+DECLARE
+    first timestamp := date_trunc('month', instant AT TIME ZONE 'UTC');
+    name  text := 'events_' || to_char(first, 'YYYY_MM');
+    found record;
+BEGIN
+    EXECUTE format('LOCK TABLE %I IN SHARE ROW EXCLUSIVE MODE', name);
+    SELECT * INTO found FROM events_mark(first AT TIME ZONE 'UTC', (first + interval '1 month') AT TIME ZONE 'UTC');
+    IF found.number <> expected_number OR found.mark <> expected_mark THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('ALTER TABLE events DETACH PARTITION %I', name);
+    EXECUTE format('DROP TABLE %I', name);
+    DELETE FROM restored_months WHERE month = first::date;
+    RETURN true;
+END $function$;
+
+CREATE OR REPLACE FUNCTION events_mark(since timestamp with time zone, before timestamp with time zone, OUT number bigint, OUT mark numeric)
+ RETURNS record
+ LANGUAGE sql
+ STABLE
+ SET search_path TO '$user', 'public'
+AS $function$
+    SELECT count(*), coalesce(sum(hashtextextended(id, (extract(epoch FROM at) * 1000000)::bigint)), 0)
+    FROM events
+    WHERE at >= since AND at < before
 $function$;
 
 CREATE OR REPLACE FUNCTION make_event_partition(instant timestamp with time zone)

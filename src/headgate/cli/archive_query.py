@@ -1,0 +1,114 @@
+"""`headgate archive query`: SQL over all events, those in the archive and those still in the database."""
+
+import asyncio
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from headgate.cli.archive import shown_progress
+from headgate.cli.environment import settings
+from headgate.cli.options import moment_of
+from headgate.cli.output import print_note, print_rows
+from headgate.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN: Final = 500
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_PLAIN: Final[dict[type, Callable[[Any], object]]] = {
+    datetime: lambda value: value.isoformat().replace("+00:00", "Z"),
+    date: date.isoformat,
+    time: time.isoformat,
+    timedelta: timedelta.total_seconds,
+    Decimal: lambda value: int(value) if value == value.to_integral_value() else float(value),
+    bytes: bytes.hex,
+}
+
+
+def query(
+    question: Annotated[str, typer.Argument(metavar="SQL", help="A question to the view events.", show_default=False)],
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="Only events from this time on, or of the last 30d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only events before this time.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as JSON, for programs.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="The answer as CSV, for spreadsheets.")] = False,
+) -> None:
+    """Ask something of all events, whether they are archived or still in the database, in DuckDB's SQL.
+
+    The view is events; its columns are those of the archive, the time is called time. Say --since and
+    --until if you know them: then only what lies between is fetched from the database.
+    """
+    if as_json and as_csv:
+        msg = "--json and --csv do not go together; write one of them"
+        raise InvalidRequest(msg)
+    first = _moment(since, "--since") or _FIRST
+    last = _moment(until, "--until") or _LAST
+    asyncio.run(_ask(question, first, last, "json" if as_json else "csv" if as_csv else "table"))
+
+
+async def _ask(question: str, since: datetime, before: datetime, form: str) -> None:
+    from headgate.wiring.archiving import open_query  # noqa: PLC0415 (only this needs it)
+
+    with shown_progress() as progress:
+        async with open_query(settings(), since, before, progress) as events:
+            from headgate.adapters.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+
+            answer = events.ask(question)
+            names = answer.schema.names
+            rows = (row for batch in read(answer) for row in _rows(batch))
+            {"json": _print_json, "csv": _print_csv, "table": _print_table}[form](names, rows)
+
+
+def _rows(batch: "pa.RecordBatch") -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _print_json(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """One array, an object in each line of it."""
+    out = sys.stdout
+    out.write("[")
+    for number, row in enumerate(rows):
+        data = dict(zip(names, map(_plain, row), strict=True))
+        out.write(f"{',' if number else ''}\n  {json.dumps(data, ensure_ascii=False)}")
+    out.write("\n]\n")
+
+
+def _print_csv(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+
+
+def _print_table(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    shown = [["" if value is None else str(_plain(value)) for value in row] for row in islice(rows, _SHOWN)]
+    print_rows(names, shown)
+    if next(chain(rows, (None,)), None) is not None:
+        print_note(f"there are more than {_SHOWN} rows; --csv and --json write all of them")
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (whatever SQL answers)
+    """A value as JSON takes it."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    for kind, plain in _PLAIN.items():
+        if isinstance(value, kind):
+            return plain(value)
+    return value
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    moment = moment_of(text, option, ahead=False)
+    return None if moment is None else datetime.fromisoformat(moment)

@@ -1,0 +1,133 @@
+"""`headgate archive`, as operators type it."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow import parquet as pq
+from tests.integration.stored_events import all_events, events, store
+
+from headgate.cli.commands import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Asking = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def headgate(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Asking:
+    """Carries out a command on a database of its own; returns exit code, output and complaints."""
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
+    monkeypatch.setenv("HEADGATE_ARCHIVE_URL", str(tmp_path / "archive"))
+
+    def ask(*words: str) -> tuple[int, str, str]:
+        code = run(["archive", *words])
+        return code, *capsys.readouterr()
+
+    return ask
+
+
+def _stored(url: str, *records: Any) -> None:  # noqa: ANN401 (events)
+    asyncio.run(store(url, [event for some in records for event in some]))
+
+
+def test_events_are_archived_listed_and_brought_back(headgate: Asking, database_url: str) -> None:
+    """A run says first what it would do, then what it has done; the list says what there is, and a month comes back."""
+    assert headgate("run")[:2] == (0, "there is nothing to archive\n")
+    assert headgate("list")[:2] == (0, "there are none\n")
+    _stored(database_url, events("2024-02", 300), events("2024-03", 200, seed=1))
+    code, out, _ = headgate("run", "--dry-run")
+    assert code == 0
+    assert "would archive 2024-02: 300 events" in out
+    code, out, _ = headgate("run", "--json")
+    assert [each["events"] for each in json.loads(out)["archived"]] == [300, 200]
+    assert asyncio.run(all_events(database_url)) == []
+    code, out, _ = headgate("list")
+    assert "2024-03" in out
+    assert "500 events" in out
+    assert [part["events"] for part in json.loads(headgate("list", "--json")[1])["parts"]] == [300, 200]
+    code, out, _ = headgate("restore", "2024-02", "--until", "2090-01-01")
+    assert (code, "300 events, 300 of which were not there" in out) == (0, True)
+    assert len(asyncio.run(all_events(database_url))) == 300
+    assert "2024-02 was brought back, and stays for now" in headgate("run")[1]
+    assert json.loads(headgate("restore", "2024-02", "--until", "2000-01-01", "--json")[1])["added"] == 0
+    assert "dropped  2024-02: the archive had all of its 300 events already" in headgate("run")[1]
+
+
+def test_questions_span_archive_and_database(headgate: Asking, database_url: str) -> None:
+    """A question counts every event once: archived, not archived yet, brought back, and come late."""
+    this = f"{datetime.now(UTC):%Y-%m}"
+    _stored(database_url, events("2024-02", 300), events("2024-03", 200, seed=1), events(this, 100, seed=2))
+    assert headgate("run")[0] == 0
+    headgate("restore", "2024-02")
+    _stored(database_url, events("2024-02", 7, seed=3))
+    by_month = "SELECT strftime(time, '%Y-%m') AS month, count(*) AS events FROM events GROUP BY 1 ORDER BY 1"
+    code, out, complaints = headgate("query", by_month, "--json")
+    assert (code, complaints) == (0, "")
+    assert json.loads(out) == [
+        {"month": "2024-02", "events": 307},
+        {"month": "2024-03", "events": 200},
+        {"month": this, "events": 100},
+    ]
+    some = headgate("query", by_month, "--csv", "--since", "2024-03-01", "--until", "2024-04-01")[1]
+    assert some == "month,events\n2024-03,200\n"
+    assert "2024-03" in headgate("query", by_month)[1]
+    everything = headgate("query", "SELECT * FROM events ORDER BY time", "--csv")[1]
+    assert len(list(csv.DictReader(io.StringIO(everything)))) == 607
+    (odd,) = json.loads(
+        headgate("query", "SELECT count(DISTINCT user_id) AS users FROM events WHERE user_id = '\\N'", "--json")[1]
+    )
+    assert odd == {"users": 1}
+
+
+def test_questions_can_only_ask(headgate: Asking) -> None:
+    """A question can read no other files, write nothing, and what is wrong with it is a sentence."""
+    for question, sentence in (
+        ("SELECT nothing FROM events", "the question is refused"),
+        ("SELEKT", "the question is refused"),
+        ("", "ask one question"),
+        ("DROP VIEW events", "ask one question"),
+        ("SELECT 1; SELECT 2", "ask one question"),
+        ("COPY (SELECT 1) TO '/tmp/stolen'", "ask one question"),
+        ("SET memory_limit = '1GB'", "ask one question"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "the question is refused"),
+        ("SELECT * FROM '/etc/passwd'", "the question is refused"),
+        ("SELECT * FROM read_blob('/etc/hostname')", "the question is refused"),
+        ("SELECT getenv('HOME')", "the question is refused"),
+        ("SELECT CAST('x' AS INTEGER)", "the question is refused"),
+    ):
+        code, out, complaints = headgate("query", question)
+        assert (code, out) == (1, ""), question
+        assert complaints.startswith(f"headgate: {sentence}")
+        assert "Traceback" not in complaints
+
+
+def test_mistakes_are_sentences(headgate: Asking, database_url: str, tmp_path: Path) -> None:
+    """Whatever is wrong with a command or with the archive is said in a sentence that names it."""
+    for words, sentence in (
+        (("restore", "2024-13"), "'2024-13' is not a month; write it as 2026-05"),
+        (("restore", "2024-02"), "has no events of 2024-02"),
+        (("query", "SELECT 1", "--json", "--csv"), "do not go together"),
+    ):
+        code, _, complaints = headgate(*words)
+        assert (code, sentence in complaints) == (1, True), complaints
+    _stored(database_url, events("2024-02", 300))
+    headgate("run")
+    (file,) = (tmp_path / "archive").rglob("*.parquet")
+    whole = file.read_bytes()
+    flipped = pq.ParquetFile(file).metadata.row_group(0).column(2).data_page_offset + 500
+    file.write_bytes(whole[:flipped] + bytes([whole[flipped] ^ 1]) + whole[flipped + 1 :])
+    for words in (("restore", "2024-02"), ("query", "SELECT * FROM events")):
+        code, _, complaints = headgate(*words)
+        assert code == 1
+        assert file.name in complaints
