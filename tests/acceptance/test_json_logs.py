@@ -55,15 +55,3 @@ def test_every_line_is_an_object(start: Start, tmp_path: Path, valkey: Server) -
     assert [line["worker"] for line in read if "is started again" in line["message"]] == ["main"]
     assert "hg_secret" not in service.errors
     assert "logged" not in service.errors
-
-
-def test_without_debug_a_denial_is_not_logged(start: Start, tmp_path: Path) -> None:
-    """What is denied is not news."""
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(RULES)
-    service = start("--rules", str(rules), log_format="json", redis_url="memory://")
-    service.check(user="u")
-    assert service.check(user="u").status_code == 429
-    service.signal(signal.SIGTERM)
-    assert service.wait() == 0
-    assert not [line for line in lines(service) if "decision" in line]

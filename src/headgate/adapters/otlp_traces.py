@@ -31,7 +31,7 @@ log = logging.getLogger("headgate")
 
 _PATH: Final = "/v1/traces"
 _HEADERS: Final = ("traceparent", "tracestate")
-_SECONDS_FOR_A_BATCH: Final = 5.0
+_SECONDS_FOR_A_BATCH: Final = 2.0
 _SECONDS_TO_CLOSE: Final = 5.0
 _ID: Final = "headgate.decision_id"
 

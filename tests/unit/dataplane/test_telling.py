@@ -12,6 +12,7 @@ from headgate import Limiter, Request
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.dataplane.recorder import Recorder
 from headgate.dataplane.telling import Telling, log_denial
+from headgate.wiring.tracing import tell_others
 
 if TYPE_CHECKING:
     import pytest
@@ -49,6 +50,24 @@ def test_denials_are_logged_with_their_id(caplog: pytest.LogCaptureFixture) -> N
         (record,) = caplog.records
         assert record.getMessage() == f"decision {denied.id}: denied by one"
         assert vars(record)["fields"] == {"decision": denied.id, "rule": "one", "source": "store"}
+
+    asyncio.run(run())
+
+
+def test_nobody_is_in_between_unless_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:
+    """Without traces and without a log at its finest, the recorder is told directly."""
+
+    async def run() -> None:
+        limiter, recorder = Limiter.open(rules=RULES), Recorder(wall_clock, monotonic)
+        tell_others(limiter, None)
+        assert limiter.recorder is None
+        limiter.recorder = recorder
+        with caplog.at_level(logging.INFO, "headgate"):
+            tell_others(limiter, None)
+        assert limiter.recorder is recorder
+        with caplog.at_level(logging.DEBUG, "headgate"):
+            tell_others(limiter, None)
+        assert isinstance(limiter.recorder, Telling)
 
     asyncio.run(run())
 
