@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -13,10 +12,12 @@ import pytest
 from headgate import Limiter, Request
 from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.json_lines import JsonLines
 from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.event_sink import PostgresEvents
 from headgate.adapters.yaml_writing import write_rule_set
 from headgate.cli.commands import run as run_command
-from headgate.core.event import EventKind, deciding, event_of
+from headgate.core.event import EventBatch, EventKind, deciding, event_of
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.traffic import COLUMNS, Calls
@@ -65,7 +66,6 @@ PATHS: Final = ("/", "/t", "/log", "/tokens/7", "/tokens/8?", "/leaky", "/waitin
 KEPT: Final = {name: part for name, part in RULES.items() if name != "overrides"}
 """As a database keeps them: overrides are with the users there."""
 SPAN: Final = Span(1, 1, 2**60)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _request(chance: random.Random) -> Request:
@@ -154,16 +154,10 @@ def test_a_report_on_the_same_rules_finds_no_difference(events: list[Event]) -> 
 
 
 async def _store(url: str, events: Sequence[Event]) -> None:
-    """Into the table of events, as a sink does."""
-    names = {"user": "user_id", "used": "count"}
-    columns = [names.get(name, name) for name in events[0]._fields]
+    """Into the table of events."""
     database = Database(url)
-    async with database.use() as connection:
-        times = [_EPOCH + timedelta(microseconds=event.at) for event in events]
-        for time in {time.replace(day=1, hour=0) for time in times}:
-            await connection.execute("SELECT make_event_partition($1)", time)
-        rows = [(time, *event[1:], "one") for time, event in zip(times, events, strict=True)]
-        await connection.copy_records_to_table("events", columns=[*columns, "server"], records=rows)
+    stored = await PostgresEvents(database, wall_clock).store(EventBatch("b1", "one", "", list(events)))
+    assert stored.stored == len(events)
     await database.close()
 
 
@@ -199,6 +193,26 @@ def test_events_are_replayed_from_the_database(
     shown = capsys.readouterr().out
     assert "newly denied" in shown
     assert "year" in shown
+
+
+def test_events_are_replayed_from_the_file_that_they_are_appended_to(
+    events: list[Event], rules_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every one of them, each as it was."""
+    path = rules_file.with_name("events.jsonl")
+
+    async def run() -> None:
+        sink = JsonLines(path)
+        await sink.store(EventBatch("b1", "one", "", events))
+        await sink.close()
+
+    asyncio.run(run())
+    assert run_command(["simulate", "--rules", str(rules_file), "--from", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["skipped"]["lines"] == 0
+    recorded = found["recorded"]["draft"]
+    assert recorded["compared"] == len(events)
+    assert [recorded[name] for name in ("newly_denied", "no_longer_denied", "otherwise")] == [0, 0, 0]
 
 
 def test_events_are_replayed_in_pages_of_any_size(
