@@ -230,6 +230,7 @@ def page(events: int, figures: list[Figure]) -> str:
     """The figures as a page of the documentation."""
     rows = [f"| {figure.name} | {_number(figure.value)} {figure.unit} |" for figure in figures]
     about = [f"- {name}: {machine()[name]}" for name in ("cpu", "cores", "system", "python", "date")]
+    about.append(f"- load at the end: {os.getloadavg()[0]:.1f}")
     lines = [
         "# Events: figures",
         "",

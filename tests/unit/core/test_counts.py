@@ -66,3 +66,15 @@ def test_requests_without_a_user_are_counted_as_nobodys() -> None:
     """So all rows of a day add up to all of its requests."""
     (row,) = usage_rows(_batch(_count("blocked", user=None)))
     assert row == (20_000 * DAY, "", "", 1, 1, 0)
+
+
+def test_what_was_decided_without_the_store_is_marked() -> None:
+    """Degraded requests are counted as what became of them, and as degraded; without a user in no user's row."""
+    (row,) = metric_rows(_batch(_count("allowed", user=None)._replace(is_degraded=True)))
+    assert (row.total, row.allowed, row.degraded, row.user) == (1, 1, 1, "")
+
+
+def test_a_user_is_denied_by_one_rule() -> None:
+    """The others have the request, and neither a denial nor a charge."""
+    rows = usage_rows(_batch(_count("denied", "a", 5, "b", 5, rule="b")))
+    assert {row.rule: row[3:] for row in rows} == {"": (1, 1, 0), "a": (1, 0, 0), "b": (1, 1, 0)}
