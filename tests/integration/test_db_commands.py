@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headgate.adapters.postgres.migrations import known
 from headgate.cli.commands import run
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def test_a_database_is_migrated_once(
     assert run(["db", "status"]) == 2
     assert "0001 control_plane  not yet" in capsys.readouterr().out
     assert run(["db", "migrate"]) == 0
-    assert capsys.readouterr().out.startswith("done  0001 control_plane\nThe schema is up to date, by 1 migration.\n")
+    out = capsys.readouterr().out
+    assert out.startswith("done  0001 control_plane\n")
+    assert f"The schema is up to date, by {len(known())} migrations.\n" in out
     assert run(["db", "migrate"]) == 0
     assert capsys.readouterr().out == "Nothing to do.\n"
     assert run(["db", "status"]) == 0
@@ -35,8 +38,11 @@ def test_programs_get_json(postgres: Postgres, capsys: pytest.CaptureFixture[str
     for verb in ("status", "migrate", "status"):
         run(["db", verb, "--json", "--url", url])
         said.append(json.loads(capsys.readouterr().out))
-    assert said[0] == {"pending": 1, "migrations": [{"number": 1, "name": "control_plane", "at": None}]}
-    assert said[1] == {"carried_out": [{"number": 1, "name": "control_plane"}]}
+    assert said[0]["pending"] == len(known())
+    assert said[0]["migrations"][0] == {"number": 1, "name": "control_plane", "at": None}
+    assert said[1]["carried_out"] == [
+        {"number": each["number"], "name": each["name"]} for each in said[0]["migrations"]
+    ]
     assert said[2]["pending"] == 0
     assert said[2]["migrations"][0]["at"].endswith("+00:00")
 
