@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from itertools import cycle, repeat
 from random import Random, random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.core.counts import Count, Took
 from headgate.core.decision import Decision
@@ -44,19 +44,10 @@ _ONE_IN: Final = 8
 _SELDOM: Final = 1 / _ONE_IN
 _TURNS: Final = 4_096
 _TOGETHER: Final = 8_192
+_PLAIN: Final = (EventKind.ALLOWED.value, None, False)
+"""What became of requests, which rule decided it, and whether without the store: the end of `Count`."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
 _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
-
-
-class _Outcome(NamedTuple):
-    """What became of requests."""
-
-    kind: str
-    rule: str | None = None
-    is_degraded: bool = False
-
-
-_PLAIN: Final = _Outcome(EventKind.ALLOWED.value)
 
 
 class Recorder:
@@ -163,7 +154,11 @@ class Recorder:
         key: tuple[Any, ...] = (at // MINUTE, request.tier, request.route or request.path, *charged)
         latency = self._time(key, started)
         decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
-        key += (_Outcome(kind.value, decider, any(type(each) in _DEGRADED for each in decisions)),)
+        is_degraded = False
+        for decision in decisions:
+            if type(decision) in _DEGRADED:
+                is_degraded = True
+        key += ((kind.value, decider, is_degraded),)
         users = self._users.get(key) or self._alike(key)
         users.append(request.user)
         if len(users) >= _TOGETHER:
@@ -259,6 +254,6 @@ def _short(endpoint: str | None) -> str | None:
 
 def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool]:
     """The end of a key: what was charged, and what became of it."""
-    if rest and isinstance(rest[-1], _Outcome):
+    if rest and isinstance(rest[-1], tuple):
         return tuple(rest[:-1]), *rest[-1]
     return tuple(rest), *_PLAIN

@@ -33,6 +33,7 @@ from headgate.adapters.redis import (
 )
 from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.threads import BlockingStore
+from headgate.core.ids import draw_anew
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]] | None
 
 _MOST_COUNTERS: Final = 10**9
+os.register_at_fork(after_in_child=draw_anew)
 _WHOLE: Final = re.compile(r"[0-9]{1,12}")
 
 
