@@ -122,7 +122,7 @@ def test_the_service_tells_whether_it_lives_and_is_ready(service: Service) -> No
     assert service.http.head("/readyz").headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/check/", "/v2/check", "/metrics", "/%ff", "/..%2f..%2fetc/passwd"])
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/check/", "/v2/check", "/metric", "/%ff", "/..%2f..%2fetc/passwd"])
 def test_another_path_is_not_found(service: Service, path: str) -> None:
     """An unknown path gets 404 as a problem document."""
     answer = service.http.post(path)

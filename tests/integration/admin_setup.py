@@ -131,6 +131,7 @@ async def opened(url: str) -> AsyncIterator[Admin]:
         identity=identity,
     )
     app = admin_app(parts)
+    app.state.metrics = lambda: ""
     transport = httpx.ASGITransport(app)
     async with limiter, httpx.AsyncClient(transport=transport, base_url="http://headgate") as client:
         try:

@@ -49,6 +49,19 @@ def new_producer(brokers: Brokers, lines: Lines, on_error: Callable[[KafkaError]
         raise InvalidSettings(msg) from None
 
 
+def fault_of(error: KafkaException | SystemError) -> KafkaError:
+    """What a producer says is wrong.
+
+    When it fails for good in the middle of telling what became of events, the binding finds two things set at once
+    and raises a SystemError, behind which is what it wanted to say.
+    """
+    told = error.__cause__ if isinstance(error, SystemError) else error
+    if not isinstance(told, KafkaException):
+        raise error
+    fault: KafkaError = told.args[0]
+    return fault
+
+
 def let_go(producer: Producer, *, wait_for_answers: bool) -> None:
     """Close a producer. What the brokers were sent may still be answered; what is queued is not sent any more."""
     producer.purge(in_queue=True, in_flight=not wait_for_answers)
@@ -56,6 +69,7 @@ def let_go(producer: Producer, *, wait_for_answers: bool) -> None:
         producer.flush(_MOMENT)
         producer.purge()
         producer.flush(_MOMENT)
-    except KafkaException:  # it has failed for good, and says so once more
+    except (KafkaException, SystemError) as error:
+        fault_of(error)  # it has failed for good, and says so once more
         producer.purge()
     producer.close()

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from headgate.adapters.clock import monotonic
 from headgate.adapters.kafka.brokers import Brokers
-from headgate.adapters.kafka.client import let_go, new_producer
+from headgate.adapters.kafka.client import fault_of, let_go, new_producer
 from headgate.adapters.kafka.delivery import Delivery
 from headgate.adapters.kafka.messages import message_of
 from headgate.adapters.kafka.words import Lines, is_for_good, log, sentence
@@ -91,8 +91,8 @@ class KafkaSink:
         try:
             self._send(delivery, waiting)
             self._send_alone(delivery, waiting)
-        except KafkaException as error:
-            delivery.fault = error.args[0]
+        except (KafkaException, SystemError) as error:
+            delivery.fault = fault_of(error)
         fault = delivery.fault
         if fault is not None and is_for_good(fault):
             self._begin_anew()
