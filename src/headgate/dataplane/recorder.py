@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.core.counts import Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
-from headgate.core.event import Event, EventKind, deciding, event_of, kind_of
+from headgate.core.event import Deciding, Event, EventKind, deciding, event_of, kind_of
 from headgate.core.histogram import bucket_of
 from headgate.core.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headgate.core.event import Deciding
     from headgate.core.request import Request
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
@@ -78,7 +77,8 @@ class Recorder:
         self._users: dict[tuple[Any, ...], list[str | None]] = {}
         """By all that is counted but the user: the user of each request since the last fold, one after the other."""
         self._counted: dict[tuple[Any, ...], Counter[str | None]] = {}
-        self._times: Counter[tuple[Any, ...]] = Counter()
+        self._times: dict[tuple[tuple[Any, ...], int], int] = {}
+        """By the same and how long it took."""
         self._keys: dict[str, Micros] = {}
         self.offer = self._offering()
 
@@ -94,35 +94,48 @@ class Recorder:
 
     def _offering(self) -> Offer:
         """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
-        users_of, attend, record = self._users.get, self._attend, self._record
+        users_of, alike, attend, use = self._users.get, self._alike, self._attend, self._use
+        several, record = self._record_several, self._record
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-            plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
-            enforced, decisions = plan[1], verdict._answer[0]  # noqa: SLF001 (as above)
-            if not verdict.allowed or plan[2] or not enforced:
-                record(request, cost, verdict, started)
-                return
-            for decision in decisions:
-                if type(decision) is not Decision or decision[4]:
-                    record(request, cost, verdict, started)
+            if verdict.allowed:
+                plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
+                enforced = plan[1]
+                if len(enforced) == 1:
+                    ((hit, rule, _),), (decision,) = enforced, verdict._answer[0]  # noqa: SLF001 (as above)
+                    if type(decision) is Decision and not decision[4] and not plan[2]:
+                        key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
+                        users = users_of(key) or alike(key)
+                        users.append(request[0])
+                        if started or rule.sample > _SELDOM:
+                            attend(request, cost, verdict, key, users, rule.sample, started)
+                        if request[2]:
+                            use(request[2], decision[6])
+                        return
+                elif enforced and not plan[2]:
+                    several(request, cost, verdict, started)
                     return
-            at = decisions[0][6]
-            if len(enforced) == 1:
-                ((hit, rule, _),) = enforced
-                sample = rule.sample
-                key: tuple[Any, ...] = (at // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
-            else:
-                sample = max([rule.sample for _, rule, _ in enforced])
-                charged = [part for hit, rule, _ in enforced for part in (rule.name, hit[2])]
-                key = (at // MINUTE, request[4], request[8] or request[6], *charged)
-            users = users_of(key) or self._alike(key)
-            users.append(request[0])
-            if started or sample > _SELDOM:
-                attend(request, cost, verdict, key, users, sample, started)
-            if request[2]:
-                self._use(request[2], at)
+            record(request, cost, verdict, started)
 
         return offer
+
+    def _record_several(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
+        """Record a request that passed under several limits."""
+        enforced, decisions = verdict.plan.enforced, verdict.decisions
+        for decision in decisions:
+            if decision.delay or type(decision) is not Decision:
+                self._record(request, cost, verdict, started)
+                return
+        at = decisions[0].at
+        charged = [part for hit, rule, _ in enforced for part in (rule.name, hit.cost)]
+        key = (at // MINUTE, request.tier, request.route or request.path, *charged)
+        users = self._users.get(key) or self._alike(key)
+        users.append(request.user)
+        sample = max([rule.sample for _, rule, _ in enforced])
+        if started or sample > _SELDOM:
+            self._attend(request, cost, verdict, key, users, sample, started)
+        if request.api_key:
+            self._use(request.api_key, at)
 
     def _attend(
         self,
@@ -148,8 +161,12 @@ class Recorder:
         """Record what is not so simple: no limit, a wait, a refusal, a rule that is watched, a store that is away."""
         plan, decisions = verdict.plan, verdict.decisions
         at = decisions[0].at if decisions else self._clock()
-        kind = kind_of(verdict)
-        by = deciding(verdict, kind)
+        if verdict.allowed or len(plan.enforced) != 1:
+            kind = kind_of(verdict)
+            by = deciding(verdict, kind)
+        else:  # which nearly all of it is
+            ((hit, rule, _),) = plan.enforced
+            kind, by = EventKind.DENIED, Deciding(rule, hit, decisions[0])
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
         key: tuple[Any, ...] = (at // MINUTE, request.tier, request.route or request.path, *charged)
         latency = self._time(key, started)
@@ -186,10 +203,10 @@ class Recorder:
             for user, number in users.items()
         ]
         took = [
-            Took(minute * MINUTE, tier, endpoint, tuple(rules), bucket, number)
-            for (minute, tier, endpoint, *rules, bucket), number in self._times.items()
+            Took(minute * MINUTE, tier, _short(endpoint), tuple(charged[::2]), bucket, number)
+            for ((minute, tier, endpoint, *charged), bucket), number in self._times.items()
         ]
-        self._counted, self._times = {}, Counter()
+        self._counted, self._times = {}, {}
         return counts, took
 
     def take_keys(self) -> dict[str, Micros]:
@@ -201,9 +218,11 @@ class Recorder:
         """Note how long a decision took, if it was timed."""
         if not started:
             return None
-        latency = self._timer() - started
-        endpoint = OTHER if len(self._times) >= MOST_ALIKE else _short(key[2])
-        self._times[(*key[:2], endpoint, *key[3::2], bucket_of(int(latency * SECOND)))] += 1
+        latency, times = self._timer() - started, self._times
+        timed = (key, bucket_of(int(latency * SECOND)))
+        if timed not in times and len(times) >= MOST_ALIKE:
+            timed = ((*key[:2], OTHER, *key[3:]), timed[1])
+        times[timed] = times.get(timed, 0) + 1
         return latency
 
     def _keep(

@@ -28,6 +28,8 @@ log = logging.getLogger("headgate")
 
 EVENTS: Final = "events"
 COUNTS: Final = "counts"
+FLUSHES_PER_COUNT: Final = 10
+"""Counts are brought over less often: the same users come again and again, and are one row the longer one waits."""
 _TOGETHER: Final = 2_000
 _RATHER_FULL: Final = 10_000
 _SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
@@ -156,16 +158,10 @@ class Recording:
         dropped = recorder.dropped + journal.dropped(EVENTS)
         return Recorded(recorder.emitted, recorder.waiting + self._in_hand + journal.waiting(EVENTS), dropped)
 
-    async def flush(self) -> None:
-        """Bring everything over that was recorded by now."""
+    async def flush(self, *, counts_too: bool = True) -> None:
+        """Bring everything over that was recorded by now; counts only if they are asked for."""
         events = self._recorder.take_events()
-        counts, took = self._recorder.take_counts()
-        counted = Counted(counts, took, self._recorder.take_keys())
-        for observe in self._observers:
-            try:
-                observe(counted)
-            except Exception:
-                log.exception("whoever was told what happened has failed")  # no reason to lose what happened
+        counts, took = self._take_counts() if counts_too else ([], [])
         if self._journal is None:
             return
         dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped
@@ -175,15 +171,26 @@ class Recording:
         writing = partial(self._write, self._journal, events, counts, took, dropped)
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, writing))
 
+    def _take_counts(self) -> tuple[list[Count], list[Took]]:
+        counts, took = self._recorder.take_counts()
+        counted = Counted(counts, took, self._recorder.take_keys())
+        for observe in self._observers:
+            try:
+                observe(counted)
+            except Exception:
+                log.exception("whoever was told what happened has failed")  # no reason to lose what happened
+        return counts, took
+
     async def _run(self) -> None:
         least, most = _SECONDS_BETWEEN_LOOKS
-        between, waited = max(least, min(most, self._every)), 0.0
+        between, waited, flushes = max(least, min(most, self._every)), 0.0, 0
         while not self._stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), between)
             waited += between
             if waited >= self._every or self._recorder.waiting >= _RATHER_FULL:
-                await self.flush()
+                flushes += 1
+                await self.flush(counts_too=flushes % FLUSHES_PER_COUNT == 0)
                 waited = 0.0
 
     def _write(
