@@ -50,9 +50,11 @@ class Count(NamedTuple):
     kind: str
     """An `EventKind`, as text."""
     rule: str | None
-    """The rule that denied, blocked or would have denied."""
+    """The rule that denied, blocked, held back or would have denied."""
     is_degraded: bool
     requests: int
+    also: tuple[str | None, ...] = ()
+    """See `headgate.core.event.beside`: rules that charge nothing, and those that made a request wait."""
 
 
 class Took(NamedTuple):
@@ -155,11 +157,10 @@ def usage_rows(batch: CountBatch) -> list[UsageRow]:
 
 def outcomes(count: Count) -> dict[str, str | None]:
     """What became of the requests under each rule that applied; None: nothing, because another rule denied them."""
-    if count.kind in _PASSED:
-        enforced: str | None = EventKind.ALLOWED if count.kind == EventKind.SHADOW else count.kind
-    else:
-        enforced = None
-    found = {rule: enforced for rule, _ in _pairs(count.charged)}
+    enforced = EventKind.ALLOWED.value if count.kind in _PASSED else None
+    found: dict[str, str | None] = {rule: enforced for rule, _ in _pairs(count.charged)}
+    if count.also:
+        found.update(zip(count.also[::2], count.also[1::2], strict=True))  # type: ignore[arg-type] # names and kinds take turns
     if count.rule is not None:
         found[count.rule] = count.kind
     return found

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.core.counts import Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
-from headgate.core.event import Deciding, Event, EventKind, deciding, event_of, kind_of
+from headgate.core.event import Deciding, Event, EventKind, beside, deciding, event_of, kind_of
 from headgate.core.histogram import bucket_of
 from headgate.core.units import MINUTE, SECOND
 
@@ -43,8 +43,8 @@ _ONE_IN: Final = 8
 _SELDOM: Final = 1 / _ONE_IN
 _TURNS: Final = 4_096
 _TOGETHER: Final = 8_192
-_PLAIN: Final = (EventKind.ALLOWED.value, None, False)
-"""What became of requests, which rule decided it, and whether without the store: the end of `Count`."""
+_PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
+"""What became of requests, which rule decided it, whether without the store, and what is `beside`."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
 _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
 
@@ -168,14 +168,16 @@ class Recorder:
             ((hit, rule, _),) = plan.enforced
             kind, by = EventKind.DENIED, Deciding(rule, hit, decisions[0])
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
+        has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
+        also = beside(verdict) if has_more else ()
         key: tuple[Any, ...] = (at // MINUTE, request.tier, request.route or request.path, *charged)
-        latency = self._time(key, started)
+        latency = self._time((*key, *also) if also else key, started)
         decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
         is_degraded = False
         for decision in decisions:
             if type(decision) in _DEGRADED:
                 is_degraded = True
-        key += ((kind.value, decider, is_degraded),)
+        key += ((kind.value, decider, is_degraded, also),)
         users = self._users.get(key) or self._alike(key)
         users.append(request.user)
         if len(users) >= _TOGETHER:
@@ -198,8 +200,9 @@ class Recorder:
         self._fold()
         self._users.clear()
         counts = [
-            Count(minute * MINUTE, user, tier, endpoint, *_charges(rest), number)
+            Count(minute * MINUTE, user, tier, endpoint, charged, kind, rule, is_degraded, number, also)
             for (minute, tier, endpoint, *rest), users in self._counted.items()
+            for charged, kind, rule, is_degraded, also in (_charges(rest),)
             for user, number in users.items()
         ]
         took = [
@@ -271,7 +274,7 @@ def _short(endpoint: str | None) -> str | None:
     return OTHER if endpoint is not None and len(endpoint) > LONGEST else endpoint or None
 
 
-def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool]:
+def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool, tuple[str | None, ...]]:
     """The end of a key: what was charged, and what became of it."""
     if rest and isinstance(rest[-1], tuple):
         return tuple(rest[:-1]), *rest[-1]

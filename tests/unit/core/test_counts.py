@@ -43,6 +43,20 @@ def test_a_watched_rule_has_shadows_and_the_others_admissions() -> None:
     assert (rows["watched"].shadow, rows["watched"].total) == (1, 1)
 
 
+def test_rules_beside_have_what_became_of_requests_under_them() -> None:
+    """A wait is its rule's alone, and watched rules are counted whether or not they would have denied."""
+    throttled = _count("throttled", "a", 1, "slow", 1, rule="slow")._replace(also=("slow", "throttled", "w", "allowed"))
+    denied = _count("denied", "a", 1, rule="a")._replace(also=("w", None))
+    rows = {row.rule: row for row in metric_rows(_batch(throttled, denied)) if not row.user}
+    assert {rule: (row.total, row.allowed, row.denied, row.throttled) for rule, row in rows.items()} == {
+        "": (2, 0, 1, 1),
+        "a": (2, 1, 1, 0),
+        "slow": (1, 0, 0, 1),
+        "w": (2, 1, 0, 0),
+    }
+    assert {row.rule for row in usage_rows(_batch(throttled, denied))} == {"", "a", "slow"}
+
+
 def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
     """However many users there are, a batch adds so many rows of users and no more; days know all of them."""
     batch = _batch(*(_count("allowed", user=f"u{n}", requests=n) for n in range(1, 6)))
