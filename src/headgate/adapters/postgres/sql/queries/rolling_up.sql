@@ -1,5 +1,5 @@
--- rolling_up.begin(): whether it is this process's turn; it is until the transaction ends (the number is "roll")
-SELECT pg_try_advisory_xact_lock(1919904876) AS is_ours;
+-- rolling_up.begin(): the time, and whether it is this process's turn; it is until the transaction ends (the number is "roll")
+SELECT pg_try_advisory_xact_lock(1919904876) AS is_ours, now() AS now;
 
 -- rolling_up.stale(granularity): the hours or days to roll up, the oldest first
 SELECT DISTINCT at FROM stale_metrics WHERE granularity = $1 ORDER BY at;
@@ -54,3 +54,9 @@ SELECT (SELECT min(at) FROM metrics WHERE granularity = $1) AS oldest,
 -- rolling_up.pruned(finer, before): nothing; finer rows before that are gone
 INSERT INTO pruned_metrics (granularity, before) VALUES ($1, $2)
 ON CONFLICT (granularity) DO UPDATE SET before = greatest(pruned_metrics.before, excluded.before);
+
+-- rolling_up.between(granularity, since, before): the times of rows
+SELECT DISTINCT at FROM metrics WHERE granularity = $1 AND at >= $2 AND at < $3 ORDER BY at;
+
+-- rolling_up.lower(finer, before): nothing; only finer rows before that are gone
+UPDATE pruned_metrics SET before = $2 WHERE granularity = $1;
