@@ -15,7 +15,7 @@ from tests.recounting import START, alike, batches, metrics_of
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.controlplane.rolling_up import HOURS_KEPT, MINUTES_KEPT, RollingUp
-from headgate.core.counts import CountBatch
+from headgate.core.counts import CountBatch, Took
 from headgate.core.units import DAY, HOUR, MINUTE
 from headgate.errors import DatabaseError
 
@@ -324,6 +324,47 @@ def test_the_first_roll_up_is_not_waited_for(database_url: str) -> None:
                 await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.wait([task])
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_only_so_many_endpoints_and_users_are_told_apart(database_url: str) -> None:
+    """Hours and days have a bounded number of rows however many paths were asked for, and the sums stay exact."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        number = 0
+
+        async def store(days: int) -> None:
+            nonlocal number
+            for minute in (START, START + HOUR):
+                number += 1
+                counts = [
+                    alike(minute, f"u{each}", requests=each)._replace(
+                        endpoint=f"/{each}" if each else None, charged=("rule", 1), tier="free" if each % 2 else None
+                    )
+                    for each in range(10)
+                ]
+                took = [Took(minute, None, f"/{each}", ("rule",), 3, 1) for each in range(10)]
+                await PostgresCounts(database).store(CountBatch(str(number), "server", "", counts, took))
+            assert await RollingUp(database, lambda: START + days * DAY, most=3).catch_up()
+
+        for turn, days in enumerate((1, 1, 20, 20, 450, 450), 1):  # with minutes, without, and without hours
+            await store(days)
+            for granularity, several in (("hour", 1), ("day", 2)):
+                found = await stored_metrics(database, granularity)
+                if not found:  # too old
+                    continue
+                for rule in ("", "rule"):
+                    totals: Counter[object] = Counter()
+                    for (at, its, endpoint, *_, user, name), value in found.items():
+                        if at == START and its == rule and not user:
+                            totals[endpoint] += value if name == "total" else 0
+                            totals["timed"] += value if name == 3 else 0
+                    wanted = {"/9": 9, "/8": 8, "/7": 7, "(other)": 21, "timed": 10}
+                    assert +totals == {name: each * turn * several for name, each in wanted.items()}
+                assert {str(user) for *_, user, _ in found} == {"", "u9", "u8", "u7"}
         await database.close()
 
     asyncio.run(run())

@@ -37,6 +37,8 @@ class Level(NamedTuple):
 
 MINUTES_KEPT: Final = timedelta(days=14)
 """Two weeks back is as far as anybody looks at single minutes; they are most of all rows."""
+MOST_TOLD_APART: Final = 1_000
+"""Endpoints of each rule, and users, of an hour or a day: those with most requests. Strangers make paths up."""
 HOURS_KEPT: Final = timedelta(days=400)
 """A year and a month, so that a month can be laid beside the same month of last year, hour by hour."""
 LEVELS: Final = (
@@ -50,11 +52,19 @@ _FIRST, _LAST = LEVELS
 class RollingUp:
     """Keeps hours and days up to date. Every process may run it: one at a time does the work."""
 
-    def __init__(self, database: Database, clock: Callable[[], Micros] | None = None, *, every: float = 60.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], Micros] | None = None,
+        *,
+        every: float = 60.0,
+        most: int = MOST_TOLD_APART,
+    ) -> None:
         """`clock` says what is old, instead of the database's own; `run` looks every so many seconds."""
         self._database = database
         self._clock = clock
         self._every = every
+        self._most = most
 
     async def run(self) -> None:
         """Look at once, then again and again, until cancelled."""
@@ -91,10 +101,10 @@ class RollingUp:
             # First this: what is noted from here on is looked at next time.
             await writing.run("rolling_up.take", level.coarser, at)
             if gone is not None and at < gone:
-                await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+                await self._fold(writing, level, at)
             else:
                 await writing.run("rolling_up.clear", level.coarser, at)
-                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length)
+                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length, self._most)
             await _note_coarser(writing, level, at)
         return True
 
@@ -115,9 +125,13 @@ class RollingUp:
                 # Made anew, of the very rows that go.
                 await writing.run("rolling_up.clear", level.coarser, at)
                 await writing.run("rolling_up.pruned", level.finer, at + level.length)
-            await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+            await self._fold(writing, level, at)
             await _note_coarser(writing, level, at)
         return True
+
+    async def _fold(self, writing: Writing, level: Level, at: datetime) -> None:
+        await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+        await writing.run("rolling_up.trim", level.coarser, at, self._most)
 
     async def _lower(self, level: Level) -> None:
         """Have finer rows again after a clock was ahead, and all of them up to a time to come were taken for old.

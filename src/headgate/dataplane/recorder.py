@@ -14,7 +14,7 @@ from itertools import cycle, repeat
 from random import Random, random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.counts import Count, Took
+from headgate.core.counts import OTHER, Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
 from headgate.core.event import Deciding, Event, EventKind, beside, deciding, event_of, kind_of
@@ -36,7 +36,6 @@ MOST_EVENTS: Final = 50_000
 MOST_ALIKE: Final = 5_000
 """Groups of alike requests between two looks. Beyond them endpoints are not told apart: strangers make up many."""
 MOST_KEYS: Final = 100_000
-OTHER: Final = "(other)"
 LONGEST: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
 _ONE_IN: Final = 8

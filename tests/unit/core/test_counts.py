@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import Count, CountBatch, Took, metric_rows, usage_rows
+from headgate.core.counts import OTHER, Count, CountBatch, Took, metric_rows, usage_rows
 from headgate.core.event import EventKind
 from headgate.core.units import DAY, MINUTE
 
@@ -62,6 +62,17 @@ def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
     batch = _batch(*(_count("allowed", user=f"u{n}", requests=n) for n in range(1, 6)))
     assert {row.user for row in metric_rows(batch, most_users=2)} == {"", "u5", "u4"}
     assert len(usage_rows(batch)) == 5
+
+
+def test_only_so_many_endpoints_of_a_batch_are_told_apart() -> None:
+    """However many paths strangers make up, a batch adds a bounded number of rows, and all of them are counted."""
+    counts = [_count("allowed", "a", 1)._replace(endpoint=f"/{n}", requests=n) for n in range(1, 6)]
+    nameless = _count("allowed", "a", 1)._replace(endpoint=None)
+    took = [Took(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
+    batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, took=took)
+    rows = [row for row in metric_rows(batch, most_endpoints=2) if row.rule == "a"]
+    assert {row.endpoint: row.total for row in rows} == {"/5": 5, "/4": 4, OTHER: 7, "": 1}
+    assert {row.endpoint: sum(row.latency) for row in rows} == {"/5": 1, "/4": 1, OTHER: 3, "": 0}
 
 
 def test_times_of_a_minute_without_requests_are_kept() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import Limiter, Request
-from headgate.core.counts import CountBatch, metric_rows
+from headgate.core.counts import OTHER, CountBatch, metric_rows
 from headgate.core.degraded import allowed as degraded_allow
 from headgate.core.event import EventKind
 from headgate.core.own_limits import LimitsByRule, OwnLimits
@@ -19,7 +19,7 @@ from headgate.core.units import MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
 from headgate.dataplane import recorder as recorders
 from headgate.dataplane import together
-from headgate.dataplane.recorder import LONGEST, OTHER, Recorder
+from headgate.dataplane.recorder import LONGEST, Recorder
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:

@@ -13,15 +13,27 @@ INSERT INTO stale_metrics (granularity, at) VALUES ($1, $2);
 -- rolling_up.clear(granularity, at): nothing; rows that are made anew are gone
 DELETE FROM metrics WHERE granularity = $1 AND at = $2;
 
--- rolling_up.sum(finer, granularity, at, end): nothing; the sum of the finer rows is there
+-- rolling_up.sum(finer, granularity, at, end, most): nothing; the sum of the finer rows is there, of each rule with so many endpoints, and so many users
+WITH finer AS (
+    SELECT * FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4
+), places AS (
+    SELECT rule, endpoint, user_id,
+           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS place
+    FROM finer
+    WHERE endpoint NOT IN ('', '(other)') OR user_id <> ''
+    GROUP BY rule, endpoint, user_id
+), told_apart AS (
+    SELECT finer.*, CASE WHEN place > $5::bigint THEN '(other)' ELSE endpoint END AS name
+    FROM finer LEFT JOIN places USING (rule, endpoint, user_id)
+    WHERE user_id = '' OR place <= $5
+)
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
                      total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
-SELECT $2, $3, rule, endpoint, tier, region, user_id,
+SELECT $2, $3, rule, name, tier, region, user_id,
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
        sum(cache_hits), sum(lease_hits), sum_histograms(latency)
-FROM metrics
-WHERE granularity = $1 AND at >= $3 AND at < $4
-GROUP BY rule, endpoint, tier, region, user_id;
+FROM told_apart
+GROUP BY rule, name, tier, region, user_id;
 
 -- rolling_up.fold(finer, granularity, at, end): nothing; finer rows are gone, and added to what there is
 -- (What is added is what was deleted, also where somebody has added to a row a moment before.)
@@ -35,6 +47,39 @@ SELECT $2, $3, rule, endpoint, tier, region, user_id,
        sum(cache_hits), sum(lease_hits), sum_histograms(latency)
 FROM gone
 GROUP BY rule, endpoint, tier, region, user_id
+ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
+SET total = metrics.total + excluded.total,
+    allowed = metrics.allowed + excluded.allowed,
+    denied = metrics.denied + excluded.denied,
+    throttled = metrics.throttled + excluded.throttled,
+    blocked = metrics.blocked + excluded.blocked,
+    shadow = metrics.shadow + excluded.shadow,
+    degraded = metrics.degraded + excluded.degraded,
+    cache_hits = metrics.cache_hits + excluded.cache_hits,
+    lease_hits = metrics.lease_hits + excluded.lease_hits,
+    latency = add_histograms(metrics.latency, excluded.latency);
+
+-- rolling_up.trim(granularity, at, most): nothing; of each rule so many endpoints are told apart, and so many users
+WITH places AS (
+    SELECT rule, endpoint, user_id,
+           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS place
+    FROM metrics
+    WHERE granularity = $1 AND at = $2 AND (endpoint NOT IN ('', '(other)') OR user_id <> '')
+    GROUP BY rule, endpoint, user_id
+), gone AS (
+    DELETE FROM metrics USING places
+    WHERE granularity = $1 AND at = $2 AND place > $3::bigint
+      AND (metrics.rule, metrics.endpoint, metrics.user_id) = (places.rule, places.endpoint, places.user_id)
+    RETURNING metrics.*
+)
+INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
+                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+SELECT $1, $2, rule, '(other)', tier, region, '',
+       sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
+       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+FROM gone
+WHERE user_id = ''
+GROUP BY rule, tier, region
 ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
 SET total = metrics.total + excluded.total,
     allowed = metrics.allowed + excluded.allowed,
