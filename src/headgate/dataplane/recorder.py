@@ -293,8 +293,6 @@ def _short(endpoint: str | None) -> str | None:
 
 def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool, tuple[str | None, ...]]:
     """The end of a key: what was charged, and what became of it."""
-    if not rest:
-        return (), *_PLAIN
     if rest[-1] is _DENIED:
         return tuple(rest[:-1]), EventKind.DENIED.value, rest[0], False, ()
     if isinstance(rest[-1], tuple):

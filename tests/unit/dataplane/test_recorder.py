@@ -316,3 +316,16 @@ def test_descriptions_that_are_counted_are_recorded() -> None:
     asyncio.run(together.decide(scene.limiter, [part]))
     (event,) = scene.recorder.take_events()
     assert (event.user, event.decision, event.extra) == ("ann", "allowed", {"cost": 2})
+
+
+def test_whatever_becomes_of_requests_keys_are_noted_and_users_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under several limits, behind a gate, with a rule that is watched: when a key was used is known, and all count."""
+    monkeypatch.setattr(recorders, "_TOGETHER", 2)
+    scene = Scene([{name: value for name, value in rule.items() if name != "sample"} for rule in RULES])
+    for path in PATHS * 40:
+        scene.clock.advance(60)
+        scene.check(path, api_key=path)
+    for _ in range(5):
+        scene.check("/open")
+    assert set(scene.recorder.take_keys()) == set(PATHS)
+    assert sum(count.requests for count in scene.recorder.take_counts()[0]) == 40 * len(PATHS) + 5
