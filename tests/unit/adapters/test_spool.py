@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.spooled import batch, batch_of, count_batch, event, only_file, read_all
 
-from headgate.adapters.spool import COUNTS, EVENTS, Writer, shipping_lock, spooled_counts, spooled_events
+from headgate.adapters.spool import (
+    COUNTS,
+    EVENTS,
+    Writer,
+    forgotten_spools,
+    shipping_lock,
+    spooled_counts,
+    spooled_events,
+)
 from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.frame import framed
@@ -175,6 +183,39 @@ def test_a_sink_that_is_added_later_begins_with_what_is_there(tmp_path: Path) ->
     assert late == list(range(late[0], 3_000))
     assert stream.account("two") == Account(stored=len(late))
     writer.close()
+
+
+def test_what_waits_for_a_sink_that_is_not_there_now_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named once, others go on, and the sink gets all of it when it is there again."""
+    writer, stream = Writer(tmp_path, {EVENTS: 800_000}), spooled_events(tmp_path, ["one", "two"])
+    for number in range(0, 3_000, 100):
+        writer.append(EVENTS, batch(number, 100))
+    writer.write()
+    stream.look()
+    writer.close()
+    stream = spooled_events(tmp_path, ["one"])
+    assert read_all(stream, "one") == list(range(3_000))
+    stream.look()
+    words = f"3000 events wait in {tmp_path} for the sink two, which is not configured now"
+    assert caplog.messages == [words]
+    assert read_all(spooled_events(tmp_path, ["one", "two"]), "two") == list(range(3_000))
+    assert not list(tmp_path.glob("*/events"))
+
+
+def test_other_spools_that_nobody_ships_are_found(tmp_path: Path) -> None:
+    """Those with something in them, which no living process looks after."""
+    for name in ("ours", "left", "shipped", "empty"):
+        writer = Writer(tmp_path / name, {EVENTS: 2**24})
+        if name != "empty":
+            writer.append(EVENTS, batch(0, 5))
+        writer.close()
+    lock = shipping_lock(tmp_path / "shipped")
+    assert lock is not None
+    ((found, size),) = forgotten_spools(tmp_path / "ours")
+    assert found == tmp_path / "left"
+    assert size == only_file(found).stat().st_size
+    lock.release()
+    assert [path.name for path, _ in forgotten_spools(tmp_path / "ours")] == ["left", "shipped"]
 
 
 def test_a_place_that_is_damaged_is_none(tmp_path: Path) -> None:

@@ -82,3 +82,24 @@ def shipping_lock(root: Path) -> Lock | None:
     """What the one process holds that ships; None if another does. `OSError` if it cannot be told."""
     root.mkdir(_PRIVATE, parents=True, exist_ok=True)
     return take_lock(root / _SHIPPING)
+
+
+def forgotten_spools(root: Path) -> list[tuple[Path, int]]:
+    """The spools beside this one that nobody ships now and that are not empty, with their bytes."""
+    found = []
+    for other in folders(root.parent):
+        with suppress(OSError):
+            size = sum(file.stat().st_size for file in other.rglob("*.log"))
+            if other != root and size and not _is_shipped(other):
+                found.append((other, size))
+    return found
+
+
+def _is_shipped(root: Path) -> bool:
+    """Whether some process ships it."""
+    if not (root / _SHIPPING).exists():
+        return False
+    lock = take_lock(root / _SHIPPING)
+    if lock is not None:
+        lock.release()
+    return lock is None

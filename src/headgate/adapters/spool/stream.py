@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from headgate.adapters.spool import batches
 from headgate.adapters.spool.cursor import Cursor
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
-from headgate.adapters.spool.reader import Reader
+from headgate.adapters.spool.reader import Reader, places
 from headgate.adapters.spool.segments import delete, segments
 from headgate.core.account import NOTHING, Account
 from headgate.core.counts import CountBatch
@@ -38,24 +39,39 @@ class Taken(NamedTuple, Generic[B]):
 
 
 class _Spooled:
-    """One process's log, with a reader for each sink."""
+    """One process's log, with a reader for each sink; those that are not there now keep their places."""
 
     def __init__(self, path: Path, sinks: Sequence[str]) -> None:
         self._path = path
+        self._absent = {name: Reader(path, name) for name in places(path) if name not in sinks}
         self.readers = {sink: Reader(path, sink) for sink in sinks}
         for reader in self.readers.values():  # once all of them know where to begin
             reader.keep_place()
-        least = min(self.readers.values(), key=lambda reader: reader.number)
+        least = min(self._all, key=lambda reader: reader.number)
         self._end = Cursor(path, *least.place[:3])
 
     def look(self) -> None:
         """See how far it goes by now, and delete what all have read."""
         self._end.go_to_end()
-        done = min(reader.number for reader in self.readers.values())
+        done = min(reader.number for reader in self._all)
         there = segments(self._path)
         for first, following in pairwise(there):
             if following <= done:
                 delete(self._path, first)
+
+    @property
+    def _all(self) -> list[Reader]:
+        return [*self.readers.values(), *self._absent.values()]
+
+    @property
+    def unread(self) -> int:
+        """How many the last of all who read it has still to read."""
+        return self._end.number - min(reader.number for reader in self._all)
+
+    def waiting_for_absent(self) -> dict[str, int]:
+        """How many wait for sinks that are not there now."""
+        waiting = {name: self._end.number - reader.number for name, reader in self._absent.items()}
+        return {name: many for name, many in waiting.items() if many > 0}
 
     def account(self, sink: str) -> Account:
         reader = self.readers[sink]
@@ -84,6 +100,7 @@ class SpooledStream(Generic[B]):
         self._logs: dict[Path, _Spooled] = {}
         self._turns: dict[str, Path] = {}
         self._past = dict.fromkeys(sinks, NOTHING)
+        self._told: set[str] = set()
 
     def take(self, sink: str) -> Taken[B] | None:
         """The next batch for a sink, from the folders in turn; None if there is none yet."""
@@ -117,18 +134,28 @@ class SpooledStream(Generic[B]):
         for folder, spooled in list(self._logs.items()):
             is_finished = not is_written_to(folder)  # before looking: it may be written to until then
             spooled.look()
-            accounts = {sink: spooled.account(sink) for sink in self._sinks}
-            if folder not in there or (is_finished and not any(each.spooled for each in accounts.values())):
-                self._finish(folder, accounts)
+            if folder not in there or (is_finished and spooled.unread <= 0):
+                self._finish(folder)
+        self._tell_of_absent()
 
     def account(self, sink: str) -> Account:
         """What became of everything that this sink was to store, since this object looks after it."""
         return sum((spooled.account(sink) for spooled in self._logs.values()), start=self._past[sink])
 
-    def _finish(self, folder: Path, accounts: dict[str, Account]) -> None:
+    def _tell_of_absent(self) -> None:
+        """Say once that something waits for a sink which is not configured any more."""
+        waiting: Counter[str] = Counter()
+        for spooled in self._logs.values():
+            waiting.update(spooled.waiting_for_absent())
+        for name in waiting.keys() - self._told:
+            words = "%d %s wait in %s for the sink %s, which is not configured now"
+            log.warning(words, waiting[name], self._name, self._root, name)
+            self._told.add(name)
+
+    def _finish(self, folder: Path) -> None:
         """Forget a log that is read to its end, or was deleted by somebody."""
-        del self._logs[folder]
+        spooled = self._logs.pop(folder)
         with suppress(OSError):
             remove_stream(folder, self._name)
-        for sink, account in accounts.items():
-            self._past[sink] += account.ended
+        for sink in self._sinks:
+            self._past[sink] += spooled.account(sink).ended
