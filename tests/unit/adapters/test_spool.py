@@ -202,6 +202,50 @@ def test_what_waits_for_a_sink_that_is_not_there_now_stays(tmp_path: Path, caplo
     assert not list(tmp_path.glob("*/events"))
 
 
+@pytest.mark.parametrize("bad", ["lock", "events/00000000000000000000.log", "events/one.place"])
+def test_a_folder_that_cannot_be_read_keeps_no_other_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: str
+) -> None:
+    """It is named once and tried again; what is in the others is read meanwhile."""
+    (tmp_path / "0-bad" / "events").mkdir(parents=True)
+    (tmp_path / "0-bad" / bad).mkdir()
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    for number in (0, 5):
+        writer.append(EVENTS, batch(number, 5))
+        writer.write()
+        assert read_all(stream, "one") == list(range(number, number + 5))
+    (message,) = caplog.messages
+    assert message.startswith(f"what is in {tmp_path / '0-bad'} is not stored, it cannot be read: ")
+    assert message.endswith("Is a directory")
+    (tmp_path / "0-bad" / bad).rmdir()
+    stream.look()
+    assert not (tmp_path / "0-bad").exists()
+    writer.close()
+
+
+def test_a_folder_whose_files_cannot_be_read_any_more_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where it was known before."""
+    stream = spooled_events(tmp_path, ["one"])
+    writers = [Writer(tmp_path, {EVENTS: 2**24}) for _ in range(2)]
+    for number, writer in enumerate(writers):
+        writer.append(EVENTS, batch(number, 1))
+        writer.write()
+        writer.close()
+    stream.look()
+    bad = next(file for file in tmp_path.glob("*/events/*.log") if b"d0" in file.read_bytes())
+    bad.unlink()
+    bad.mkdir()
+    taken = stream.take("one")
+    assert taken is not None
+    assert [each.sequence for each in taken.batch.events] == [1]
+    stream.keep("one", taken, 0)
+    assert stream.take("one") is None
+    assert len(caplog.messages) == 1
+    assert stream.account("one") == Account(stored=1, spooled=1)
+
+
 def test_other_spools_that_nobody_ships_are_found(tmp_path: Path) -> None:
     """Those with something in them, which no living process looks after."""
     for name in ("ours", "left", "shipped", "empty"):

@@ -101,22 +101,32 @@ class SpooledStream(Generic[B]):
         self._turns: dict[str, Path] = {}
         self._past = dict.fromkeys(sinks, NOTHING)
         self._told: set[str] = set()
+        self._aside: set[Path] = set()
 
     def take(self, sink: str) -> Taken[B] | None:
         """The next batch for a sink, from the folders in turn; None if there is none yet."""
         last = self._turns.get(sink)
         in_turn = sorted(self._logs, key=lambda folder: (last is not None and folder <= last, folder))
         for folder in in_turn:
-            reader = self._logs[folder].readers[sink]
-            while (found := reader.find()) is not None:
-                try:
-                    batch = self._decode(found.payload or b"")
-                except ValueError as error:
-                    log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
-                    reader.lose(found)
-                    continue
+            try:
+                taken = self._next(folder, sink)
+            except OSError as error:
+                self._set_aside(folder, error)
+                continue
+            if taken is not None:
                 self._turns[sink] = folder
-                return Taken(batch, folder, found)
+                return taken
+        return None
+
+    def _next(self, folder: Path, sink: str) -> Taken[B] | None:
+        """The next batch in a folder; None if there is none yet."""
+        reader = self._logs[folder].readers[sink]
+        while (found := reader.find()) is not None:
+            try:
+                return Taken(self._decode(found.payload or b""), folder, found)
+            except ValueError as error:
+                log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
+                reader.lose(found)
         return None
 
     def keep(self, sink: str, taken: Taken[B], refused: int) -> None:
@@ -126,17 +136,31 @@ class SpooledStream(Generic[B]):
             spooled.readers[sink].keep(taken.found, refused)
 
     def look(self) -> None:
-        """Find new logs, and remove what is done with."""
-        there = [folder for folder in folders(self._root) if (folder / self._name).is_dir()]
-        for folder in there:
-            if folder not in self._logs:
-                self._logs[folder] = _Spooled(folder / self._name, self._sinks)
-        for folder, spooled in list(self._logs.items()):
+        """Find new logs, and remove what is done with. A folder that cannot be read keeps no other one waiting."""
+        for folder in {*folders(self._root), *self._logs}:
+            try:
+                self._look_into(folder)
+            except OSError as error:
+                self._set_aside(folder, error)
+        self._tell_of_absent()
+
+    def _look_into(self, folder: Path) -> None:
+        is_there = (folder / self._name).is_dir()
+        if is_there and folder not in self._logs:
+            self._logs[folder] = _Spooled(folder / self._name, self._sinks)
+        spooled = self._logs.get(folder)
+        if spooled is not None:
             is_finished = not is_written_to(folder)  # before looking: it may be written to until then
             spooled.look()
-            if folder not in there or (is_finished and spooled.unread <= 0):
+            if not is_there or (is_finished and spooled.unread <= 0):
                 self._finish(folder)
-        self._tell_of_absent()
+
+    def _set_aside(self, folder: Path, error: OSError) -> None:
+        """Say once that a folder cannot be read; it is tried again with every look."""
+        if folder not in self._aside:
+            words = "what is in %s is not stored, it cannot be read: %s: %s"
+            log.error(words, folder, error.filename or "it", error.strerror or error)
+            self._aside.add(folder)
 
     def account(self, sink: str) -> Account:
         """What became of everything that this sink was to store, since this object looks after it."""
