@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,22 +122,50 @@ def test_a_data_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> N
     writer.close()
 
 
-def test_a_spool_that_somebody_deletes_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What was in it is lost, and accounted for; what comes is not."""
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_spool_that_somebody_deletes_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_noticed: bool
+) -> None:
+    """What was in it is lost and accounted for, also what no reader had seen; what comes is not."""
     root = tmp_path / "spool"
     writer, stream = Writer(root, {EVENTS: 2**24}), spooled_events(root, ["one"])
     writer.append(EVENTS, batch(0, 5))
     writer.write()
-    stream.look()
-    root.rename(tmp_path / "elsewhere")
-    for file in (tmp_path / "elsewhere").rglob("lock"):
-        file.unlink()
+    assert read_all(stream, "one") == list(range(5))
     writer.append(EVENTS, batch(5, 5))
     writer.write()
-    assert read_all(stream, "one") == list(range(5, 10))
-    assert stream.account("one") == Account(stored=5, dropped=5)
+    stream.look()
+    in_hand = stream.take("one")
+    assert in_hand is not None
+    writer.append(EVENTS, batch(10, 800))
+    writer.write()
+    shutil.rmtree(root)
+    if is_noticed:
+        stream.look()
+        assert stream.account("one") == Account(stored=5, dropped=5)
+    stream.keep("one", in_hand, 0)
+    writer.append(EVENTS, batch(810, 5))
+    writer.write()
+    assert read_all(stream, "one") == list(range(810, 815))
+    assert stream.account("one") == Account(stored=15, dropped=800)
     assert "the spool was deleted; what was in it is lost, and a new one is begun" in caplog.messages
     writer.close()
+    stream.look()
+    assert stream.account("one") == Account(stored=15, dropped=800)
+    assert list(root.iterdir()) == []
+
+
+def test_a_lock_that_somebody_deletes_loses_nothing(tmp_path: Path) -> None:
+    """The process goes on in another folder, and the first is read to its end."""
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    writer.append(EVENTS, batch(0, 5))
+    writer.write()
+    (lock,) = tmp_path.glob("*/lock")
+    lock.unlink()
+    writer.append(EVENTS, batch(5, 5))
+    writer.close()
+    assert sorted(read_all(stream, "one")) == list(range(10))
+    assert stream.account("one") == Account(stored=10)
 
 
 def test_a_full_spool_keeps_the_newest(tmp_path: Path) -> None:
@@ -234,12 +263,11 @@ def test_a_folder_whose_files_cannot_be_read_any_more_is_passed_over(
         writer.write()
         writer.close()
     stream.look()
-    bad = next(file for file in tmp_path.glob("*/events/*.log") if b"d0" in file.read_bytes())
+    bad = min(tmp_path.glob("*/events/*.log"))  # which is the first in turn
     bad.unlink()
     bad.mkdir()
     taken = stream.take("one")
     assert taken is not None
-    assert [each.sequence for each in taken.batch.events] == [1]
     stream.keep("one", taken, 0)
     assert stream.take("one") is None
     assert len(caplog.messages) == 1

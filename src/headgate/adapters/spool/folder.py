@@ -24,10 +24,9 @@ _PRIVATE: Final = 0o700
 class SpoolFolder:
     """A folder of this process's own, below the spool's, with a folder for each stream."""
 
-    def __init__(self, root: Path, streams: Sequence[str]) -> None:
+    def __init__(self, root: Path, streams: Sequence[str], name: str) -> None:
         """Make it; `OSError` if that fails. Nobody sees it before it is locked."""
         root.mkdir(_PRIVATE, parents=True, exist_ok=True)
-        name = f"{os.getpid()}-{new_id()[:12]}"
         unseen = root / f".{name}"
         unseen.mkdir(_PRIVATE)
         try:
@@ -49,6 +48,11 @@ class SpoolFolder:
     def close(self) -> None:
         """Let go: nothing more is written."""
         self._lock.release()
+
+
+def new_name() -> str:
+    """For the folder of this process."""
+    return f"{os.getpid()}-{new_id()[:12]}"
 
 
 def folders(root: Path) -> list[Path]:

@@ -49,9 +49,15 @@ class _Spooled:
             reader.keep_place()
         least = min(self._all, key=lambda reader: reader.number)
         self._end = Cursor(path, *least.place[:3])
+        self.is_gone = False
+        """Somebody has deleted it. Its process goes on under the same name, and with the numbers it had reached."""
 
     def look(self) -> None:
         """See how far it goes by now, and delete what all have read."""
+        was_gone, self.is_gone = self.is_gone, not self._path.is_dir()
+        if was_gone and not self.is_gone:
+            for reader in self._all:
+                reader.keep_place()
         self._end.go_to_end()
         done = min(reader.number for reader in self._all)
         there = segments(self._path)
@@ -71,11 +77,12 @@ class _Spooled:
     def waiting_for_absent(self) -> dict[str, int]:
         """How many wait for sinks that are not there now."""
         waiting = {name: self._end.number - reader.number for name, reader in self._absent.items()}
-        return {name: many for name, many in waiting.items() if many > 0}
+        return {name: many for name, many in waiting.items() if many > 0 and not self.is_gone}
 
     def account(self, sink: str) -> Account:
         reader = self.readers[sink]
-        return Account(*reader.account, spooled=max(0, self._end.number - reader.number))
+        account = Account(*reader.account, spooled=max(0, self._end.number - reader.number))
+        return account.ended if self.is_gone else account
 
 
 def spooled_events(root: Path, sinks: Sequence[str]) -> SpooledStream[EventBatch]:
@@ -145,14 +152,13 @@ class SpooledStream(Generic[B]):
         self._tell_of_absent()
 
     def _look_into(self, folder: Path) -> None:
-        is_there = (folder / self._name).is_dir()
-        if is_there and folder not in self._logs:
+        if folder not in self._logs and (folder / self._name).is_dir():
             self._logs[folder] = _Spooled(folder / self._name, self._sinks)
         spooled = self._logs.get(folder)
         if spooled is not None:
             is_finished = not is_written_to(folder)  # before looking: it may be written to until then
             spooled.look()
-            if not is_there or (is_finished and spooled.unread <= 0):
+            if is_finished and spooled.unread <= 0 and not spooled.is_gone:
                 self._finish(folder)
 
     def _set_aside(self, folder: Path, error: OSError) -> None:
@@ -177,7 +183,7 @@ class SpooledStream(Generic[B]):
             self._told.add(name)
 
     def _finish(self, folder: Path) -> None:
-        """Forget a log that is read to its end, or was deleted by somebody."""
+        """Forget a log that is read to its end."""
         spooled = self._logs.pop(folder)
         with suppress(OSError):
             remove_stream(folder, self._name)
