@@ -6,8 +6,9 @@ import errno
 import logging
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pytest
 from tests.spooled import batch, batch_of, count_batch, event, only_file, read_all
 
@@ -15,6 +16,7 @@ from headgate.adapters.spool import (
     COUNTS,
     EVENTS,
     Writer,
+    batches,
     forgotten_spools,
     shipping_lock,
     spooled_counts,
@@ -364,6 +366,28 @@ def test_a_batch_of_too_many_bytes_becomes_several() -> None:
     counts, _ = encoded(count_batch(100), 2_000)
     assert sum(many for many, _ in counts) == 101
     assert sum(len(counts_from(payload).counts) for _, payload in counts) == 100
+
+
+class _LaterEvent(NamedTuple):
+    """What an event may become."""
+
+    at: int
+    sequence: int
+    colour: str = "none"
+
+
+def test_what_another_version_has_spooled_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fields that were added since have their default, and those that are not known yet are left out."""
+    events, counts = batch(0, 2), count_batch(2)
+    later = [*events[:3], [[*each, "later"] for each in events.events], "later"]
+    assert events_from(msgspec.msgpack.encode(later)) == events
+    later = [*counts[:3], *([[*each, "later"] for each in part] for part in counts[3:]), "later"]
+    assert counts_from(msgspec.msgpack.encode(later)) == counts
+    monkeypatch.setattr(batches, "Event", _LaterEvent)
+    earlier = events_from(msgspec.msgpack.encode(["b", "s", "r", [[7, 1]]]))
+    assert [tuple(each) for each in earlier.events] == [(7, 1, "none")]
+    with pytest.raises(ValueError, match="not a batch of events"):
+        events_from(msgspec.msgpack.encode(["b", "s", "r", [{"at": 7}]]))
 
 
 def test_what_has_no_form_is_cleaned_or_lost_alone() -> None:
