@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 
 from headgate.cli.environment import settings
 from headgate.cli.options import moment_of
-from headgate.cli.output import counted, print_done, print_json, print_note, print_rows
+from headgate.cli.output import complain, counted, print_done, print_json, print_note, print_rows
 from headgate.controlplane.archiving import Progress, RunDone
 from headgate.core.archive_part import Month, Part
 from headgate.wiring.archiving import event_archive, open_archive
@@ -52,15 +52,18 @@ def run(
 def list_archives(*, as_json: Json = False) -> None:
     """List what is archived: months, their parts, how many events they have, and where they are."""
     archive = event_archive(settings())
-    parts = asyncio.run(archive.parts())
+    parts, faults = asyncio.run(archive.found())
+    for _, sentence in faults:
+        complain(sentence)
     if as_json:
         print_json({"url": archive.url, "parts": [_part_data(part) for part in parts]})
         return
-    headings = ("month", "part", "events", "files", "size", "first (UTC)", "last (UTC)", "folder")
+    headings = ("month", "part", "origin", "events", "files", "size", "first (UTC)", "last (UTC)", "folder")
     rows = [
         (
             str(part.month),
             str(part.number),
+            part.origin[:8],
             f"{part.rows:,}",
             str(len(part.files)),
             _bytes(part.size),
@@ -185,6 +188,7 @@ def _part_data(part: Part) -> dict[str, Any]:
     return {
         "month": str(part.month),
         "part": part.number,
+        "origin": part.origin,
         "events": part.rows,
         "bytes": part.size,
         "files": len(part.files),

@@ -66,8 +66,8 @@ class EventArchive(Protocol):
 
     url: str
 
-    async def parts(self) -> list[Part]:
-        """All parts that are complete, by month and number."""
+    async def parts(self, month: Month | None = None) -> list[Part]:
+        """All complete parts of this database, or those of a month, by month and number."""
 
     async def write(
         self, month: Month, number: int, blocks: AsyncIterator[bytes], at: datetime, progress: Callable[[int], None]
@@ -78,7 +78,7 @@ class EventArchive(Protocol):
         """
 
     async def complete(self, part: Part) -> None:
-        """Write the manifest, from which on the part counts."""
+        """Write the manifest, from which on the part counts, and make sure that all of it is there."""
 
     async def check(self, part: Part) -> None:
         """Raise `ArchiveError` naming the file that is damaged or missing, if one is."""
@@ -96,4 +96,4 @@ class EventArchive(Protocol):
         """Take a part away, its manifest first."""
 
     async def tidy(self) -> None:
-        """Take files away that belong to no part: what was left by those who died."""
+        """Take files of this database away that belong to no part: what was left by runs that died."""

@@ -131,9 +131,12 @@ class Archiving:
     async def restore(self, month: Month, until: datetime, progress: Progress) -> Restored:
         """Bring a month back into the database, where it stays until then; what is there already stays as it is."""
         async with self._events.locked():
-            parts = [part for part in await self._archive.parts() if part.month == month]
+            parts = await self._archive.parts(month)
             if not parts:
-                msg = f"{self._archive.url} has no events of {month}; 'headgate archive list' says what it has"
+                msg = (
+                    f"{self._archive.url} has no events of {month} that are of this database; "
+                    "'headgate archive list' says what it has"
+                )
                 raise NotFound(msg)
             for part in parts:
                 progress.begin(f"checking {month}, part {part.number}", part.rows)
@@ -166,7 +169,7 @@ class Archiving:
         self, month: Month, size: int, still_locked: Callable[[], Awaitable[None]], progress: Progress
     ) -> MonthDone:
         for _ in range(_TRIES):
-            parts = [part for part in await self._archive.parts() if part.month == month]
+            parts = await self._archive.parts(month)
             number = 1 + max((part.number for part in parts), default=0)
             known = self._keys(parts) if parts else None
             async with self._events.reading(month.start, month.end, known) as reading:

@@ -70,6 +70,7 @@ async def open_archive(settings: Settings, clock: Callable[[], Micros] = wall_cl
     bounds = Bounds(settings.archive_days, settings.archive_years)
     try:
         await opened.start()
+        archive.origin = await events.origin()
         yield OpenedArchive(Archiving(events, archive, retention, bounds), events, archive)
     finally:
         await opened.close()

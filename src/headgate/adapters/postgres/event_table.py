@@ -89,6 +89,12 @@ class EventTable:
         """`database` has calls that may take hours."""
         self._database = database
 
+    async def origin(self) -> str:
+        """Which database this is."""
+        row = await self._database.row("archive.origin")
+        assert row is not None  # noqa: S101 (it always has one)
+        return str(row["id"])
+
     async def months(self) -> Mapping[Month, int]:
         """The months that have a partition, and its size; a partition that somebody made by hand is left alone."""
         found = {}

@@ -1,3 +1,6 @@
+-- archive.origin(): which database this is
+SELECT id::text AS id FROM origin;
+
 -- archive.partitions(): all partitions of events, with what they take on disk
 SELECT relname AS name, pg_total_relation_size(c.oid) AS size
 FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
