@@ -104,6 +104,7 @@ def test_the_life_of_events(chosen: Settings) -> None:
             (again,) = (await opened.archiving.run(Progress())).archived
             assert (again.events, again.part) == (3_000, None)
             assert [part.rows for part in await opened.archiving.parts()] == [3_000]
+        await store(url, events("2033-05", 1))
         async with open_archive(chosen, _at("2033-05-31T23:59")) as opened:
             assert (await opened.archiving.run(Progress())).deleted == []
         async with open_archive(chosen, _at("2033-06-01")) as opened:
@@ -213,6 +214,28 @@ def test_two_runs_do_not_meet(in_folder: Settings) -> None:
                     await opened.archiving.run(Progress())
                 await still_locked()
             await opened.archiving.run(Progress())
+
+    asyncio.run(run())
+
+
+def test_a_time_that_cannot_be_believed_deletes_nothing(in_folder: Settings) -> None:
+    """Ten years of quiet are a wrong clock, unless somebody says otherwise; and no part goes when it has just come."""
+    url = in_folder.database_url or ""
+
+    async def run() -> None:
+        await store(url, events("2026-05", 10))
+        far = f"{datetime.now(UTC).year + 10}-06-01"
+        async with open_archive(in_folder, _at(far)) as opened:
+            for refused in (opened.archiving.plan(), opened.archiving.run(Progress())):
+                with pytest.raises(Conflict, match="if the clock is right, write --clock-is-right"):
+                    await refused
+            assert len(await all_events(url)) == 10
+            done = await opened.archiving.run(Progress(), clock_is_right=True)
+            assert ([each.month for each in done.archived], done.deleted) == ([MAY], [])
+        async with open_archive(in_folder, _at(far.replace("-06-01", "-06-30"))) as opened:
+            assert (await opened.archiving.run(Progress(), clock_is_right=True)).deleted == []
+        async with open_archive(in_folder, _at(far.replace("-06-01", "-07-01"))) as opened:
+            assert len((await opened.archiving.run(Progress(), clock_is_right=True)).deleted) == 1
 
     asyncio.run(run())
 

@@ -64,6 +64,33 @@ def test_two_databases_archive_to_one_place_at_once(two: tuple[Settings, Setting
     asyncio.run(run())
 
 
+def test_questions_and_replays_are_about_one_database(
+    two: tuple[Settings, Settings],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Events of another database in the same place are in no answer and in no simulation."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{name: a, per: user, limits: 5/day}]", encoding="utf-8")
+
+    async def archive(seed: int, chosen: Settings) -> None:
+        await store(chosen.database_url or "", events("2026-05", 20 + seed, seed=seed))
+        async with open_archive(chosen, _now) as opened:
+            await opened.archiving.run(Progress())
+
+    for seed, chosen in enumerate(two):
+        asyncio.run(archive(seed, chosen))
+    monkeypatch.setenv("HEADGATE_ARCHIVE_URL", two[0].archive_url or "")
+    for seed, chosen in enumerate(two):
+        monkeypatch.setenv("HEADGATE_DATABASE_URL", chosen.database_url or "")
+        assert headgate(["archive", "query", "SELECT count(*) AS number FROM events", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == [{"number": 20 + seed}]
+        assert headgate(["simulate", "--rules", str(rules), "--from", "archive", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["requests"] + found["skipped"]["lines"] == 20 + seed
+
+
 def test_what_another_database_is_writing_stays(two: tuple[Settings, Settings]) -> None:
     """A run takes away what runs of its own database left unfinished, and nothing else."""
     folder = Path(two[0].archive_url or "")

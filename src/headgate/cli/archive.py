@@ -25,6 +25,10 @@ _STAYS: Final = "30d"
 def run(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    clock_is_right: Annotated[
+        bool,
+        typer.Option("--clock-is-right", help="Go on although nothing has happened here for more than a year."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Archive the months that lie wholly more than HEADGATE_ARCHIVE_DAYS back, and drop them from the database.
@@ -36,9 +40,9 @@ def run(
     async def carry_out() -> RunDone:
         async with open_archive(settings()) as opened:
             if dry_run:
-                return await opened.archiving.plan()
+                return await opened.archiving.plan(clock_is_right=clock_is_right)
             with shown_progress() as progress:
-                return await opened.archiving.run(progress)
+                return await opened.archiving.run(progress, clock_is_right=clock_is_right)
 
     done = asyncio.run(carry_out())
     if as_json:

@@ -37,6 +37,9 @@ class EventReturn(Protocol):
 class EventTable(Protocol):
     """Events in the database, month by month. Raises as `headgate.ports.Statements` does."""
 
+    async def times(self) -> tuple[datetime, datetime]:
+        """When it is by the clock of its server, and when something last happened: an event, a change, and the like."""
+
     async def months(self) -> Mapping[Month, int]:
         """The months that have a partition, and what it takes on disk, in bytes."""
 
