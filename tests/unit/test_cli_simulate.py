@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.cli.commands import run
+from headgate.core.archive_part import Month, Part, PartFile
 from headgate.core.units import SECOND
 from headgate.testing.clock import NEW_YEAR
 
@@ -88,16 +90,20 @@ def test_json_lines_are_read_by_fields(folder: Path, capsys: pytest.CaptureFixtu
 def test_archived_events_are_replayed_from_complete_parts(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A part without its manifest was not finished. A folder is read whole."""
-    for part, user in ((1, "ann"), (2, "bob")):
-        place = folder / "kept" / "events" / "2026-01" / str(part)
+    """A part without its manifest was not finished. A folder is whole. The archive is where `archive run` writes."""
+    for number, user in ((1, "ann"), (2, "bob")):
+        place = folder / "data" / "archive" / "events" / "2026-01" / str(number)
         place.mkdir(parents=True)
         times = pa.array([NEW_YEAR + each * SECOND for each in range(8)], pa.timestamp("us", "UTC"))
         columns = {"at": times, "user_id": [user] * 8, "decision": ["allowed"] * 8, "extra": [None] * 8}
         pq.write_table(pa.table(columns), place / "0001.parquet")
-    (folder / "kept/events/2026-01/1/manifest.json").write_text("{}")
-    monkeypatch.setenv("HEADGATE_ARCHIVE_URL", str(folder / "kept"))
-    for origin, requests, denied in (("archive", 8, 3), ("kept", 16, 6), ("kept/events/2026-01/1/0001.parquet", 8, 3)):
+    kept = "data/archive/events/2026-01/1"
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    file = PartFile("0001.parquet", 8, 1, "0" * 64, now, now)
+    part = Part(Month(2026, 1), 1, "events/2026-01/1", "", 8, now, now, "0" * 64, (), (file,), now, "headgate")
+    (folder / kept / "manifest.json").write_text(json.dumps(part.as_data()))
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(folder / "data"))
+    for origin, requests, denied in (("archive", 8, 3), ("data", 16, 6), (f"{kept}/0001.parquet", 8, 3)):
         assert run(["simulate", "--rules", "draft.yaml", "--from", origin, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["requests"], found["draft"]["denied"]) == (requests, denied)
@@ -116,7 +122,7 @@ def test_an_empty_log_is_a_report_too(folder: Path, capsys: pytest.CaptureFixtur
     [
         (["--from", "none.log"], "there is no 'none.log'"),
         (["--from", "."], "there are no Parquet files"),
-        (["--from", "archive"], "set HEADGATE_ARCHIVE_URL"),
+        (["--from", "archive"], "there are no Parquet files"),
         ([], "set HEADGATE_DATABASE_URL"),
         (["--from", "access.log", "--since", "then"], "--since is 'then'"),
         (["--from", "access.log", "--since", "1h", "--until", "2h"], "does not lie before --until"),

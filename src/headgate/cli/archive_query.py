@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -21,6 +22,10 @@ from headgate.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headgate.adapters.archive.event_query import EventQuery
+
+_SECONDS_TO_HEAR: Final = 0.1
+_TERMINATED: Final = 128 + signal.SIGTERM
 _SHOWN: Final = 500
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
@@ -54,20 +59,38 @@ def query(
         raise InvalidRequest(msg)
     first = _moment(since, "--since") or _FIRST
     last = _moment(until, "--until") or _LAST
-    asyncio.run(_ask(question, first, last, "json" if as_json else "csv" if as_csv else "table"))
+    try:
+        asyncio.run(_ask(question, first, last, "json" if as_json else "csv" if as_csv else "table"))
+    except asyncio.CancelledError:
+        raise typer.Exit(_TERMINATED) from None
 
 
 async def _ask(question: str, since: datetime, before: datetime, form: str) -> None:
+    """Ctrl-C and SIGTERM end this as they end any task, so that nothing is left in the folder for temporary files."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 (this is one)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     from headgate.wiring.archiving import open_query  # noqa: PLC0415 (only this needs it)
 
     with shown_progress() as progress:
         async with open_query(settings(), since, before, progress) as events:
-            from headgate.adapters.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+            answering = asyncio.ensure_future(asyncio.to_thread(_answer, events, question, form))
+            try:
+                await asyncio.shield(answering)
+            except asyncio.CancelledError:
+                while not answering.done():
+                    events.interrupt()
+                    await asyncio.wait({answering}, timeout=_SECONDS_TO_HEAR)
+                answering.exception()  # looked at, so that nobody is told of it
+                raise
 
-            answer = events.ask(question)
-            names = answer.schema.names
-            rows = (row for batch in read(answer) for row in _rows(batch))
-            {"json": _print_json, "csv": _print_csv, "table": _print_table}[form](names, rows)
+
+def _answer(events: "EventQuery", question: str, form: str) -> None:
+    from headgate.adapters.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+
+    answer = events.ask(question)
+    rows = (row for batch in read(answer) for row in _rows(batch))
+    {"json": _print_json, "csv": _print_csv, "table": _print_table}[form](answer.schema.names, rows)
 
 
 def _rows(batch: "pa.RecordBatch") -> Iterator[tuple[Any, ...]]:
