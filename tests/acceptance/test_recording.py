@@ -161,22 +161,22 @@ def test_two_databases_on_one_data_directory_are_kept_apart(
     postgres: Postgres, valkey: Server, start: Start, tmp_path: Path
 ) -> None:
     """Each service's events go to its own database; what waits for another one is named, and stays."""
-    rules, data = _rules(tmp_path), str(tmp_path / "data")
-    urls = postgres.new_database(), postgres.new_database()
-    one, two = (start("--rules", rules, database_url=url, redis_url=valkey.url, data_dir=data) for url in urls)
-    asked = _ask(one.url, "ann", 5), _ask(two.url, "ben", 7)
-    for service in (one, two):
-        service.signal(signal.SIGTERM)
-        assert service.wait() == 0
     left = tmp_path / "data" / "spool" / "database-0" / "1-dead" / "events"
     left.mkdir(parents=True)
     (left / f"{0:020d}.log").write_bytes(b"x" * 77)
-    for url in urls:
-        service = start("--rules", rules, database_url=url, redis_url=valkey.url, data_dir=data)
+    rules, data = _rules(tmp_path), str(tmp_path / "data")
+    urls = postgres.new_database(), postgres.new_database()
+    services = [start("--rules", rules, database_url=url, redis_url=valkey.url, data_dir=data) for url in urls]
+    asked = [_ask(service.url, user, 5) for service, user in zip(services, ("ann", "ben"), strict=True)]
+    deadline = time.monotonic() + PATIENCE
+    while sum(len(_stored(url)) for url in urls) < sum(asked):
+        assert time.monotonic() < deadline, "events are stored"
+        time.sleep(0.1)
+    assert [Counter(user for user, _ in _stored(url)) for url in urls] == [{"ann": asked[0]}, {"ben": asked[1]}]
+    for service in services:
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
         assert f"77 bytes wait in {left.parent.parent} for sinks that are not configured now" in service.errors
-    assert [Counter(user for user, _ in _stored(url)) for url in urls] == [{"ann": asked[0]}, {"ben": asked[1]}]
     assert (left / f"{0:020d}.log").exists()
 
 
