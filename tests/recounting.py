@@ -35,6 +35,7 @@ class Single(NamedTuple):
     kind: str
     rule: str | None
     is_degraded: bool
+    also: tuple[str | None, ...]
 
 
 @st.composite
@@ -46,7 +47,11 @@ def counts(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Count
         EventKind.DENIED: st.sampled_from(rules) if rules else st.none(),
         EventKind.BLOCKED: st.sampled_from([None, "gate"]),
         EventKind.SHADOW: st.just("watched"),
+        EventKind.THROTTLED: st.sampled_from(rules) if rules else st.none(),
     }.get(kind, st.none())
+    has_passed = kind not in {EventKind.DENIED, EventKind.BLOCKED}
+    watched = draw(st.sampled_from(["allowed", "shadow"])) if has_passed else None
+    also = draw(st.sampled_from([(), ("watched too", watched), ("watched too", watched, "another", watched)]))
     return Count(
         START + MINUTE * draw(minutes),
         draw(_NAMES),
@@ -57,6 +62,7 @@ def counts(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Count
         draw(by),
         draw(st.booleans()),
         draw(st.integers(1, 5)),
+        also,
     )
 
 
@@ -91,7 +97,7 @@ def singles(batch: CountBatch) -> Iterator[Single]:
     """Each request by itself."""
     for count in batch.counts:
         for _ in range(count.requests):
-            yield Single(*count[:4], count.charged[::2], *count[5:8])  # type: ignore[arg-type] # names, then the rest
+            yield Single(*count[:4], count.charged[::2], *count[5:8], count.also)  # type: ignore[arg-type] # names, then the rest
 
 
 def metrics_of(several: Iterable[CountBatch]) -> Recount:
@@ -103,8 +109,8 @@ def metrics_of(several: Iterable[CountBatch]) -> Recount:
             rows: list[tuple[tuple[str, ...], str | None]] = [(("", *place, ""), one.kind)]
             if one.user:
                 rows.append((("", "", "", batch.region, one.user), one.kind))
-            applied = {*one.rules, *({one.rule} if one.rule else ())}
-            rows += [((rule, *place, ""), _outcome(one, rule)) for rule in applied]
+            applied = {*one.rules, *one.also[::2], *({one.rule} if one.rule else ())}
+            rows += [((str(rule), *place, ""), _outcome(one, str(rule))) for rule in applied]
             for row, outcome in rows:
                 found[one.minute, *row, "total"] += 1
                 if outcome:
@@ -121,9 +127,9 @@ def metrics_of(several: Iterable[CountBatch]) -> Recount:
 def _outcome(one: Single, rule: str) -> str | None:
     if rule == one.rule:
         return one.kind
-    if one.kind in {"denied", "blocked"}:
-        return None
-    return "allowed" if one.kind == "shadow" else one.kind
+    if rule in one.also:
+        return one.also[one.also.index(rule) + 1]
+    return None if one.kind in {"denied", "blocked"} else "allowed"
 
 
 def usage_of(several: Iterable[CountBatch]) -> Recount:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
+_DAY = 86_400
+_SECONDS_FOR_A_TEST = 60
 __all__ = ["ClusterSetup", "Postgres", "SentinelSetup", "Server"]
 
 
@@ -86,6 +88,14 @@ def postgres(servers_folder: Path) -> Iterator[Postgres]:
 def database_url(postgres: Postgres) -> str:
     """The address of a new database with the schema of this version."""
     return postgres.new_database()
+
+
+@pytest.fixture
+def one_day() -> None:
+    """For tests of what was counted today: none begins in the last minute before midnight (UTC)."""
+    left = _DAY - time.time() % _DAY
+    if left < _SECONDS_FOR_A_TEST:
+        time.sleep(left + 1)
 
 
 @pytest.fixture(scope="session")

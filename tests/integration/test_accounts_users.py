@@ -120,6 +120,7 @@ def test_a_user_cannot_have_overrides_without_end(database_url: str) -> None:
     with_accounts(database_url, test)
 
 
+@pytest.mark.usefixtures("one_day")
 def test_totals_of_an_earlier_day_or_month_are_zero(database_url: str) -> None:
     """What was counted yesterday is not today's."""
 

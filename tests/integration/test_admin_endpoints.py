@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.integration.admin_setup import SEARCH, problem_of, with_admin
 
 from headgate import Request
@@ -293,6 +294,7 @@ def test_the_worst_violators_of_a_day(database_url: str) -> None:
     with_admin(database_url, test)
 
 
+@pytest.mark.usefixtures("one_day")
 def test_usage_by_day(database_url: str) -> None:
     """Yesterday and today, or up to a year."""
 

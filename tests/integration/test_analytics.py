@@ -22,14 +22,29 @@ from headgate.core.units import DAY, HOUR, MINUTE, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import date
 
 _INSERT = """
 INSERT INTO events (at, id, user_id, api_key, ip, endpoint, rule, decision, count, "limit", sequence, extra, status)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 429)"""
-_TODAY = wall_clock() // DAY * DAY
-_DAYS = [datetime.fromtimestamp((_TODAY - before * DAY) / SECOND, UTC).date() for before in range(2)]
-_YESTERDAY = f"{_DAYS[1]}T00:00:00Z"
-_BOTH = f"from={_DAYS[1]}&to={_DAYS[0]}"
+pytestmark = pytest.mark.usefixtures("one_day")
+
+
+def _today() -> int:
+    return wall_clock() // DAY * DAY
+
+
+def _days() -> list[date]:
+    """Today and yesterday."""
+    return [datetime.fromtimestamp((_today() - before * DAY) / SECOND, UTC).date() for before in range(2)]
+
+
+def _yesterday() -> str:
+    return f"{_days()[1]}T00:00:00Z"
+
+
+def _both() -> str:
+    return f"from={_days()[1]}&to={_days()[0]}"
 
 
 def _count(minute: int, kind: str = "allowed", **others: Any) -> Count:  # noqa: ANN401 (of any type)
@@ -39,7 +54,7 @@ def _count(minute: int, kind: str = "allowed", **others: Any) -> Count:  # noqa:
 
 def _two_days() -> list[Count]:
     """Requests of yesterday and today, of two users and of nobody."""
-    today = _TODAY
+    today = _today()
     return [
         _count(today - DAY + HOUR, requests=100),
         _count(today - DAY + HOUR + MINUTE, "denied", rule="search", requests=20),
@@ -54,8 +69,8 @@ async def _fill(admin: Admin) -> None:
     """Counts of two days, and a rule that counts days."""
     rule = {"name": "search", "per": ["user"], "limits": "100/day", "algorithm": "fixed_window"}
     await admin.good("POST", "/v1/rules", rule)
-    took = [Took(_TODAY - DAY + HOUR, "free", "/a", ("search",), bucket_of(250), 99)]
-    took.append(Took(_TODAY - DAY + HOUR, "free", "/a", ("search",), bucket_of(9_000), 1))
+    took = [Took(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(250), 99)]
+    took.append(Took(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(9_000), 1))
     await PostgresCounts(admin.database).store(CountBatch("b", "server", "eu", _two_days(), took))
     await RollingUp(admin.database, wall_clock).catch_up()
 
@@ -84,7 +99,7 @@ def test_charts(database_url: str) -> None:
     async def test(admin: Admin) -> None:
         await _fill(admin)
         for granularity in ("minute", "hour", "day"):
-            asked = f"/v1/metrics?granularity={granularity}&since={_YESTERDAY}"
+            asked = f"/v1/metrics?granularity={granularity}&since={_yesterday()}"
             sums: dict[str, int] = {}
             cursor = ""
             while True:
@@ -96,7 +111,7 @@ def test_charts(database_url: str) -> None:
                     break
                 cursor = f"&after={page['next']}"
             assert sums == {"total": 164, "denied": 20, "blocked": 7}
-        asked = f"/v1/metrics?granularity=day&since={_YESTERDAY}"
+        asked = f"/v1/metrics?granularity=day&since={_yesterday()}"
         by_rule = (await admin.good("GET", f"{asked}&by=rule"))["items"]
         assert [(each["rule"], each["total"], each["denied"]) for each in by_rule] == [
             ("search", 150, 20),
@@ -130,7 +145,7 @@ def test_noisy_endpoints(database_url: str) -> None:
 
     async def test(admin: Admin) -> None:
         await _fill(admin)
-        for since in (_YESTERDAY, (datetime.now(UTC) - timedelta(days=20)).strftime("%Y-%m-%dT00:00:00Z")):
+        for since in (_yesterday(), (datetime.now(UTC) - timedelta(days=20)).strftime("%Y-%m-%dT00:00:00Z")):
             found = (await admin.good("GET", f"/v1/endpoints?since={since}"))["items"]
             assert [(each["endpoint"], each["requests"], each["denied"]) for each in found] == [
                 ("/a", 125, 20),
@@ -175,7 +190,7 @@ def test_who_is_near_a_limit(database_url: str) -> None:
         assert (now["count"], now["limit"], now["source"]) == (90, 100, "counters")
         assert (await admin.good("GET", "/v1/near-limits?user=u9&rule=other"))["items"] == []
         assert (await admin.good("GET", "/v1/near-limits?user=u8"))["items"] == []
-        problem_of(await admin.ask("GET", f"/v1/near-limits?user=u9&since={_YESTERDAY}"), 422)
+        problem_of(await admin.ask("GET", f"/v1/near-limits?user=u9&since={_yesterday()}"), 422)
         problem_of(await admin.ask("GET", "/v1/near-limits?share=2"), 422)
 
     with_admin(database_url, test)
@@ -211,8 +226,8 @@ def test_violators_of_many_days(database_url: str) -> None:
     """Whole days come from what is counted, the hours around them from events; together each denial is counted once."""
 
     async def test(admin: Admin) -> None:
-        since, until = f"{_DAYS[0] - timedelta(days=5)}T18:00:00Z", f"{_DAYS[0]}T06:00:00Z"
-        start = _TODAY - 5 * DAY
+        since, until = f"{_days()[0] - timedelta(days=5)}T18:00:00Z", f"{_days()[0]}T06:00:00Z"
+        start = _today() - 5 * DAY
         counts = [
             _count(start + DAY, "denied", rule="search", requests=40),
             _count(start + 2 * DAY, "denied", user="u2", rule="search", requests=41),
@@ -287,9 +302,9 @@ def test_usage_is_exported_line_by_line(database_url: str) -> None:
 
     async def test(admin: Admin) -> None:
         await _fill(admin)
-        many = [_count(_TODAY, user=f'="x{number:04}', charged=()) for number in range(1_200)]
+        many = [_count(_today(), user=f'="x{number:04}', charged=()) for number in range(1_200)]
         await PostgresCounts(admin.database).store(CountBatch("many", "server", "eu", many, []))
-        answer = await admin.ask("GET", f"/v1/usage/export?{_BOTH}")
+        answer = await admin.ask("GET", f"/v1/usage/export?{_both()}")
         assert answer.headers["content-type"] == "text/csv; charset=utf-8"
         lines = list(csv.reader(io.StringIO(answer.text)))
         assert lines[0] == ["day", "user", "rule", "requests", "denied", "cost"]
@@ -301,7 +316,7 @@ def test_usage_is_exported_line_by_line(database_url: str) -> None:
         events = [
             json.loads(line)
             for line in (
-                await admin.ask("GET", f"/v1/usage/export?{_BOTH}&format=cloudevents&user=u1")
+                await admin.ask("GET", f"/v1/usage/export?{_both()}&format=cloudevents&user=u1")
             ).text.splitlines()
         ]
         assert len(events) == len({event["id"] for event in events}) == 4
@@ -317,7 +332,7 @@ def test_usage_is_reconciled(database_url: str) -> None:
 
     async def test(admin: Admin) -> None:
         await _fill(admin)
-        found = (await admin.good("GET", f"/v1/usage/reconciliation?{_BOTH}"))["items"]
+        found = (await admin.good("GET", f"/v1/usage/reconciliation?{_both()}"))["items"]
         assert [(each["what"], each["usage"], each["difference"]) for each in found] == [
             ("requests", 150, 0),
             ("denied", 20, 0),
@@ -326,13 +341,13 @@ def test_usage_is_reconciled(database_url: str) -> None:
         ]
         for _ in range(5):
             await admin.parts.limiter.check(Request(user="u1"), cost=2)
-        *_, counter = (await admin.good("GET", f"/v1/usage/reconciliation?{_BOTH}&user=u1"))["items"]
+        *_, counter = (await admin.good("GET", f"/v1/usage/reconciliation?{_both()}&user=u1"))["items"]
         assert (counter["rule"], counter["usage"], counter["found"], counter["difference"]) == ("search", 10, 10, 0)
         await admin.parts.limiter.check(Request(user="u1"), cost=3)
-        *_, counter = (await admin.good("GET", f"/v1/usage/reconciliation?{_BOTH}&user=u1"))["items"]
+        *_, counter = (await admin.good("GET", f"/v1/usage/reconciliation?{_both()}&user=u1"))["items"]
         assert counter["difference"] == -3
         await admin.execute("UPDATE usage_daily SET requests = requests + 1 WHERE user_id = 'u2' AND rule = ''")
-        wrong, *_ = (await admin.good("GET", f"/v1/usage/reconciliation?{_BOTH}"))["items"]
+        wrong, *_ = (await admin.good("GET", f"/v1/usage/reconciliation?{_both()}"))["items"]
         assert (wrong["against"], wrong["difference"]) == ("metrics", 1)
 
     with_admin(database_url, test)
@@ -370,9 +385,9 @@ def test_the_same_questions_by_command(
         await _event(admin, timedelta(minutes=5), "e2", api_key="k1")
 
     with_admin(database_url, fill)
-    assert "164" not in headgate("metrics", "--granularity", "day", "--since", _YESTERDAY, "--by", "rule,tier")
-    assert json.loads(headgate("metrics", "--since", _YESTERDAY, "--json"))
-    assert "16 %" in headgate("endpoints", "--since", _YESTERDAY, "--sort", "denied")
+    assert "164" not in headgate("metrics", "--granularity", "day", "--since", _yesterday(), "--by", "rule,tier")
+    assert json.loads(headgate("metrics", "--since", _yesterday(), "--json"))
+    assert "16 %" in headgate("endpoints", "--since", _yesterday(), "--sort", "denied")
     assert json.loads(headgate("endpoints", "--json")) is not None
     assert "key k1" in headgate("near-limits")
     assert "there are none" in headgate("near-limits", "--user", "u1")
@@ -389,7 +404,7 @@ def test_the_same_questions_by_command(
     assert "search 200" in said
     assert json.loads(headgate("users", "story", "u1", "--json"))["user"] == "u1"
 
-    days = ("--from", str(_DAYS[1]), "--to", str(_DAYS[0]))
+    days = ("--from", str(_days()[1]), "--to", str(_days()[0]))
     assert "u2" in headgate("usage", *days)
     out = tmp_path / "usage.csv"
     assert "6 lines in" in headgate("usage", "export", *days, "--out", str(out))

@@ -251,6 +251,32 @@ def test_a_change_while_redis_is_away_is_announced_later(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_redis_up", [True, False], ids=["Redis is up", "Redis is away too"])
+def test_whether_the_database_is_up_is_known(postgres: Postgres, valkey: Server, *, is_redis_up: bool) -> None:
+    """It is up only if it has answered just now, whatever else is away at the time."""
+
+    async def run() -> None:
+        async with process(postgres.new_database(), valkey.url) as one:
+            assert not one.announcer.is_database_up  # nobody has asked
+            await one.announcer.announce()
+            assert one.announcer.is_database_up
+            if not is_redis_up:
+                valkey.kill()
+                await one.announcer.announce()
+                assert one.announcer.is_database_up
+            postgres.kill()
+            try:
+                await one.announcer.announce()
+                assert not one.announcer.is_database_up
+            finally:
+                postgres.revive()
+            async with asyncio.timeout(60):
+                while not one.announcer.is_database_up:
+                    await one.announcer.announce()
+
+    asyncio.run(run())
+
+
 def test_a_database_that_was_restored_is_noticed(
     postgres: Postgres, valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

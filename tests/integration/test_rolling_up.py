@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.counted import cut_off, stored_metrics
+from tests.integration.counted import cut_off, micros, stored_metrics
 from tests.recounting import START, alike, batches, metrics_of
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.controlplane.rolling_up import HOURS_KEPT, MINUTES_KEPT, RollingUp
-from headgate.core.counts import CountBatch
+from headgate.core.counts import CountBatch, Took
 from headgate.core.units import DAY, HOUR, MINUTE
 from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import pytest
     from tests.integration.conftest import Postgres
     from tests.recounting import Recount
 
@@ -60,6 +61,9 @@ class _BreakingStatements:
     def __init__(self, writing: Any, database: _Breaking) -> None:  # noqa: ANN401 (statements)
         self._writing = writing
         self._database = database
+
+    async def rows(self, statement: str, *arguments: object) -> object:
+        return await self._writing.rows(statement, *arguments)
 
     async def row(self, statement: str, *arguments: object) -> object:
         return await self._writing.row(statement, *arguments)
@@ -214,5 +218,153 @@ def test_one_process_at_a_time_rolls_up(postgres: Postgres) -> None:
         assert await stored_metrics(one, "day") == _coarse(await stored_metrics(one), DAY)
         for database in (one, other):
             await database.close()
+
+    asyncio.run(run())
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(_STEPS)
+def test_days_are_right_whatever_clocks_have_said(
+    database_url: str, steps: list[CountBatch | tuple[int, int] | int]
+) -> None:
+    """A clock that goes ahead and back again, and roll-ups that are cut off, cost no count."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        async with database.use() as connection:
+            await connection.execute(_EMPTY)
+        stored: list[CountBatch] = []
+        for number, step in enumerate(steps):
+            if isinstance(step, CountBatch):
+                stored.append(step._replace(id=str(number)))
+                await PostgresCounts(database).store(stored[-1])
+                continue
+            now, after = step if isinstance(step, tuple) else (step, 10**9)
+            rolling = RollingUp(_Breaking(database, after), lambda now=now: START + now)  # type: ignore[arg-type, misc] # as above
+            with suppress(DatabaseError):
+                await rolling.catch_up()
+        await RollingUp(database, lambda: START).catch_up()
+        assert await stored_metrics(database, "day") == _coarse(metrics_of(stored), DAY)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_a_clock_that_was_ahead_takes_no_minutes_away_for_good(database_url: str) -> None:
+    """Minutes and hours that come after it is set right are there, and what came meanwhile is in the sums."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        now = START + 10 * DAY + 5 * HOUR
+        stored: list[CountBatch] = []
+
+        async def store_and_roll_up(minute: int, clock: int) -> None:
+            stored.append(CountBatch(str(len(stored)), "server", "", [alike(minute)], []))
+            await PostgresCounts(database).store(stored[-1])
+            assert await RollingUp(database, lambda: clock).catch_up()
+
+        await store_and_roll_up(now - HOUR, now)
+        await store_and_roll_up(now, now + 900 * DAY)
+        assert not await stored_metrics(database)
+        for later in range(3):
+            await store_and_roll_up(now + later * MINUTE, now + later * MINUTE)
+        for minute in (now + MINUTE, now + 2 * MINUTE):
+            assert (await stored_metrics(database))[minute, "", "/a", "", "", "", "total"] == 1
+        assert (await stored_metrics(database, "hour"))[now, "", "/a", "", "", "", "total"] == 3
+        assert await stored_metrics(database, "day") == _coarse(metrics_of(stored), DAY)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_it_rolls_up_at_once_and_goes_on_after_any_trouble(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody waits for the first hour, and by the database's own clock nothing of today is old."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        async with database.use() as connection:
+            minute = micros(await connection.fetchval("SELECT date_trunc('minute', now())"))
+        await PostgresCounts(database).store(CountBatch("b", "server", "", [alike(minute)], []))
+        rolling = RollingUp(database, every=0.01)
+        catch_up, tries, is_done = rolling.catch_up, 0, asyncio.Event()
+
+        async def failing_at_first() -> bool:
+            nonlocal tries
+            tries += 1
+            if tries <= 2:
+                raise ZeroDivisionError
+            has_ended = await catch_up()
+            is_done.set()
+            return has_ended
+
+        monkeypatch.setattr(rolling, "catch_up", failing_at_first)
+        task = asyncio.create_task(rolling.run())
+        await asyncio.wait_for(is_done.wait(), 60)
+        task.cancel()
+        await asyncio.wait([task])
+        assert await stored_metrics(database)
+        assert sum((await stored_metrics(database, "hour")).values()) == 4
+        await database.close()
+
+    asyncio.run(run())
+    assert caplog.text.count("counts are not rolled up for now: ZeroDivisionError()") == 1
+
+
+def test_the_first_roll_up_is_not_waited_for(database_url: str) -> None:
+    """However seldom it looks, it looks once at the start."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        await PostgresCounts(database).store(CountBatch("b", "server", "", [alike()], []))
+        task = asyncio.create_task(RollingUp(database, every=3_600).run())
+        async with asyncio.timeout(60):
+            while not await stored_metrics(database, "day"):  # noqa: ASYNC110 (the database does not tell)
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_only_so_many_endpoints_and_users_are_told_apart(database_url: str) -> None:
+    """Hours and days have a bounded number of rows however many paths were asked for, and the sums stay exact."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        number = 0
+
+        async def store(days: int) -> None:
+            nonlocal number
+            for minute in (START, START + HOUR):
+                number += 1
+                counts = [
+                    alike(minute, f"u{each}", requests=each)._replace(
+                        endpoint=f"/{each}" if each else None, charged=("rule", 1), tier="free" if each % 2 else None
+                    )
+                    for each in range(10)
+                ]
+                took = [Took(minute, None, f"/{each}", ("rule",), 3, 1) for each in range(10)]
+                await PostgresCounts(database).store(CountBatch(str(number), "server", "", counts, took))
+            assert await RollingUp(database, lambda: START + days * DAY, most=3).catch_up()
+
+        for turn, days in enumerate((1, 1, 20, 20, 450, 450), 1):  # with minutes, without, and without hours
+            await store(days)
+            for granularity, several in (("hour", 1), ("day", 2)):
+                found = await stored_metrics(database, granularity)
+                if not found:  # too old
+                    continue
+                for rule in ("", "rule"):
+                    totals: Counter[object] = Counter()
+                    for (at, its, endpoint, *_, user, name), value in found.items():
+                        if at == START and its == rule and not user:
+                            totals[endpoint] += value if name == "total" else 0
+                            totals["timed"] += value if name == 3 else 0
+                    wanted = {"/9": 9, "/8": 8, "/7": 7, "(other)": 21, "timed": 10}
+                    assert +totals == {name: each * turn * several for name, each in wanted.items()}
+                assert {str(user) for *_, user, _ in found} == {"", "u9", "u8", "u7"}
+        await database.close()
 
     asyncio.run(run())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.postgres import Database
@@ -25,6 +27,7 @@ def _request(user: str) -> Count:
     return Count(0, user, None, None, ("two", 1), "allowed", None, is_degraded=False, requests=1)
 
 
+pytestmark = pytest.mark.usefixtures("one_day")
 RULES = {"rules": [{"name": "two", "per": ["user"], "limits": "2/hour"}]}
 
 

@@ -80,14 +80,18 @@ class Announcer:
 
     async def _catch_up(self) -> None:
         async with self._turn:
-            state = await self._feed.state()
+            try:
+                state = await self._feed.state()
+            except StoreError:
+                await self._look(0)  # nothing can be announced, but whether the database is up is asked all the same
+                raise
             # The database is looked at after the feed, so it can only be ahead of it.
-            here = await self._look(state)
+            here = await self._look(state.position.number)
             if _has_diverged(state, here):
                 log.warning("the database has another history than what was announced; everything is announced anew")
                 async with self._database.change() as writing:
                     await writing.run("feed.renew", here["lineage"])
-                here = await self._look(state)
+                here = await self._look(state.position.number)
             elif state.position.lineage not in {"", here["lineage"], self._other}:
                 self._other = state.position.lineage
                 log.warning(
@@ -97,9 +101,13 @@ class Announcer:
             renewed = [kind for kind in (RULES, BLOCKS) if await self._renew(kind, state, here)]
             await self._tell(state.position, here, renewed)
 
-    async def _look(self, state: FeedState) -> Row:
-        self.is_database_up, row = False, await self._database.row("feed.look", state.position.number)
-        self.is_database_up = True
+    async def _look(self, position: int) -> Row:
+        has_answered = False
+        try:
+            row = await self._database.row("feed.look", position)
+            has_answered = True
+        finally:
+            self.is_database_up = has_answered
         assert row is not None  # noqa: S101 (it has no FROM)
         return row
 

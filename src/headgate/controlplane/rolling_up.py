@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.units import SECOND
-from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,6 +37,8 @@ class Level(NamedTuple):
 
 MINUTES_KEPT: Final = timedelta(days=14)
 """Two weeks back is as far as anybody looks at single minutes; they are most of all rows."""
+MOST_TOLD_APART: Final = 1_000
+"""Endpoints of each rule, and users, of an hour or a day: those with most requests. Strangers make paths up."""
 HOURS_KEPT: Final = timedelta(days=400)
 """A year and a month, so that a month can be laid beside the same month of last year, hour by hour."""
 LEVELS: Final = (
@@ -51,23 +52,38 @@ _FIRST, _LAST = LEVELS
 class RollingUp:
     """Keeps hours and days up to date. Every process may run it: one at a time does the work."""
 
-    def __init__(self, database: Database, clock: Callable[[], Micros], *, every: float = 300.0) -> None:
-        """`clock` says what is old; `run` looks every so many seconds."""
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], Micros] | None = None,
+        *,
+        every: float = 60.0,
+        most: int = MOST_TOLD_APART,
+    ) -> None:
+        """`clock` says what is old, instead of the database's own; `run` looks every so many seconds."""
         self._database = database
         self._clock = clock
         self._every = every
+        self._most = most
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look at once, then again and again, until cancelled."""
+        has_failed = False
         while True:
-            await asyncio.sleep(self._every)
             try:
                 await self.catch_up()
-            except HeadgateError as error:
-                log.warning("counts are not rolled up for now: %s", error)
+            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on rolling up)
+                if not has_failed:
+                    log.warning("counts are not rolled up for now: %s", str(error) or repr(error))
+                has_failed = True
+            else:
+                has_failed = False
+            await asyncio.sleep(self._every)
 
     async def catch_up(self) -> bool:
         """Roll up all that waits and prune all that is old; False if another process is at it."""
+        for level in reversed(LEVELS):  # minutes go before hours, and hours come back before minutes
+            await self._lower(level)
         for level in LEVELS:
             for row in await self._database.rows("rolling_up.stale", level.coarser):
                 if not await self._roll_up(level, row["at"]):
@@ -79,25 +95,26 @@ class RollingUp:
     async def _roll_up(self, level: Level, at: datetime) -> bool:
         """Bring one hour or day up to date; False if it is not this process's turn."""
         async with self._database.transaction() as writing:
-            if not await _is_ours(writing):
+            if await self._begin(writing) is None:
                 return False
             gone = (await _oldest(writing, level))["gone_before"]
             # First this: what is noted from here on is looked at next time.
             await writing.run("rolling_up.take", level.coarser, at)
             if gone is not None and at < gone:
-                await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+                await self._fold(writing, level, at)
             else:
                 await writing.run("rolling_up.clear", level.coarser, at)
-                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length)
+                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length, self._most)
             await _note_coarser(writing, level, at)
         return True
 
     async def _prune(self, level: Level) -> bool:
         """Take the finer rows of the oldest hour or day away, if they are too old; False if there is no more to do."""
-        horizon = _floor(self._now() - level.kept, level.length)
         async with self._database.transaction() as writing:
-            if not await _is_ours(writing):
+            now = await self._begin(writing)
+            if now is None:
                 return False
+            horizon = _floor(now - level.kept, level.length)
             oldest, gone = (await _oldest(writing, level)).values()
             at = None if oldest is None else _floor(oldest, level.length)
             if at is None or at >= horizon:
@@ -108,17 +125,41 @@ class RollingUp:
                 # Made anew, of the very rows that go.
                 await writing.run("rolling_up.clear", level.coarser, at)
                 await writing.run("rolling_up.pruned", level.finer, at + level.length)
-            await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+            await self._fold(writing, level, at)
             await _note_coarser(writing, level, at)
         return True
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock() / SECOND, UTC)
+    async def _fold(self, writing: Writing, level: Level, at: datetime) -> None:
+        await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
+        await writing.run("rolling_up.trim", level.coarser, at, self._most)
 
+    async def _lower(self, level: Level) -> None:
+        """Have finer rows again after a clock was ahead, and all of them up to a time to come were taken for old.
 
-async def _is_ours(writing: Writing) -> bool:
-    row = await writing.row("rolling_up.begin")
-    return row is not None and bool(row["is_ours"])
+        What was added to coarser rows since then becomes one finer row of theirs, or it would be lost
+        when they are made anew.
+        """
+        async with self._database.transaction() as writing:
+            now = await self._begin(writing)
+            if now is None:
+                return
+            gone, since = (await _oldest(writing, level))["gone_before"], _floor(now, level.length)
+            if gone is None or gone <= since:
+                return
+            for row in await writing.rows("rolling_up.between", level.coarser, since, gone):
+                at = row["at"]
+                await writing.run("rolling_up.fold", level.coarser, level.finer, at, at + level.length)
+                await writing.run("rolling_up.note", level.coarser, at)
+            await writing.run("rolling_up.lower", level.finer, since)
+        log.warning("a clock was ahead: counts by the %s were not kept, and are again", level.finer)
+
+    async def _begin(self, writing: Writing) -> datetime | None:
+        """What time it is; None if it is not this process's turn."""
+        row = await writing.row("rolling_up.begin")
+        if row is None or not row["is_ours"]:
+            return None
+        now: datetime = row["now"] if self._clock is None else datetime.fromtimestamp(self._clock() / SECOND, UTC)
+        return now
 
 
 async def _oldest(writing: Writing, level: Level) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ tables: `metric_rows` by rule, endpoint, tier and user, and `usage_rows` by day,
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import nlargest
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_USERS: Final = 1_000
 """Whose rows are kept by the minute, of one batch: those who asked most. Usage by the day knows everybody."""
+MOST_ENDPOINTS: Final = 1_000
+"""That have rows of their own, of one batch: those that were asked for most. The others are counted together."""
+OTHER: Final = "(other)"
 _PASSED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED, EventKind.SHADOW})
 _TOTAL: Final = 0
 _DEGRADED: Final = 6
@@ -50,9 +54,11 @@ class Count(NamedTuple):
     kind: str
     """An `EventKind`, as text."""
     rule: str | None
-    """The rule that denied, blocked or would have denied."""
+    """The rule that denied, blocked, held back or would have denied."""
     is_degraded: bool
     requests: int
+    also: tuple[str | None, ...] = ()
+    """See `headgate.core.event.beside`: rules that charge nothing, and those that made a request wait."""
 
 
 class Took(NamedTuple):
@@ -114,8 +120,11 @@ class UsageRow(NamedTuple):
     cost: int
 
 
-def metric_rows(batch: CountBatch, most_users: int = MOST_USERS) -> list[MetricRow]:
+def metric_rows(
+    batch: CountBatch, most_users: int = MOST_USERS, most_endpoints: int = MOST_ENDPOINTS
+) -> list[MetricRow]:
     """All rows of the minutes that a batch adds to: each place once."""
+    batch = _told_apart(batch, most_endpoints)
     totals: dict[Place, list[int]] = {}
     by_user: dict[Place, list[int]] = {}
     for count in batch.counts:
@@ -138,6 +147,22 @@ def metric_rows(batch: CountBatch, most_users: int = MOST_USERS) -> list[MetricR
     ]
 
 
+def _told_apart(batch: CountBatch, most: int) -> CountBatch:
+    """A batch with so many endpoints at most, and one for all the others."""
+    asked: Counter[str] = Counter()
+    numbers: list[tuple[str | None, int]] = [(each.endpoint, each.requests) for each in batch.counts]
+    for endpoint, requests in numbers + [(each.endpoint, 0) for each in batch.took]:
+        if endpoint and endpoint != OTHER:
+            asked[endpoint] += requests
+    if len(asked) <= most:
+        return batch
+    names = {OTHER: OTHER, **{name: name for name, _ in asked.most_common(most)}}
+    return batch._replace(
+        counts=[each._replace(endpoint=each.endpoint and names.get(each.endpoint, OTHER)) for each in batch.counts],
+        took=[each._replace(endpoint=each.endpoint and names.get(each.endpoint, OTHER)) for each in batch.took],
+    )
+
+
 def usage_rows(batch: CountBatch) -> list[UsageRow]:
     """All rows of users' days that a batch adds to: each once."""
     totals: dict[tuple[Micros, str, str], list[int]] = {}
@@ -155,11 +180,10 @@ def usage_rows(batch: CountBatch) -> list[UsageRow]:
 
 def outcomes(count: Count) -> dict[str, str | None]:
     """What became of the requests under each rule that applied; None: nothing, because another rule denied them."""
-    if count.kind in _PASSED:
-        enforced: str | None = EventKind.ALLOWED if count.kind == EventKind.SHADOW else count.kind
-    else:
-        enforced = None
-    found = {rule: enforced for rule, _ in _pairs(count.charged)}
+    enforced = EventKind.ALLOWED.value if count.kind in _PASSED else None
+    found: dict[str, str | None] = {rule: enforced for rule, _ in _pairs(count.charged)}
+    if count.also:
+        found.update(zip(count.also[::2], count.also[1::2], strict=True))  # type: ignore[arg-type] # names and kinds take turns
     if count.rule is not None:
         found[count.rule] = count.kind
     return found

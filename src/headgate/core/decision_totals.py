@@ -38,7 +38,7 @@ class DecisionTotals:
         # Most counts differ in their user only, so what is worked out for each is next to nothing.
         alike: dict[tuple[object, ...], tuple[Count, int]] = {}
         for count in counts:
-            key = count[4:8]
+            key = (*count[4:8], count.also)
             before = alike.get(key)
             alike[key] = (count, count.requests if before is None else before[1] + count.requests)
         for count, requests in alike.values():

@@ -112,6 +112,24 @@ def would_deny(verdict: Verdict) -> Finding | None:
     return None
 
 
+def beside(verdict: Verdict) -> tuple[str | None, ...]:
+    """What becomes of a request under rules that charge nothing or hold back: the name of each, and an `EventKind`.
+
+    A watched rule without a decision has None: another rule has denied the request.
+    """
+    plan = verdict.plan
+    if plan.gate is not None:
+        return (plan.gate.name, (EventKind.ALLOWED if verdict.allowed else EventKind.BLOCKED).value)
+    found: dict[str, str | None] = {bound.rule.name: None for bound in plan.shadows}
+    if verdict.allowed:
+        for _, rule, _, decision, is_watched in verdict.findings:
+            if not is_watched and decision.delay:
+                found[rule.name] = EventKind.THROTTLED.value
+            elif is_watched and found[rule.name] != EventKind.SHADOW:  # of several limits one is enough
+                found[rule.name] = (EventKind.ALLOWED if decision.allowed else EventKind.SHADOW).value
+    return tuple([part for pair in found.items() for part in pair])
+
+
 def deciding(verdict: Verdict, kind: EventKind) -> Deciding:
     """What decided: of a shadow the watched rule, of a wait the rule that made it."""
     plan = verdict.plan

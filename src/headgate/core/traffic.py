@@ -99,7 +99,10 @@ class Calls:
     def of(self, at: Micros, event: Sequence[Any]) -> Call:
         """The call of one event, in the order of `COLUMNS`; `InvalidRequest` if its `extra` is none."""
         user, tenant, api_key, ip, tier, method, path, rule, decision, source, server, sequence, extra = event
-        rest = _NOTHING if extra is None else self._rest(extra)
+        rest = _NOTHING
+        if extra is not None:
+            rest = self._rest(extra)
+            user, ip = user or extra.get("user"), ip or extra.get("ip")  # which had no place in their columns
         request = _new(Request, (user, tenant, api_key, ip, tier, method, path, *rest))
         known = _new(Recorded, (decision, rule, source or "", server or "", sequence or 0))
         made: Call = _new(Call, (at, request, known))

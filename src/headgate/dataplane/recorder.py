@@ -14,10 +14,10 @@ from itertools import cycle, repeat
 from random import Random, random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.counts import Count, Took
+from headgate.core.counts import OTHER, Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
-from headgate.core.event import Event, EventKind, deciding, event_of, kind_of
+from headgate.core.event import Event, EventKind, beside, deciding, event_of, kind_of
 from headgate.core.histogram import bucket_of
 from headgate.core.units import MINUTE, SECOND
 
@@ -39,7 +39,6 @@ MOST_EVENTS: Final = 50_000
 MOST_ALIKE: Final = 5_000
 """Groups of alike requests between two looks. Beyond them endpoints are not told apart: strangers make up many."""
 MOST_KEYS: Final = 100_000
-OTHER: Final = "(other)"
 LONGEST: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
 _ONE_IN: Final = 16
@@ -47,8 +46,8 @@ _SELDOM: Final = 1 / _ONE_IN
 _TURNS: Final = 4_096
 _TOGETHER: Final = 8_192
 _MADE_TOGETHER: Final = 128
-_PLAIN: Final = (EventKind.ALLOWED.value, None, False)
-"""What became of requests, which rule decided it, and whether without the store: the end of `Count`."""
+_PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
+"""What became of requests, which rule decided it, whether without the store, and what is `beside`."""
 _DENIED: Final = (EventKind.DENIED.value,)
 """The end of a key: the one rule that applied has denied. By far the most frequent of what does not simply pass."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
@@ -181,7 +180,9 @@ class Recorder:
         decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
         is_degraded = any(type(decision) in _DEGRADED for decision in decisions)
-        key = (at // MINUTE, request.tier, request.route or request.path, *charged, (kind.value, decider, is_degraded))
+        has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
+        outcome = (kind.value, decider, is_degraded, beside(verdict) if has_more else ())
+        key = (at // MINUTE, request.tier, request.route or request.path, *charged, outcome)
         users = self._users.get(key) or self._alike(key)
         users.append(request.user)
         if len(users) >= _TOGETHER:
@@ -207,12 +208,13 @@ class Recorder:
         self._fold()
         self._users.clear()
         counts = [
-            Count(minute * MINUTE, user, tier, endpoint, *_charges(rest), number)
+            Count(minute * MINUTE, user, tier, endpoint, charged, kind, rule, is_degraded, number, also)
             for (minute, tier, endpoint, *rest), users in self._counted.items()
+            for charged, kind, rule, is_degraded, also in (_charges(rest),)
             for user, number in users.items()
         ]
         took = [
-            Took(minute * MINUTE, tier, _short(endpoint), _charges(rest)[0][::2], bucket, number)  # type: ignore[arg-type] # names only
+            Took(minute * MINUTE, tier, _short(endpoint), _rules(rest), bucket, number)
             for ((minute, tier, endpoint, *rest), bucket), number in self._times.items()
         ]
         self._counted, self._times = {}, {}
@@ -290,12 +292,18 @@ def _short(endpoint: str | None) -> str | None:
     return OTHER if endpoint is not None and len(endpoint) > LONGEST else endpoint or None
 
 
-def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool]:
+def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool, tuple[str | None, ...]]:
     """The end of a key: what was charged, and what became of it."""
     if not rest:
         return (), *_PLAIN
     if rest[-1] is _DENIED:
-        return tuple(rest[:-1]), EventKind.DENIED.value, rest[0], False
+        return tuple(rest[:-1]), EventKind.DENIED.value, rest[0], False, ()
     if isinstance(rest[-1], tuple):
         return tuple(rest[:-1]), *rest[-1]
     return tuple(rest), *_PLAIN
+
+
+def _rules(rest: list[Any]) -> tuple[str, ...]:
+    """The end of a key: all rules that applied."""
+    charged, _, _, _, also = _charges(rest)
+    return (*charged[::2], *also[::2])  # type: ignore[arg-type] # names at every other place

@@ -171,7 +171,7 @@ class ControlPlane:
         self._retention = Retention(database, wall_clock)
         self._tally = Tally(wall_clock)
         self._tallying = Tallying(self._opened.another(_SECONDS_FOR_A_RECORD), self._tally)
-        self._rolling_up = RollingUp(self._opened.another(_SECONDS_TO_ROLL_UP), wall_clock)
+        self._rolling_up = RollingUp(self._opened.another(_SECONDS_TO_ROLL_UP))
         self.admin_token = settings.admin_token or kept_token(settings.data_dir)
         self.parts = AdminParts(
             database=database,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import Count, CountBatch, Took, metric_rows, usage_rows
+from headgate.core.counts import OTHER, Count, CountBatch, Took, metric_rows, usage_rows
 from headgate.core.event import EventKind
 from headgate.core.units import DAY, MINUTE
 
@@ -43,11 +43,36 @@ def test_a_watched_rule_has_shadows_and_the_others_admissions() -> None:
     assert (rows["watched"].shadow, rows["watched"].total) == (1, 1)
 
 
+def test_rules_beside_have_what_became_of_requests_under_them() -> None:
+    """A wait is its rule's alone, and watched rules are counted whether or not they would have denied."""
+    throttled = _count("throttled", "a", 1, "slow", 1, rule="slow")._replace(also=("slow", "throttled", "w", "allowed"))
+    denied = _count("denied", "a", 1, rule="a")._replace(also=("w", None))
+    rows = {row.rule: row for row in metric_rows(_batch(throttled, denied)) if not row.user}
+    assert {rule: (row.total, row.allowed, row.denied, row.throttled) for rule, row in rows.items()} == {
+        "": (2, 0, 1, 1),
+        "a": (2, 1, 1, 0),
+        "slow": (1, 0, 0, 1),
+        "w": (2, 1, 0, 0),
+    }
+    assert {row.rule for row in usage_rows(_batch(throttled, denied))} == {"", "a", "slow"}
+
+
 def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
     """However many users there are, a batch adds so many rows of users and no more; days know all of them."""
     batch = _batch(*(_count("allowed", user=f"u{n}", requests=n) for n in range(1, 6)))
     assert {row.user for row in metric_rows(batch, most_users=2)} == {"", "u5", "u4"}
     assert len(usage_rows(batch)) == 5
+
+
+def test_only_so_many_endpoints_of_a_batch_are_told_apart() -> None:
+    """However many paths strangers make up, a batch adds a bounded number of rows, and all of them are counted."""
+    counts = [_count("allowed", "a", 1)._replace(endpoint=f"/{n}", requests=n) for n in range(1, 6)]
+    nameless = _count("allowed", "a", 1)._replace(endpoint=None)
+    took = [Took(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
+    batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, took=took)
+    rows = [row for row in metric_rows(batch, most_endpoints=2) if row.rule == "a"]
+    assert {row.endpoint: row.total for row in rows} == {"/5": 5, "/4": 4, OTHER: 7, "": 1}
+    assert {row.endpoint: sum(row.latency) for row in rows} == {"/5": 1, "/4": 1, OTHER: 3, "": 0}
 
 
 def test_times_of_a_minute_without_requests_are_kept() -> None:

@@ -29,6 +29,13 @@ def test_an_event_without_anything_extra_is_a_plain_request() -> None:
     assert Call(5, Request()).order == (5, "", 0)
 
 
+def test_users_and_addresses_that_were_moved_are_taken_back() -> None:
+    """What had no place in its column is in the request all the same."""
+    call = Calls().of(5, _event({"user": "x" * 2_000, "ip": "10.0.0.0.1"}))
+    assert call.request == Request(user="x" * 2_000, ip="10.0.0.0.1")
+    assert Calls().of(5, _event({"user": "other", "cost": 2}, user="ann")).request == Request(user="ann", cost=2)
+
+
 def test_limits_of_ones_own_are_read_once_for_all_who_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not remembered for ever."""
     monkeypatch.setattr(traffic, "_MOST_REMEMBERED", 1)

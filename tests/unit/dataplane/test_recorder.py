@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import Limiter, Request
+from headgate.core.counts import OTHER, CountBatch, metric_rows
 from headgate.core.degraded import allowed as degraded_allow
 from headgate.core.event import EventKind
 from headgate.core.own_limits import LimitsByRule, OwnLimits
@@ -18,7 +19,7 @@ from headgate.core.units import MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
 from headgate.dataplane import recorder as recorders
 from headgate.dataplane import together
-from headgate.dataplane.recorder import LONGEST, OTHER, Recorder
+from headgate.dataplane.recorder import LONGEST, Recorder
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -118,7 +119,61 @@ def test_what_becomes_of_a_request_is_told() -> None:
     assert counts["/", "denied"].rule == "users"
     assert counts["/two", "allowed"].charged == ("all", 1, "users", 1)
     assert counts["/watched", "shadow"].rule == "watched"
-    assert counts["/shut", "blocked"][4:] == ((), "blocked", "shut", False, 1)
+    assert counts["/shut", "blocked"][4:] == ((), "blocked", "shut", False, 1, ("shut", "blocked"))
+
+
+def test_every_rule_that_applied_has_its_own_outcome() -> None:
+    """Watched rules, exempting ones and those that held nobody back are counted with what became of requests there."""
+    more = {
+        **RULES[2], "name": "stricter", "limits": ["1/minute", "9/hour"], "layer": "v",
+        "match": {"endpoints": ["/watched", "/slow"]},
+    }  # fmt: skip
+    scene = Scene([*RULES, more])
+    for path, times in {"/watched": 4, "/open": 2, "/shut": 1, "/slow": 3}.items():
+        for _ in range(times):
+            scene.check(path, user=path)
+    counts, took = scene.recorder.take_counts()
+    rows = metric_rows(CountBatch("b", "server", "", counts, took))
+    found: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        for name in ("total", "allowed", "denied", "throttled", "blocked", "shadow"):
+            found[row.rule, name] += 0 if row.user else getattr(row, name)
+    assert {place: number for place, number in found.items() if number and place[0]} == {
+        ("users", "total"): 7, ("users", "allowed"): 6, ("users", "denied"): 1,
+        ("watched", "total"): 4, ("watched", "allowed"): 2, ("watched", "shadow"): 1,
+        ("stricter", "total"): 7, ("stricter", "allowed"): 2, ("stricter", "shadow"): 4,
+        ("open", "total"): 2, ("open", "allowed"): 2,
+        ("shut", "total"): 1, ("shut", "blocked"): 1,
+        ("slow", "total"): 3, ("slow", "allowed"): 1, ("slow", "throttled"): 2,
+    }  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PATHS), st.integers(0, 20)), max_size=60))
+def test_rules_are_counted_as_their_decisions_say(calls: list[tuple[str, int]]) -> None:
+    """Counting the decisions of verdicts again, rule by rule, gives the rows."""
+    scene, wanted = Scene(), Counter[tuple[str, str]]()
+    assert scene.limiter.check_now is not None
+    for path, seconds in calls:
+        scene.clock.advance(seconds)
+        verdict = scene.limiter.check_now(Request(user="ann", path=path), None)
+        for bound in (*verdict.plan.enforced, *verdict.plan.shadows):
+            wanted[bound.rule.name, "total"] += 1
+        if verdict.plan.gate is not None:
+            wanted[verdict.plan.gate.name, "total"] += 1
+            wanted[verdict.plan.gate.name, "allowed" if verdict.allowed else "blocked"] += 1
+        for rule, decision, is_watched in [(each.rule.name, each.decision, each.shadow) for each in verdict.findings]:
+            if verdict.allowed:
+                passed = "throttled" if decision.delay else "allowed"
+                wanted[rule, passed if decision.allowed else "shadow"] += 1
+                assert decision.allowed or is_watched
+            elif verdict.rule is not None and rule == verdict.rule.name:
+                wanted[rule, "denied"] += 1
+    found: Counter[tuple[str, str]] = Counter()
+    for row in metric_rows(CountBatch("b", "server", "", *scene.recorder.take_counts())):
+        for name in ("total", "allowed", "denied", "throttled", "blocked", "shadow"):
+            found[row.rule, name] += getattr(row, name) if row.rule else 0
+    assert +found == wanted
 
 
 def test_an_event_has_all_that_is_needed_to_decide_it_again() -> None:

@@ -99,6 +99,7 @@ def _clean_count(count: Count) -> Count:
         tier=_text(count.tier or "", _LONGEST_NAME),
         endpoint=_text(count.endpoint or "", _LONGEST_ENDPOINT),
         charged=tuple(_text(each, _LONGEST_NAME) if isinstance(each, str) else each for each in count.charged),
+        also=tuple(None if each is None else _text(each, _LONGEST_NAME) for each in count.also),
         rule=None if count.rule is None else _text(count.rule, _LONGEST_NAME),
     )
 

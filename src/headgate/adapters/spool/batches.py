@@ -73,12 +73,16 @@ def counts_from(payload: bytes) -> CountBatch:
             id_,
             server,
             region,
-            [Count(*count[:known])._replace(charged=tuple(count[4])) for count in counts],
+            [_count(Count(*count[:known])) for count in counts],
             [Took(*each[:known_of_took])._replace(rules=tuple(each[3])) for each in took],
         )
     except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of counts: {error}"
         raise ValueError(msg) from error
+
+
+def _count(count: Count) -> Count:
+    return count._replace(charged=tuple(count.charged), also=tuple(count.also))
 
 
 def _decoded(payload: bytes) -> Any:  # noqa: ANN401 (whatever it is)

@@ -30,8 +30,6 @@ class MetricView(Output):
     blocked: int
     shadow: int
     degraded: int
-    cache_hits: int
-    lease_hits: int
     p50: float | None = _SECONDS
     p95: float | None = _SECONDS
     p99: float | None = _SECONDS

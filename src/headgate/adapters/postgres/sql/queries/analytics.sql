@@ -8,8 +8,7 @@ SELECT * FROM (
            CASE WHEN 'user' = ANY ($4) THEN user_id ELSE '' END AS "user",
            sum(total)::bigint AS total, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied,
            sum(throttled)::bigint AS throttled, sum(blocked)::bigint AS blocked, sum(shadow)::bigint AS shadow,
-           sum(degraded)::bigint AS degraded, sum(cache_hits)::bigint AS cache_hits, sum(lease_hits)::bigint AS lease_hits,
-           sum_histograms(latency) AS latency
+           sum(degraded)::bigint AS degraded, sum_histograms(latency) AS latency
     FROM metrics
     WHERE granularity = $1 AND at >= $2 AND at < $3
       AND (rule = $5::text OR $5 IS NULL AND rule <> '') AND (user_id = $6::text OR $6 IS NULL AND user_id <> '')

@@ -1,5 +1,5 @@
--- rolling_up.begin(): whether it is this process's turn; it is until the transaction ends (the number is "roll")
-SELECT pg_try_advisory_xact_lock(1919904876) AS is_ours;
+-- rolling_up.begin(): the time, and whether it is this process's turn; it is until the transaction ends (the number is "roll")
+SELECT pg_try_advisory_xact_lock(1919904876) AS is_ours, now() AS now;
 
 -- rolling_up.stale(granularity): the hours or days to roll up, the oldest first
 SELECT DISTINCT at FROM stale_metrics WHERE granularity = $1 ORDER BY at;
@@ -13,15 +13,27 @@ INSERT INTO stale_metrics (granularity, at) VALUES ($1, $2);
 -- rolling_up.clear(granularity, at): nothing; rows that are made anew are gone
 DELETE FROM metrics WHERE granularity = $1 AND at = $2;
 
--- rolling_up.sum(finer, granularity, at, end): nothing; the sum of the finer rows is there
+-- rolling_up.sum(finer, granularity, at, end, most): nothing; the sum of the finer rows is there, of each rule with so many endpoints, and so many users
+WITH finer AS (
+    SELECT * FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4
+), places AS (
+    SELECT rule, endpoint, user_id,
+           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS place
+    FROM finer
+    WHERE endpoint NOT IN ('', '(other)') OR user_id <> ''
+    GROUP BY rule, endpoint, user_id
+), told_apart AS (
+    SELECT finer.*, CASE WHEN place > $5::bigint THEN '(other)' ELSE endpoint END AS name
+    FROM finer LEFT JOIN places USING (rule, endpoint, user_id)
+    WHERE user_id = '' OR place <= $5
+)
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
                      total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
-SELECT $2, $3, rule, endpoint, tier, region, user_id,
+SELECT $2, $3, rule, name, tier, region, user_id,
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
        sum(cache_hits), sum(lease_hits), sum_histograms(latency)
-FROM metrics
-WHERE granularity = $1 AND at >= $3 AND at < $4
-GROUP BY rule, endpoint, tier, region, user_id;
+FROM told_apart
+GROUP BY rule, name, tier, region, user_id;
 
 -- rolling_up.fold(finer, granularity, at, end): nothing; finer rows are gone, and added to what there is
 -- (What is added is what was deleted, also where somebody has added to a row a moment before.)
@@ -47,6 +59,39 @@ SET total = metrics.total + excluded.total,
     lease_hits = metrics.lease_hits + excluded.lease_hits,
     latency = add_histograms(metrics.latency, excluded.latency);
 
+-- rolling_up.trim(granularity, at, most): nothing; of each rule so many endpoints are told apart, and so many users
+WITH places AS (
+    SELECT rule, endpoint, user_id,
+           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS place
+    FROM metrics
+    WHERE granularity = $1 AND at = $2 AND (endpoint NOT IN ('', '(other)') OR user_id <> '')
+    GROUP BY rule, endpoint, user_id
+), gone AS (
+    DELETE FROM metrics USING places
+    WHERE granularity = $1 AND at = $2 AND place > $3::bigint
+      AND (metrics.rule, metrics.endpoint, metrics.user_id) = (places.rule, places.endpoint, places.user_id)
+    RETURNING metrics.*
+)
+INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
+                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+SELECT $1, $2, rule, '(other)', tier, region, '',
+       sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
+       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+FROM gone
+WHERE user_id = ''
+GROUP BY rule, tier, region
+ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
+SET total = metrics.total + excluded.total,
+    allowed = metrics.allowed + excluded.allowed,
+    denied = metrics.denied + excluded.denied,
+    throttled = metrics.throttled + excluded.throttled,
+    blocked = metrics.blocked + excluded.blocked,
+    shadow = metrics.shadow + excluded.shadow,
+    degraded = metrics.degraded + excluded.degraded,
+    cache_hits = metrics.cache_hits + excluded.cache_hits,
+    lease_hits = metrics.lease_hits + excluded.lease_hits,
+    latency = add_histograms(metrics.latency, excluded.latency);
+
 -- rolling_up.oldest(finer): the time of the oldest row and up to when rows are gone, nulls if there are none
 SELECT (SELECT min(at) FROM metrics WHERE granularity = $1) AS oldest,
        (SELECT before FROM pruned_metrics WHERE granularity = $1) AS gone_before;
@@ -54,3 +99,9 @@ SELECT (SELECT min(at) FROM metrics WHERE granularity = $1) AS oldest,
 -- rolling_up.pruned(finer, before): nothing; finer rows before that are gone
 INSERT INTO pruned_metrics (granularity, before) VALUES ($1, $2)
 ON CONFLICT (granularity) DO UPDATE SET before = greatest(pruned_metrics.before, excluded.before);
+
+-- rolling_up.between(granularity, since, before): the times of rows
+SELECT DISTINCT at FROM metrics WHERE granularity = $1 AND at >= $2 AND at < $3 ORDER BY at;
+
+-- rolling_up.lower(finer, before): nothing; only finer rows before that are gone
+UPDATE pruned_metrics SET before = $2 WHERE granularity = $1;
