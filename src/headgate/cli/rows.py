@@ -105,7 +105,6 @@ def lines(out: Console, found: Sequence[Column], widths: Sequence[int], below: S
         yield from _row(out, found, widths, [column.cells[place] for column in found])
         for column in below:
             yield Text.assemble(" " * (_MARGIN + _GAP), (column.heading.plain, "dim"), " ", column.cells[place])
-    yield Text()
 
 
 def _row(
