@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from bench.rows import Outcome, Row
 from bench.server import programs, running
 
 from headgate import Request
+from headgate.edge.http.server import settle_down
 from headgate.settings import Settings
 from headgate.wiring.serving import decision_service
 from headgate.wiring.telemetry import Telemetry
@@ -81,8 +81,7 @@ async def _rates(settings: Settings, requests: list[Request], scale: Scale, watc
             while limiter.snapshots.current.number == 0:  # noqa: ASYNC110 (nobody says when the rules are there)
                 await asyncio.sleep(0.05)
         recorder = limiter.recorder
-        gc.collect()
-        gc.freeze()  # as the service does
+        settle_down()
         watch.begin("Recording", (scale.rounds + 1) * len(rates))
         for _ in range(scale.rounds + 1):
             for kind, found in rates.items():

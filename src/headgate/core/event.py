@@ -134,7 +134,7 @@ def event_of(
     cost: int | None,
     verdict: Verdict,
     kind: EventKind,
-    by: Deciding,
+    by: Deciding | tuple[Rule, Hit, Decision],
     at: Micros,
     sequence: int,
     latency: float | None,

@@ -1,7 +1,7 @@
 """The recorder: what the limiter decides becomes events and counts, and no check ever waits for it.
 
 It is asked on every check, so what is usual (one limit, and the request passes) is done in a handful of steps:
-alike requests share a list, and their users are appended to it. One check in eight, by a list that was drawn
+alike requests share a list, and their users are appended to it. One check in sixteen, by a list that was drawn
 once, is looked at more closely: it is timed, and may become an event. What did not simply pass always does.
 
 There is no lock and nothing to wait for; in return, a recorder belongs to one event loop.
@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.core.counts import Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
-from headgate.core.event import Deciding, Event, EventKind, deciding, event_of, kind_of
+from headgate.core.event import Event, EventKind, deciding, event_of, kind_of
 from headgate.core.histogram import bucket_of
 from headgate.core.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from headgate.core.decision import Hit
+    from headgate.core.event import Deciding
     from headgate.core.request import Request
+    from headgate.core.rule import Rule
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
 
@@ -39,12 +42,15 @@ MOST_KEYS: Final = 100_000
 OTHER: Final = "(other)"
 LONGEST: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
-_ONE_IN: Final = 8
+_ONE_IN: Final = 16
 _SELDOM: Final = 1 / _ONE_IN
 _TURNS: Final = 4_096
 _TOGETHER: Final = 8_192
+_MADE_TOGETHER: Final = 128
 _PLAIN: Final = (EventKind.ALLOWED.value, None, False)
 """What became of requests, which rule decided it, and whether without the store: the end of `Count`."""
+_DENIED: Final = (EventKind.DENIED.value,)
+"""The end of a key: the one rule that applied has denied. By far the most frequent of what does not simply pass."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
 _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
 
@@ -73,6 +79,8 @@ class Recorder:
         self.emitted = 0
         """Events so far, those that were pushed out included."""
         self._taken = 0
+        self._kept: list[tuple[Any, ...]] = []
+        """What events are made of: the arguments of `event_of`."""
         self._events: deque[Event] = deque(maxlen=most_events)
         self._users: dict[tuple[Any, ...], list[str | None]] = {}
         """By all that is counted but the user: the user of each request since the last fold, one after the other."""
@@ -85,36 +93,43 @@ class Recorder:
     @property
     def dropped(self) -> int:
         """Events that were pushed out before anybody took them."""
-        return self.emitted - self._taken - len(self._events)
+        return self.emitted - self._taken - self.waiting
 
     @property
     def waiting(self) -> int:
         """Events that nobody has taken yet."""
-        return len(self._events)
+        return len(self._kept) + len(self._events)
 
     def _offering(self) -> Offer:
         """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
         users_of, alike, attend, use = self._users.get, self._alike, self._attend, self._use
-        several, record = self._record_several, self._record
+        several, record, keep = self._record_several, self._record, self._keep
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-            if verdict.allowed:
-                plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
-                enforced = plan[1]
-                if len(enforced) == 1:
-                    ((hit, rule, _),), (decision,) = enforced, verdict._answer[0]  # noqa: SLF001 (as above)
-                    if type(decision) is Decision and not decision[4] and not plan[2]:
+            plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
+            enforced = plan[1]
+            if len(enforced) == 1:
+                ((hit, rule, _),), (decision,) = enforced, verdict._answer[0]  # noqa: SLF001 (as above)
+                if type(decision) is Decision and not decision[4] and not plan[2]:
+                    key: tuple[Any, ...]
+                    if verdict.allowed:
                         key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
                         users = users_of(key) or alike(key)
                         users.append(request[0])
                         if started or rule.sample > _SELDOM:
                             attend(request, cost, verdict, key, users, rule.sample, started)
-                        if request[2]:
-                            use(request[2], decision[6])
-                        return
-                elif enforced and not plan[2]:
-                    several(request, cost, verdict, started)
+                    else:
+                        key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2], _DENIED)
+                        users = users_of(key) or alike(key)
+                        users.append(request[0])
+                        by = (rule, hit, decision)
+                        keep(request, cost, verdict, EventKind.DENIED, by, decision[6], key, started)
+                    if request[2]:
+                        use(request[2], decision[6])
                     return
+            elif enforced and verdict.allowed and not plan[2]:
+                several(request, cost, verdict, started)
+                return
             record(request, cost, verdict, started)
 
         return offer
@@ -148,34 +163,25 @@ class Recorder:
         started: float,
     ) -> None:
         """Look more closely at a request that simply passed."""
-        latency = self._time(key, started)
         if len(users) >= _TOGETHER:
             self._fold()
-        if self._keeps_events:
-            chance = sample if sample > _SELDOM else sample * _ONE_IN
-            if random() < chance:  # noqa: S311 (nothing secret depends on it)
-                by, at = deciding(verdict, EventKind.ALLOWED), verdict.decisions[0].at
-                self._keep(request, cost, verdict, EventKind.ALLOWED, by, at, latency)
+        chance = sample if sample > _SELDOM else sample * _ONE_IN
+        if random() < chance:  # noqa: S311 (nothing secret depends on it)
+            by, at = deciding(verdict, EventKind.ALLOWED), verdict.decisions[0].at
+            self._keep(request, cost, verdict, EventKind.ALLOWED, by, at, key, started)
+        elif started:
+            self._time(key, started)
 
     def _record(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
         """Record what is not so simple: no limit, a wait, a refusal, a rule that is watched, a store that is away."""
         plan, decisions = verdict.plan, verdict.decisions
         at = decisions[0].at if decisions else self._clock()
-        if verdict.allowed or len(plan.enforced) != 1:
-            kind = kind_of(verdict)
-            by = deciding(verdict, kind)
-        else:  # which nearly all of it is
-            ((hit, rule, _),) = plan.enforced
-            kind, by = EventKind.DENIED, Deciding(rule, hit, decisions[0])
-        charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
-        key: tuple[Any, ...] = (at // MINUTE, request.tier, request.route or request.path, *charged)
-        latency = self._time(key, started)
+        kind = kind_of(verdict)
+        by = deciding(verdict, kind)
         decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
-        is_degraded = False
-        for decision in decisions:
-            if type(decision) in _DEGRADED:
-                is_degraded = True
-        key += ((kind.value, decider, is_degraded),)
+        charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
+        is_degraded = any(type(decision) in _DEGRADED for decision in decisions)
+        key = (at // MINUTE, request.tier, request.route or request.path, *charged, (kind.value, decider, is_degraded))
         users = self._users.get(key) or self._alike(key)
         users.append(request.user)
         if len(users) >= _TOGETHER:
@@ -183,11 +189,14 @@ class Recorder:
         if request.api_key:
             self._use(request.api_key, at)
         sample = max([bound.rule.sample for bound in plan.enforced], default=0.0) if kind in _SAMPLED else 1.0
-        if self._keeps_events and random() < sample:  # noqa: S311 (as above)
-            self._keep(request, cost, verdict, kind, by, at, latency)
+        if random() < sample:  # noqa: S311 (as above)
+            self._keep(request, cost, verdict, kind, by, at, key, started)
+        elif started:
+            self._time(key, started)
 
     def take_events(self) -> list[Event]:
         """The events since the last time, in the order in which they were decided."""
+        self._make_events()
         events = self._events
         taken = [events.popleft() for _ in repeat(None, len(events))]
         self._taken += len(taken)
@@ -203,8 +212,8 @@ class Recorder:
             for user, number in users.items()
         ]
         took = [
-            Took(minute * MINUTE, tier, _short(endpoint), tuple(charged[::2]), bucket, number)
-            for ((minute, tier, endpoint, *charged), bucket), number in self._times.items()
+            Took(minute * MINUTE, tier, _short(endpoint), _charges(rest)[0][::2], bucket, number)  # type: ignore[arg-type] # names only
+            for ((minute, tier, endpoint, *rest), bucket), number in self._times.items()
         ]
         self._counted, self._times = {}, {}
         return counts, took
@@ -214,10 +223,8 @@ class Recorder:
         keys, self._keys = self._keys, {}
         return keys
 
-    def _time(self, key: tuple[Any, ...], started: float) -> float | None:
-        """Note how long a decision took, if it was timed."""
-        if not started:
-            return None
+    def _time(self, key: tuple[Any, ...], started: float) -> float:
+        """Note how long a decision took."""
         latency, times = self._timer() - started, self._times
         timed = (key, bucket_of(int(latency * SECOND)))
         if timed not in times and len(times) >= MOST_ALIKE:
@@ -231,12 +238,24 @@ class Recorder:
         cost: int | None,
         verdict: Verdict,
         kind: EventKind,
-        by: Deciding,
+        by: Deciding | tuple[Rule, Hit, Decision],
         at: Micros,
-        latency: float | None,
+        key: tuple[Any, ...],
+        started: float,
     ) -> None:
-        self.emitted += 1
-        self._events.append(event_of(request, cost, verdict, kind, by, at, self.emitted, latency))
+        """Keep what an event is made of. It is made with others, later: one by one they take twice the time."""
+        latency = self._time(key, started) if started else None
+        if self._keeps_events:
+            self.emitted += 1
+            self._kept.append((request, cost, verdict, kind, by, at, self.emitted, latency))
+            if len(self._kept) >= _MADE_TOGETHER:
+                self._make_events()
+
+    def _make_events(self) -> None:
+        keep = self._events.append
+        for kept in self._kept:
+            keep(event_of(*kept))
+        self._kept.clear()
 
     def _use(self, api_key: str, at: Micros) -> None:
         if api_key in self._keys or (len(self._keys) < MOST_KEYS and len(api_key) <= LONGEST):
@@ -261,7 +280,7 @@ class Recorder:
 
 
 def _turns(timer: Timer) -> Iterator[Timer | None]:
-    """Who is timed: one in eight, without a rhythm that traffic could have as well."""
+    """Who is timed: one in sixteen, without a rhythm that traffic could have as well."""
     drawn = Random(_TURNS)  # noqa: S311 (nothing secret depends on it)
     timed = set(drawn.sample(range(_TURNS), _TURNS // _ONE_IN))
     return cycle([timer if place in timed else None for place in range(_TURNS)])
@@ -273,6 +292,10 @@ def _short(endpoint: str | None) -> str | None:
 
 def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool]:
     """The end of a key: what was charged, and what became of it."""
-    if rest and isinstance(rest[-1], tuple):
+    if not rest:
+        return (), *_PLAIN
+    if rest[-1] is _DENIED:
+        return tuple(rest[:-1]), EventKind.DENIED.value, rest[0], False
+    if isinstance(rest[-1], tuple):
         return tuple(rest[:-1]), *rest[-1]
     return tuple(rest), *_PLAIN

@@ -126,7 +126,7 @@ async def serve(
     stops = Stops()
     serving = asyncio.create_task(run_server(server))
     if await accepting(address, serving):
-        _settle_down()
+        settle_down()
         started()
     await _first(serving, stops.asked, None)
     service.ready = False
@@ -141,7 +141,7 @@ async def serve(
         raise HeadgateError(msg)
 
 
-def _settle_down() -> None:
+def settle_down() -> None:
     """Have the garbage collector leave alone what is there once the service runs: nearly all of it stays.
 
     To look through it took tens of milliseconds, every few thousand requests, in which nobody was answered.
