@@ -77,7 +77,7 @@ def list_archives(*, as_json: Json = False) -> None:
         )
         for part in parts
     ]
-    print_rows(headings, rows, numbers=("part", "events", "files", "size"))
+    print_rows(headings, rows, numbers=("part", "events", "files", "size"), whole=("folder",), below=("folder",))
     if parts:
         total = sum(part.rows for part in parts)
         print_note(f"{total:,} events, {_bytes(sum(part.size for part in parts))}, in {archive.url}")

@@ -29,6 +29,8 @@ _TERMINATED: Final = 128 + signal.SIGTERM
 _SHOWN: Final = 500
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_NUMBERS: Final = (int, float, Decimal)
+_TIMES: Final = (date, time)  # a datetime is a date
 _PLAIN: Final[dict[type, Callable[[Any], object]]] = {
     datetime: lambda value: value.isoformat().replace("+00:00", "Z"),
     date: date.isoformat,
@@ -114,10 +116,17 @@ def _print_csv(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _print_table(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
-    shown = [["" if value is None else str(_plain(value)) for value in row] for row in islice(rows, _SHOWN)]
-    print_rows(names, shown)
+    first = list(islice(rows, _SHOWN))
+    shown = [["" if value is None else str(_plain(value)) for value in row] for row in first]
+    print_rows(names, shown, numbers=_of(_NUMBERS, names, first), whole=_of(_TIMES, names, first))
     if next(chain(rows, (None,)), None) is not None:
         print_note(f"there are more than {_SHOWN} rows; --csv and --json write all of them")
+
+
+def _of(kinds: tuple[type, ...], names: list[str], rows: list[tuple[Any, ...]]) -> list[str]:
+    """The names of the columns whose values are all of these kinds."""
+    columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
+    return [name for name, values in columns if all(value is None or isinstance(value, kinds) for value in values)]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (whatever SQL answers)

@@ -89,7 +89,8 @@ class Simulation:
         """Decide everything; `progress` is told how many were decided and what share of the source was read."""
         start, _, until = self._span
         replay, read = self.replay, 0
-        # Counters live long and know of no cycles: looking for some again and again would take a third of the time.
+        # Counters live long and know of no cycles. Looking for some again and again took 3 % more processor time with
+        # few counters, and 8 % with 140,000 of them.
         collects = gc.isenabled()
         gc.disable()
         try:
