@@ -14,6 +14,7 @@ def test_metrics_are_those_of_a_service(database_url: str) -> None:
     """Where there is no service, as behind a command that goes to the database itself, there are no metrics."""
 
     async def test(admin: Admin) -> None:
+        del admin.app.state.metrics
         assert "headgate serve" in problem_of(await admin.ask("GET", "/metrics"), 404)["detail"]
 
     with_admin(database_url, test)
