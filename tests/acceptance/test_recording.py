@@ -62,7 +62,7 @@ def _stored(url: str) -> list[tuple[str, str]]:
 
 def _spooled(spool: Path) -> int:
     """How many events are on disk."""
-    cursors = [Cursor(folder) for folder in spool.glob("*/events")]
+    cursors = [Cursor(folder) for folder in spool.glob("*/*/events")]
     for cursor in cursors:
         cursor.go_to_end()
     return sum(cursor.number for cursor in cursors)
@@ -79,7 +79,7 @@ def _until_all_is_shipped(start: Start, rules: str, **settings: str) -> None:
 
 
 def _folders(data: Path) -> list[Path]:
-    return [path for path in (data / "spool").iterdir() if path.is_dir()]
+    return [path for path in data.glob("spool/*/*") if path.is_dir()]
 
 
 def test_sigterm_loses_no_event(postgres: Postgres, valkey: Server, start: Start, tmp_path: Path) -> None:
@@ -155,6 +155,29 @@ def test_events_are_lines_of_a_file(start: Start, tmp_path: Path) -> None:
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         assert Counter(line["user"] for line in lines) == Counter({user: turn * asked[user] for user in asked})
         assert len({line["id"] for line in lines}) == len(lines)
+
+
+def test_two_databases_on_one_data_directory_are_kept_apart(
+    postgres: Postgres, valkey: Server, start: Start, tmp_path: Path
+) -> None:
+    """Each service's events go to its own database; what waits for another one is named, and stays."""
+    left = tmp_path / "data" / "spool" / "database-0" / "1-dead" / "events"
+    left.mkdir(parents=True)
+    (left / f"{0:020d}.log").write_bytes(b"x" * 77)
+    rules, data = _rules(tmp_path), str(tmp_path / "data")
+    urls = postgres.new_database(), postgres.new_database()
+    services = [start("--rules", rules, database_url=url, redis_url=valkey.url, data_dir=data) for url in urls]
+    asked = [_ask(service.url, user, 5) for service, user in zip(services, ("ann", "ben"), strict=True)]
+    deadline = time.monotonic() + PATIENCE
+    while sum(len(_stored(url)) for url in urls) < sum(asked):
+        assert time.monotonic() < deadline, "events are stored"
+        time.sleep(0.1)
+    assert [Counter(user for user, _ in _stored(url)) for url in urls] == [{"ann": asked[0]}, {"ben": asked[1]}]
+    for service in services:
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0
+        assert f"77 bytes wait in {left.parent.parent} for sinks that are not configured now" in service.errors
+    assert (left / f"{0:020d}.log").exists()
 
 
 def test_without_a_sink_nothing_is_spooled(start: Start, tmp_path: Path) -> None:

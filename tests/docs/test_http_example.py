@@ -30,7 +30,7 @@ def service(root: Path, tmp_path: Path) -> Iterator[str]:
     found = re.search(r"\$\(BIN\)/headgate (serve .*)$", makefile, re.MULTILINE)
     assert found is not None
     command = [sys.executable, "-m", "headgate.cli.main", *shlex.split(found[1]), "--port", "0", "--admin-port", "0"]
-    environment = os.environ | {"HEADGATE_DATA_DIR": str(tmp_path)}
+    environment = os.environ | {"HEADGATE_DATA_DIR": str(tmp_path), "HEADGATE_GRPC_PORT": "0"}
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, env=environment) as running:  # noqa: S603 (our own)
         assert running.stdout is not None
         address = re.search(r"http://\S+", running.stdout.readline())

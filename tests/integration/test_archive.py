@@ -104,6 +104,7 @@ def test_the_life_of_events(chosen: Settings) -> None:
             (again,) = (await opened.archiving.run(Progress())).archived
             assert (again.events, again.part) == (3_000, None)
             assert [part.rows for part in await opened.archiving.parts()] == [3_000]
+        await store(url, events("2033-05", 1))
         async with open_archive(chosen, _at("2033-05-31T23:59")) as opened:
             assert (await opened.archiving.run(Progress())).deleted == []
         async with open_archive(chosen, _at("2033-06-01")) as opened:
@@ -171,7 +172,7 @@ def test_a_damaged_file_is_found_and_named(in_folder: Settings) -> None:
             file = _file(in_folder, "*.parquet")
             whole = file.read_bytes()
             file.write_bytes(whole[:5_000] + bytes([whole[5_000] ^ 1]) + whole[5_001:])
-            with pytest.raises(ArchiveError, match=r"events/2026-05/1/0001\.parquet is damaged"):
+            with pytest.raises(ArchiveError, match=r"events/2026-05/1-[0-9a-f-]+/0001\.parquet is damaged"):
                 await opened.archiving.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
             await store(url, events("2026-05", 10))
             with pytest.raises(ArchiveError, match=r"0001\.parquet is damaged"):
@@ -217,6 +218,28 @@ def test_two_runs_do_not_meet(in_folder: Settings) -> None:
     asyncio.run(run())
 
 
+def test_a_time_that_cannot_be_believed_deletes_nothing(in_folder: Settings) -> None:
+    """Ten years of quiet are a wrong clock, unless somebody says otherwise; and no part goes when it has just come."""
+    url = in_folder.database_url or ""
+
+    async def run() -> None:
+        await store(url, events("2026-05", 10))
+        far = f"{datetime.now(UTC).year + 10}-06-01"
+        async with open_archive(in_folder, _at(far)) as opened:
+            for refused in (opened.archiving.plan(), opened.archiving.run(Progress())):
+                with pytest.raises(Conflict, match="if the clock is right, write --clock-is-right"):
+                    await refused
+            assert len(await all_events(url)) == 10
+            done = await opened.archiving.run(Progress(), clock_is_right=True)
+            assert ([each.month for each in done.archived], done.deleted) == ([MAY], [])
+        async with open_archive(in_folder, _at(far.replace("-06-01", "-06-30"))) as opened:
+            assert (await opened.archiving.run(Progress(), clock_is_right=True)).deleted == []
+        async with open_archive(in_folder, _at(far.replace("-06-01", "-07-01"))) as opened:
+            assert len((await opened.archiving.run(Progress(), clock_is_right=True)).deleted) == 1
+
+    asyncio.run(run())
+
+
 def test_ids_of_old_batches_are_forgotten(in_folder: Settings) -> None:
     """The ids of batches are kept as long as events are kept in the database."""
 
@@ -246,7 +269,7 @@ def test_a_manifest_that_cannot_be_read_stops_everything(in_folder: Settings) ->
             await store(url, events("2026-05", 10, seed=5))
             for text in ("{", json.dumps(data | {"format": 2}), json.dumps(data | {"rows": 11})):
                 file.write_text(text, encoding="utf-8")
-                with pytest.raises(ArchiveError, match=r"events/2026-05/1/manifest\.json cannot be used"):
+                with pytest.raises(ArchiveError, match=r"events/2026-05/1-[0-9a-f-]+/manifest\.json cannot be used"):
                     await opened.archiving.run(Progress())
             assert len(await all_events(url)) == 10
 

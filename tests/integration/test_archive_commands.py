@@ -6,6 +6,11 @@ import asyncio
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +18,9 @@ import pytest
 from pyarrow import parquet as pq
 from tests.integration.stored_events import all_events, events, store
 
+from headgate.adapters.clock import wall_clock
 from headgate.cli.commands import run
+from headgate.wiring import archiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +69,48 @@ def test_events_are_archived_listed_and_brought_back(headgate: Asking, database_
     assert "2024-02 was brought back, and stays for now" in headgate("run")[1]
     assert json.loads(headgate("restore", "2024-02", "--until", "2000-01-01", "--json")[1])["added"] == 0
     assert "dropped  2024-02: the archive had all of its 300 events already" in headgate("run")[1]
+
+
+def test_a_clock_that_differs_from_the_servers_is_refused(
+    headgate: Asking, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the clock here says is believed only if that of PostgreSQL says about the same."""
+    _stored(database_url, events("2024-02", 30))
+    for hours in (2, -2, 10 * 365 * 24):
+        monkeypatch.setattr(archiving, "wall_clock", lambda hours=hours: wall_clock() + hours * 3_600 * 1_000_000)
+        code, _, complaints = headgate("run")
+        assert (code, "nothing was done, because it is not known when it is" in complaints) == (1, True)
+    assert len(asyncio.run(all_events(database_url))) == 30
+
+
+def test_a_question_can_be_interrupted(database_url: str, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM end a question that would take hours, and leave no files behind."""
+    environment = dict(os.environ) | {
+        "HEADGATE_DATABASE_URL": database_url,
+        "HEADGATE_ARCHIVE_URL": str(tmp_path / "archive"),
+        "TMPDIR": str(tmp_path / "temporary"),
+    }
+    (tmp_path / "temporary").mkdir()
+    question = "SELECT 'row' AS a UNION ALL SELECT count(*)::text FROM range(100000000000) b"
+    command = [sys.executable, "-m", "headgate.cli.main", "archive", "query", question, "--csv"]
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        with subprocess.Popen(  # noqa: S603 (our own words)
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (we may have to ignore it)
+        ) as asking:
+            deadline = time.monotonic() + 60
+            while not list((tmp_path / "temporary").glob("headgate-query-*")):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            time.sleep(0.5)  # it is to be at it; if it is not yet, it must end as well
+            asking.send_signal(number)
+            _, complaints = asking.communicate(timeout=60)
+        assert (asking.returncode, complaints) == (code, "")
+        assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_questions_span_archive_and_database(headgate: Asking, database_url: str) -> None:

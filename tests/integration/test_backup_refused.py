@@ -178,6 +178,38 @@ def test_what_cannot_be_used_is_said_beside_the_list(
     assert made.name in capsys.readouterr().out
 
 
+def test_the_latest_is_of_the_same_database(
+    postgres: Postgres,
+    made: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a place with backups of several databases, `latest` is never that of another one."""
+    later = "2999-01-01T00:00:00+00:00"
+    shutil.copytree(made, folder.parent / made.name)
+    _change(folder, lambda manifest: replace(manifest, origin="0badc0de-0000-4000-8000-000000000000", at=later))
+    ours, used, empty = postgres.new_database(), postgres.new_database(), postgres.new_database()
+    for url in (ours, used):
+        execute(url, "INSERT INTO users (id) VALUES ('somebody')")
+    execute(used, "UPDATE origin SET id = gen_random_uuid()")
+    words = ["restore", "latest", "--replace", "--yes", "--json"]
+    for url, sentence in ((used, "no backup of this database"), (empty, "backups of several databases")):
+        monkeypatch.setenv("HEADGATE_DATABASE_URL", url)
+        before = contents(url)
+        assert run(words) == 1
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert f"{NAME} of 0badc0de" in said
+        assert made.name in said
+        assert contents(url) == before
+    assert run(["backup", "list"]) == 0
+    assert "0badc0de" in capsys.readouterr().out
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", ours)
+    assert run(words) == 0
+    assert json.loads(capsys.readouterr().out)["name"] == made.name
+
+
 @pytest.mark.parametrize("into", ["an empty database", "a database in use"])
 def test_an_older_backup_is_migrated(
     postgres: Postgres,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from headgate.core.archive_part import Month
+
 
 def _partitions(url: str) -> list[str]:
     async def ask() -> list[str]:
@@ -79,6 +81,38 @@ def test_a_service_archives_if_it_is_told_to(
     asyncio.run(run())
     assert "archived  2024-02, part 1: 50 events" in caplog.text
     assert len(_partitions(database_url)) >= 3
+
+
+def test_a_child_that_cannot_be_started_stops_nothing_else(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If no process can be started for archiving, that is logged, and partitions are made ahead as ever."""
+    for name in ("_SECONDS_AFTER_THE_START", "_SECONDS_BETWEEN_LOOKS"):
+        monkeypatch.setattr(looking, name, 0.0)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no-such-program"))
+    chosen = Settings(database_url=database_url, data_dir=tmp_path, archive_daily=True)
+
+    async def run() -> None:
+        database = Database(database_url)
+        retention = Retention(database, wall_clock)
+        looked = asyncio.Semaphore(0)
+        make_ahead = retention.make_ahead
+
+        async def make_and_say() -> list[Month]:
+            looked.release()
+            return await make_ahead()
+
+        monkeypatch.setattr(retention, "make_ahead", make_and_say)
+        work = asyncio.create_task(looking.look_after_events(retention, chosen, archives=True))
+        async with asyncio.timeout(60):
+            for _ in range(3):
+                await looked.acquire()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        await database.close()
+
+    asyncio.run(run())
+    assert "events were not archived: [Errno 2] No such file or directory" in caplog.text
 
 
 def test_what_keeps_a_service_from_archiving_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -36,6 +37,21 @@ def test_what_is_no_time_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="--until is 'tomorrow'; write a time such as 2030-01-31T12:00:00Z"):
         moment_of("tomorrow", "--until")
     assert moment_of(None, "--until") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("99999d", "--until: '99999d' is out of range; a duration is between 1 us and 3660 days"),
+        ("0d", "--until: '0d' is out of range"),
+        ("3 months", "--until: a month has no fixed length"),
+        ("5x", "--until: 'x' in '5x' is not a unit of time"),
+    ],
+)
+def test_of_a_span_it_is_said_what_is_wrong_with_it(text: str, sentence: str) -> None:
+    """Whoever wrote a span need not be told to write one."""
+    with pytest.raises(InvalidRequest, match=re.escape(sentence)):
+        moment_of(text, "--until")
 
 
 def test_limits_of_one_name_are_gathered() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.cli.commands import run
+from headgate.core.archive_part import Month, Part, PartFile
 from headgate.core.units import SECOND
 from headgate.testing.clock import NEW_YEAR
 
@@ -88,27 +91,79 @@ def test_json_lines_are_read_by_fields(folder: Path, capsys: pytest.CaptureFixtu
 def test_archived_events_are_replayed_from_complete_parts(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A part without its manifest was not finished. A folder is read whole."""
-    for part, user in ((1, "ann"), (2, "bob")):
-        place = folder / "kept" / "events" / "2026-01" / str(part)
+    """A part without its manifest was not finished. A folder is whole. The archive is where `archive run` writes."""
+    for number, user in ((1, "ann"), (2, "bob")):
+        place = folder / "data" / "archive" / "events" / "2026-01" / str(number)
         place.mkdir(parents=True)
         times = pa.array([NEW_YEAR + each * SECOND for each in range(8)], pa.timestamp("us", "UTC"))
         columns = {"at": times, "user_id": [user] * 8, "decision": ["allowed"] * 8, "extra": [None] * 8}
         pq.write_table(pa.table(columns), place / "0001.parquet")
-    (folder / "kept/events/2026-01/1/manifest.json").write_text("{}")
-    monkeypatch.setenv("HEADGATE_ARCHIVE_URL", str(folder / "kept"))
-    for origin, requests, denied in (("archive", 8, 3), ("kept", 16, 6), ("kept/events/2026-01/1/0001.parquet", 8, 3)):
+    kept = "data/archive/events/2026-01/1"
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    file = PartFile("0001.parquet", 8, 1, "0" * 64, now, now)
+    part = Part(Month(2026, 1), 1, "events/2026-01/1", "", 8, now, now, "0" * 64, (), (file,), now, "headgate")
+    (folder / kept / "manifest.json").write_text(json.dumps(part.as_data()))
+    monkeypatch.setenv("HEADGATE_DATA_DIR", str(folder / "data"))
+    for origin, requests, denied in (("archive", 8, 3), ("data", 16, 6), (f"{kept}/0001.parquet", 8, 3)):
         assert run(["simulate", "--rules", "draft.yaml", "--from", origin, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["requests"], found["draft"]["denied"]) == (requests, denied)
         assert found["recorded"]["draft"]["newly_denied"] == denied
 
 
-def test_an_empty_log_is_a_report_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of nothing."""
-    (folder / "empty.log").write_text("")
-    assert run(["simulate", "--rules", "draft.yaml", "--from", "empty.log", "--plot", "a.svg"]) == 0
-    assert "0 of 0 requests would have been denied" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("log", "arguments", "sentence"),
+    [
+        ("", (), "'a.log' has no request"),
+        (
+            "oops\n" * 7,
+            (),
+            "'a.log' has no request that can be decided; left out, with the first reasons: 7\n  line 1: ",
+        ),
+        (LINE.format(ip=1, user="ann", second=0), ("--until", "2025-01-01"), "none between --since and --until"),
+        (LINE.format(ip=1, user="ann", second=0), ("--since", "2026-01-01T00:00:01Z"), "1 lie before it"),
+    ],
+)
+def test_nothing_to_decide_is_a_failure(
+    log: str, arguments: tuple[str, ...], sentence: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipeline that reads the wrong file is told so; programs get the report all the same."""
+    (folder / "a.log").write_text(log)
+    command = ["simulate", "--rules", "draft.yaml", "--from", "a.log", *arguments]
+    assert run(command) == 1
+    shown = capsys.readouterr()
+    assert sentence in shown.err
+    assert shown.out == ""
+    assert run([*command, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["requests"] == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_an_interrupt_ends_it_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the middle of deciding, without a word."""
+
+    def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it went on")
+
+    monkeypatch.setattr("headgate.controlplane.simulate.replay.Replay.take", interrupted)
+    assert run(["simulate", "--rules", "draft.yaml", "--from", "access.log"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_strangers_names_do_not_fill_the_screen(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However long they are, and whatever they would have a terminal do."""
+    lines = [
+        {"at": 1_767_225_600 + each, "user": "\x1b[31m" + "x" * 60_000, "path": "/" + "y" * 60_000} for each in range(9)
+    ]
+    (folder / "a.jsonl").write_text("\n".join(json.dumps(line)[:65_000] for line in lines))
+    (folder / "b.jsonl").write_text("\n".join(json.dumps({**line, "path": "/"}) for line in lines))
+    for name, code in (("a.jsonl", 1), ("b.jsonl", 0)):
+        assert run(["simulate", "--rules", "draft.yaml", "--from", name]) == code
+        shown = capsys.readouterr()
+        assert "\x1b" not in shown.out + shown.err
+        assert "1b[31mxxx" in shown.out + shown.err
+        assert max(map(len, (shown.out + shown.err).splitlines())) < 400
 
 
 @pytest.mark.parametrize(
@@ -116,7 +171,7 @@ def test_an_empty_log_is_a_report_too(folder: Path, capsys: pytest.CaptureFixtur
     [
         (["--from", "none.log"], "there is no 'none.log'"),
         (["--from", "."], "there are no Parquet files"),
-        (["--from", "archive"], "set HEADGATE_ARCHIVE_URL"),
+        (["--from", "archive"], "there are no Parquet files"),
         ([], "set HEADGATE_DATABASE_URL"),
         (["--from", "access.log", "--since", "then"], "--since is 'then'"),
         (["--from", "access.log", "--since", "1h", "--until", "2h"], "does not lie before --until"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _REMEMBERED: Final = 4 * 1024 * 1024
-"""So many bytes at the end of a file are looked through for batches that are in it."""
+"""So many bytes at the end of a file are looked through for batches that are in it, more if the last is longer."""
 _MOST_BATCHES: Final = 1_000
 
 
@@ -96,22 +96,25 @@ class JsonLines:
 
 
 def _found(file: int) -> dict[str, int]:
-    """The batches at the end of a file, with their lines, in order. A line that a crash has torn is cut off."""
-    size = os.fstat(file).st_size
-    start = max(0, size - _REMEMBERED)
-    data = os.pread(file, size - start, start)
-    whole = data.rfind(b"\n") + 1
+    """The batches at the end of a file, with their lines, in order. A line that a crash has torn is cut off.
+
+    As much is read as is needed to have the last batch whole: it is the one that may come again.
+    """
+    size, reach = os.fstat(file).st_size, _REMEMBERED
+    while True:
+        start = max(0, size - reach)
+        data = os.pread(file, size - start, start)
+        whole = data.rfind(b"\n") + 1
+        lines = data[:whole].splitlines()
+        if start:
+            lines = lines[1:]  # the first may have begun before
+        ids = [_batch_of(line) for line in lines]
+        if not start or (ids and (ids[0] is None or ids[0] != ids[-1])):
+            break
+        reach *= 2
     if whole < len(data):
         os.ftruncate(file, start + whole)
-    lines = data[:whole].splitlines()
-    if start:
-        lines = lines[1:]  # the first may have begun before
-    found: dict[str, int] = {}
-    for line in lines:
-        id_ = _batch_of(line)
-        if id_ is not None:
-            found[id_] = found.get(id_, 0) + 1
-    return found
+    return Counter(id_ for id_ in ids if id_ is not None)
 
 
 def _batch_of(line: bytes) -> str | None:

@@ -101,13 +101,13 @@ def violators(
 def print_changes(changes: Sequence[dict[str, Any]]) -> None:
     """A table of changes."""
     headings = ("change", "at (UTC)", "who", "what", "done", "difference")
-    print_rows(headings, [_change(each) for each in changes], numbers=["change"])
+    print_rows(headings, [_change(each) for each in changes], numbers=["change"], long=["difference"])
 
 
 def print_events(events: Sequence[dict[str, Any]]) -> None:
     """A table of events."""
-    headings = ("at (UTC)", "decision", "user", "request", "rule", "retry in")
-    print_rows(headings, [_event(each) for each in events], numbers=["retry in"])
+    headings = ("at (UTC)", "decision", "user", "request", "rule", "retry in", "id")
+    print_rows(headings, [_event(each) for each in events], numbers=["retry in"], whole=["id"], below=["id"])
 
 
 def _change(change: dict[str, Any]) -> tuple[str, ...]:
@@ -157,5 +157,5 @@ def coloured(decision: str) -> Styled:
 def _event(event: dict[str, Any]) -> tuple[str | Styled, ...]:
     request = " ".join(word for word in (event["method"], event["endpoint"]) if word)
     wait = "" if event["retry_after"] is None else span(event["retry_after"])
-    decision = coloured(event["decision"])
-    return moment(event["at"]), decision, event["user"] or event["ip"] or "", request, event["rule"] or "", wait
+    when, user = moment(event["at"], precise=True), event["user"] or event["ip"] or ""
+    return when, coloured(event["decision"]), user, request, event["rule"] or "", wait, event["id"]

@@ -68,7 +68,7 @@ def metrics(
         for each in found
     ]
     numbers = (*kinds, *_MILLISECONDS)
-    print_rows(("at (UTC)", *dimensions, *numbers), rows, numbers=numbers, whole=["rule", "tier", "region"])
+    print_rows(("at (UTC)", *dimensions, *numbers), rows, numbers=numbers)
     if more:
         print_more(limit)
 

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bars
 
 from headgate.cli.environment import settings
 from headgate.cli.options import moment_of
-from headgate.cli.output import counted, print_done, print_json, print_note, print_rows
+from headgate.cli.output import complain, counted, print_done, print_json, print_note, print_rows
 from headgate.controlplane.archiving import Progress, RunDone
 from headgate.core.archive_part import Month, Part
 from headgate.wiring.archiving import event_archive, open_archive
@@ -25,6 +25,10 @@ _STAYS: Final = "30d"
 def run(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    clock_is_right: Annotated[
+        bool,
+        typer.Option("--clock-is-right", help="Go on although nothing has happened here for more than a year."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Archive the months that lie wholly more than HEADGATE_ARCHIVE_DAYS back, and drop them from the database.
@@ -36,9 +40,9 @@ def run(
     async def carry_out() -> RunDone:
         async with open_archive(settings()) as opened:
             if dry_run:
-                return await opened.archiving.plan()
+                return await opened.archiving.plan(clock_is_right=clock_is_right)
             with shown_progress() as progress:
-                return await opened.archiving.run(progress)
+                return await opened.archiving.run(progress, clock_is_right=clock_is_right)
 
     done = asyncio.run(carry_out())
     if as_json:
@@ -52,15 +56,18 @@ def run(
 def list_archives(*, as_json: Json = False) -> None:
     """List what is archived: months, their parts, how many events they have, and where they are."""
     archive = event_archive(settings())
-    parts = asyncio.run(archive.parts())
+    parts, faults = asyncio.run(archive.found())
+    for _, sentence in faults:
+        complain(sentence)
     if as_json:
         print_json({"url": archive.url, "parts": [_part_data(part) for part in parts]})
         return
-    headings = ("month", "part", "events", "files", "size", "first (UTC)", "last (UTC)", "folder")
+    headings = ("month", "part", "origin", "events", "files", "size", "first (UTC)", "last (UTC)", "folder")
     rows = [
         (
             str(part.month),
             str(part.number),
+            part.origin[:8],
             f"{part.rows:,}",
             str(len(part.files)),
             _bytes(part.size),
@@ -70,7 +77,7 @@ def list_archives(*, as_json: Json = False) -> None:
         )
         for part in parts
     ]
-    print_rows(headings, rows, numbers=("part", "events", "files", "size"))
+    print_rows(headings, rows, numbers=("part", "events", "files", "size"), whole=("folder",), below=("folder",))
     if parts:
         total = sum(part.rows for part in parts)
         print_note(f"{total:,} events, {_bytes(sum(part.size for part in parts))}, in {archive.url}")
@@ -185,6 +192,7 @@ def _part_data(part: Part) -> dict[str, Any]:
     return {
         "month": str(part.month),
         "part": part.number,
+        "origin": part.origin,
         "events": part.rows,
         "bytes": part.size,
         "files": len(part.files),

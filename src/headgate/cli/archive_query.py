@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, time, timedelta
@@ -21,9 +22,15 @@ from headgate.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headgate.adapters.archive.event_query import EventQuery
+
+_SECONDS_TO_HEAR: Final = 0.1
+_TERMINATED: Final = 128 + signal.SIGTERM
 _SHOWN: Final = 500
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_NUMBERS: Final = (int, float, Decimal)
+_TIMES: Final = (date, time)  # a datetime is a date
 _PLAIN: Final[dict[type, Callable[[Any], object]]] = {
     datetime: lambda value: value.isoformat().replace("+00:00", "Z"),
     date: date.isoformat,
@@ -54,20 +61,38 @@ def query(
         raise InvalidRequest(msg)
     first = _moment(since, "--since") or _FIRST
     last = _moment(until, "--until") or _LAST
-    asyncio.run(_ask(question, first, last, "json" if as_json else "csv" if as_csv else "table"))
+    try:
+        asyncio.run(_ask(question, first, last, "json" if as_json else "csv" if as_csv else "table"))
+    except asyncio.CancelledError:
+        raise typer.Exit(_TERMINATED) from None
 
 
 async def _ask(question: str, since: datetime, before: datetime, form: str) -> None:
+    """Ctrl-C and SIGTERM end this as they end any task, so that nothing is left in the folder for temporary files."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 (this is one)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     from headgate.wiring.archiving import open_query  # noqa: PLC0415 (only this needs it)
 
     with shown_progress() as progress:
         async with open_query(settings(), since, before, progress) as events:
-            from headgate.adapters.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+            answering = asyncio.ensure_future(asyncio.to_thread(_answer, events, question, form))
+            try:
+                await asyncio.shield(answering)
+            except asyncio.CancelledError:
+                while not answering.done():
+                    events.interrupt()
+                    await asyncio.wait({answering}, timeout=_SECONDS_TO_HEAR)
+                answering.exception()  # looked at, so that nobody is told of it
+                raise
 
-            answer = events.ask(question)
-            names = answer.schema.names
-            rows = (row for batch in read(answer) for row in _rows(batch))
-            {"json": _print_json, "csv": _print_csv, "table": _print_table}[form](names, rows)
+
+def _answer(events: "EventQuery", question: str, form: str) -> None:
+    from headgate.adapters.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+
+    answer = events.ask(question)
+    rows = (row for batch in read(answer) for row in _rows(batch))
+    {"json": _print_json, "csv": _print_csv, "table": _print_table}[form](answer.schema.names, rows)
 
 
 def _rows(batch: "pa.RecordBatch") -> Iterator[tuple[Any, ...]]:
@@ -91,10 +116,17 @@ def _print_csv(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
 
 
 def _print_table(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
-    shown = [["" if value is None else str(_plain(value)) for value in row] for row in islice(rows, _SHOWN)]
-    print_rows(names, shown)
+    first = list(islice(rows, _SHOWN))
+    shown = [["" if value is None else str(_plain(value)) for value in row] for row in first]
+    print_rows(names, shown, numbers=_of(_NUMBERS, names, first), whole=_of(_TIMES, names, first))
     if next(chain(rows, (None,)), None) is not None:
         print_note(f"there are more than {_SHOWN} rows; --csv and --json write all of them")
+
+
+def _of(kinds: tuple[type, ...], names: list[str], rows: list[tuple[Any, ...]]) -> list[str]:
+    """The names of the columns whose values are all of these kinds."""
+    columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
+    return [name for name, values in columns if all(value is None or isinstance(value, kinds) for value in values)]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 (whatever SQL answers)

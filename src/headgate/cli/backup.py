@@ -98,6 +98,7 @@ def list_backups(from_: From = None, *, as_json: Json = False) -> int:
         (
             each.name,
             moment(each.at),
+            each.origin[:8],
             each.headgate,
             str(each.schema),
             "yes" if any(file.holds == "events" for file in each.files) else "no",
@@ -106,7 +107,7 @@ def list_backups(from_: From = None, *, as_json: Json = False) -> int:
         )
         for each in reversed(manifests)
     ]
-    headings = ("name", "of (UTC)", "headgate", "schema", "events", "counters", "size")
+    headings = ("name", "of (UTC)", "origin", "headgate", "schema", "events", "counters", "size")
     print_rows(headings, rows, numbers=("schema", "size"), whole=("name",))
     return 0
 
@@ -167,6 +168,7 @@ def _summary(manifest: "Manifest") -> dict[str, Any]:
         "headgate": manifest.headgate,
         "schema": manifest.schema,
         "lineage": manifest.lineage,
+        "origin": manifest.origin,
         "change": manifest.change,
         "size": manifest.size,
         "files": [{"name": file.name, "count": file.count, "size": file.size} for file in manifest.files],

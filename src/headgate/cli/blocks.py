@@ -17,7 +17,7 @@ def list_blocks(limit: Limit = 50, url: Url = None, token: Token = None, *, as_j
         print_json(blocks)
         return
     headings = ("block", "who", "reason", "until (UTC)", "by")
-    print_rows(headings, [_row(block) for block in blocks], whole=["block"])
+    print_rows(headings, [_row(block) for block in blocks], whole=["block"], below=["block"])
     if more:
         print_more(limit)
 

@@ -22,6 +22,7 @@ from headgate.cli.request_options import (
     attributes_of,
     cost_of,
 )
+from headgate.cli.rows import printable
 from headgate.cli.verdict_table import headline, span
 from headgate.core.request import Request
 
@@ -61,11 +62,13 @@ def print_explanation(answer: dict[str, Any]) -> None:
     """Print an explanation in the shape of `headgate.dataplane.explaining.explain`."""
     out = console()
     out.print(headline(answer["verdict"]), soft_wrap=True)
-    out.print(Styled(f"for {_asked(answer['request'])}, by snapshot {answer['snapshot']}", "dim"), soft_wrap=True)
+    out.print(
+        Styled(f"for {printable(_asked(answer['request']))}, by snapshot {answer['snapshot']}", "dim"), soft_wrap=True
+    )
     block = answer["block"]
     if block is not None:
         until = f" until {datetime.fromtimestamp(block['until'], UTC):%Y-%m-%d %H:%M:%S}" if block["until"] else ""
-        reason = f": {block['reason']}" if block["reason"] else ""
+        reason = f": {printable(block['reason'])}" if block["reason"] else ""
         out.print(Styled.assemble(("\nblock", "bold red"), f"  {block['id']}{until}{reason}"), soft_wrap=True)
     shown = table()
     for heading in ("layer", "rule", "why"):
@@ -124,5 +127,5 @@ def _applied(applied: dict[str, Any]) -> Styled:
     if applied["origin"] != "rule":
         words.append(f" (from {applied['limits_from']})", "dim")
     for limit in applied["limits"]:
-        words.append(f"\n{limit['counter']}", "dim")
+        words.append(f"\n{printable(limit['counter'])}", "dim")
     return words

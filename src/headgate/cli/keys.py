@@ -39,7 +39,7 @@ def list_keys(
         print_json(keys)
         return
     headings = ("key", "begins", "name", "user", "state", "last used (UTC)")
-    print_rows(headings, [_row(key) for key in keys], whole=["key", "begins"])
+    print_rows(headings, [_row(key) for key in keys], whole=["key", "begins"], below=["key"])
     if more:
         print_more(limit)
 

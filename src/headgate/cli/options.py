@@ -1,5 +1,6 @@
 """Options that several verbs share, and what their texts mean."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeAlias
@@ -26,6 +27,8 @@ OwnLimits: TypeAlias = Annotated[
     typer.Option("--limit", metavar="NAME=LIMIT", help="A limit, as in search=100/hour. Can be repeated."),
 ]
 
+_SPAN: Final = re.compile(r"\s*\d+\s*[a-zA-Z]+\s*")
+"""What is meant to be a span, whether it is one or not."""
 _EXAMPLE_TIME: Final = "2030-01-31T12:00:00Z"
 
 
@@ -47,7 +50,10 @@ def moment_of(text: str | None, option: str, *, ahead: bool = True) -> str | Non
         return None
     try:
         span = parse_duration(text)
-    except InvalidLimit:
+    except InvalidLimit as error:
+        if _SPAN.fullmatch(text):
+            msg = f"{option}: {error}"
+            raise InvalidRequest(msg) from None
         return _in_utc(_time(text, option))
     return _in_utc(datetime.fromtimestamp((wall_clock() + (span if ahead else -span)) // SECOND, UTC))
 

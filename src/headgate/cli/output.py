@@ -12,10 +12,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headgate.cli.rows import cell, columns, fitting, lines, printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headgate.cli.rows import Column
+
 _WIDE: Final = 200
+_NAME: Final = 40
+_FIELD: Final = 1_000
+"""What of a field is shown, at most."""
 
 
 def console() -> Console:
@@ -38,8 +45,8 @@ def counted(count: int, noun: str) -> str:
 
 def complain(sentence: str, *details: str) -> None:
     """Say what went wrong, or what will surprise."""
-    lines = [f"headgate: {sentence}", *(f"  {line}" for line in details)]
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    said = "\n".join([f"headgate: {sentence}", *(f"  {line}" for line in details)])
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in said.split("\n")))
 
 
 def print_json(data: object) -> None:
@@ -50,37 +57,56 @@ def print_json(data: object) -> None:
 def print_rows(
     headings: Sequence[str],
     rows: Sequence[Sequence[str | Text]],
+    *,
     numbers: Sequence[str] = (),
     whole: Sequence[str] = (),
+    long: Sequence[str] = (),
+    below: Sequence[str] = (),
 ) -> None:
-    """A table; columns of `numbers` are aligned to the right, and like those that stay `whole` never wrapped."""
+    """A table, as wide as its terminal.
+
+    Numbers stand on the right, and like times and columns that are `whole` they are never folded; texts are, and are
+    cut after a glance unless they are `long`. If there is no room, columns that may stand `below` each row do, and
+    then the last ones are left out, which is said.
+    """
     if not rows:
         print_note("there are none")
         return
-    shown = table()
-    for heading in headings:
-        is_number = heading in numbers
-        no_wrap = is_number or heading in whole or heading.endswith("(UTC)")
-        shown.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=no_wrap)
-    for row in rows:
-        shown.add_row(*row)
-    console().print(shown)
+    out = console()
+    shown = columns(headings, rows, numbers, whole, long)
+    under: list[Column] = []
+    missing: list[Column] = []
+    width = out.width if out.is_terminal else sys.maxsize
+    widths = fitting(shown, width)
+    if not widths:
+        under = [column for column in shown if column.heading.plain in below]
+        shown = [column for column in shown if column.heading.plain not in below]
+        widths = fitting(shown, width)
+    while not widths and len(shown) > 1:
+        missing.insert(0, shown.pop())
+        widths = fitting(shown, width)
+    for line in lines(out, shown, widths or [max(1, width - 1)], under):
+        out.print(line, soft_wrap=True)
+    if missing:
+        names = ", ".join(column.heading.plain for column in missing)
+        print_note(f"there is no room for {names}; --json has them, and so has a wider terminal")
 
 
-def print_fields(fields: Mapping[str, str | Text]) -> None:
-    """One thing, a line for each of its fields; empty ones are left out."""
+def print_fields(fields: Mapping[str, str | Text | list[str]]) -> None:
+    """One thing, a line for each of its fields, or more for a list; empty ones are left out."""
     shown = Table.grid(padding=(0, 2, 0, 0))
     shown.add_column(style="dim", no_wrap=True)
     shown.add_column(overflow="fold")
     for name, value in fields.items():
         if value:
-            shown.add_row(name, value)
+            parts = value if isinstance(value, list) else [value]
+            shown.add_row(printable(name, _NAME), Text("\n").join(cell(part, _FIELD) for part in parts))
     console().print(shown)
 
 
 def print_done(word: str, what: str) -> None:
     """That something was done: ``created  tier pro``."""
-    console().print(Text.assemble((word, "bold green"), f"  {what}"), soft_wrap=True)
+    console().print(Text.assemble((word, "bold green"), f"  {printable(what)}"), soft_wrap=True)
 
 
 def print_secret(secret: str, *, alone: bool) -> None:
@@ -95,7 +121,7 @@ def print_secret(secret: str, *, alone: bool) -> None:
 
 def print_note(sentence: str) -> None:
     """Something beside the result, for people."""
-    console().print(Text(sentence, "dim"), soft_wrap=True)
+    console().print(Text(printable(sentence), "dim"), soft_wrap=True)
 
 
 def print_more(limit: int) -> None:
@@ -108,9 +134,9 @@ def state(word: str) -> Text:
     return Text(word, {"active": "green", "expired": "yellow", "revoked": "red"}.get(word, ""))
 
 
-def moment(text: str | None) -> str:
-    """A time as the API answers it, for people: ``2026-10-31 12:00``, in UTC."""
-    return "" if text is None else text[:16].replace("T", " ")
+def moment(text: str | None, *, precise: bool = False) -> str:
+    """A time as the API answers it, for people: ``2026-10-31 12:00``, in UTC; with seconds if `precise`."""
+    return "" if text is None else text[: 19 if precise else 16].replace("T", " ")
 
 
 def write_text(text: str) -> None:

@@ -53,7 +53,7 @@ def restore(
     chosen = settings()
     place = backup_place(chosen, from_)
     with progress_bar("verifying", show=not as_json) as progress:
-        manifest = asyncio.run(_verified(place, name, progress, with_counters=redis))
+        manifest = asyncio.run(_verified(chosen, place, name, progress, with_counters=redis))
     if replace and not yes:
         _confirm(chosen, manifest)
     with progress_bar("restoring", show=not as_json) as progress:
@@ -73,10 +73,17 @@ def restore(
     return 0
 
 
-async def _verified(place: "Place", name: str, progress: "Progress", *, with_counters: bool) -> "Manifest":
+async def _verified(
+    chosen: "Settings", place: "Place", name: str, progress: "Progress", *, with_counters: bool
+) -> "Manifest":
     from headgate.adapters import backup  # noqa: PLC0415 (see above)
+    from headgate.wiring import backups  # noqa: PLC0415 (see above)
 
-    manifest = await backup.find(place, name)
+    origin = None
+    if name == backup.LATEST:
+        async with backups.database_of(chosen) as database:
+            origin = await backup.origin_of(database)
+    manifest = await backup.find(place, name, origin)
     backup.check_version(manifest)
     if with_counters and manifest.counters is None:
         msg = f"the backup {manifest.name} has no counters; restore it without --redis"

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from headgate.cli.output import complain, console, counted, print_json, table
+from headgate.cli.output import complain, console, counted, print_json, print_rows
 from headgate.core.rule import Rule, RuleSet
 from headgate.errors import InvalidRules
 from headgate.facade import Limiter
@@ -55,13 +55,11 @@ def _print(report: dict[str, Any], rule_set: RuleSet) -> None:
         Text.assemble(("fine", "bold green"), f"  {report['file']}: {counted(report['rules'], 'rule')}{tiers}"),
         soft_wrap=True,
     )
-    shown = table()
-    for heading in ("rule", "concerns", "per", "limits", "algorithm", "action"):
-        shown.add_column(heading, overflow="fold", no_wrap=heading in {"algorithm", "action"})
-    for rule in rule_set.rules[:_MOST_ROWS]:
-        shown.add_row(*_row(rule), style=None if rule.enabled else "dim")
-    if rule_set.rules:
-        out.print(shown)
+    headings = ("rule", "concerns", "per", "limits", "algorithm", "action")
+    styles = {True: "", False: "dim"}
+    rows = [[Text(word, styles[rule.enabled]) for word in _row(rule)] for rule in rule_set.rules[:_MOST_ROWS]]
+    if rows:
+        print_rows(headings, rows, whole=["algorithm", "action"], long=["concerns", "limits"])
     if len(rule_set.rules) > _MOST_ROWS:
         out.print(f"and {len(rule_set.rules) - _MOST_ROWS} more")
 

@@ -147,4 +147,4 @@ def _print_versions(versions: list[dict[str, Any]]) -> None:
         rows.append(
             (str(version["change"]), moment(version["at"]), version["who"], done, difference(older["data"], data))
         )
-    print_rows(("change", "at (UTC)", "who", "done", "difference"), rows, numbers=["change"])
+    print_rows(("change", "at (UTC)", "who", "done", "difference"), rows, numbers=["change"], long=["difference"])

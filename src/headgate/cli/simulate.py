@@ -1,11 +1,13 @@
 """`headgate simulate`: tomorrow's rules on yesterday's traffic."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Annotated, Any, Final
 
 import typer
@@ -19,7 +21,7 @@ from headgate.adapters.traffic.json_calls import ATTRIBUTE, FIELDS
 from headgate.cli.admin_client import admin, at
 from headgate.cli.environment import settings
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
-from headgate.cli.output import print_json
+from headgate.cli.output import complain, print_json
 from headgate.cli.simulation_tables import print_report
 from headgate.controlplane.simulate.notes import longest_window, notes
 from headgate.controlplane.simulate.picture import picture
@@ -31,6 +33,7 @@ from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, shown
 from headgate.settings import Settings
 from headgate.wiring.simulating import EVENTS, Simulation, Span, open_traffic
 
+FAILED: Final = 1
 DIFFERENT: Final = 2
 CURRENT: Final = "current"
 _FOREVER: Final[Micros] = 253_402_300_799 * SECOND
@@ -72,7 +75,8 @@ def simulate(
 ) -> int:
     """Decide traffic that has been by draft rules, on virtual time, and show who would have been denied.
 
-    Nothing is counted anywhere else. Exit code 0 is fine, 1 failed, 2 the answers differ from those of --against.
+    Nothing is counted anywhere else. Exit code 0 is fine, 1 failed or found no request, 2 the answers differ from
+    those of --against.
     """
     fields = _fields(field)
     draft = _draft(rules)
@@ -85,11 +89,14 @@ def simulate(
     span = _span(origin, since, until, warm_up, sets)
     simulation = Simulation(draft, beside, span)
     found, said = asyncio.run(_run(chosen, simulation, origin, span, fields, limit))
-    if plot is not None:
-        _draw(found, plot)
     if as_json:
         print_json(found)
-    else:
+    if not found["requests"]:
+        complain(*_nothing(found))
+        return FAILED
+    if plot is not None:
+        _draw(found, plot)
+    if not as_json:
         print_report(found, said)
     difference = found["difference"]
     return DIFFERENT if difference and (difference["newly_denied"] or difference["no_longer_denied"]) else 0
@@ -99,6 +106,7 @@ async def _run(
     chosen: Settings, simulation: Simulation, origin: str, span: Span, fields: dict[str, str], limit: int
 ) -> tuple[dict[str, Any], float]:
     """The report, and how many seconds it took."""
+    _let_interrupts_through()
     started = monotonic()
     with _bar() as bar:
         task = bar.add_task("replaying", total=1.0, rate="")
@@ -123,6 +131,24 @@ async def _run(
         warmed=span.since - span.start,
     )
     return found, monotonic() - started
+
+
+def _let_interrupts_through() -> None:
+    """Have ctrl-c end the work at once: asyncio would have it wait until the work waits for something."""
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _nothing(found: dict[str, Any]) -> list[str]:
+    """Why there is nothing to report: a sentence, and what is wrong with the first that could not be used."""
+    where, skipped, undecidable = found["from"], found["skipped"], found["undecidable"]
+    left_out = skipped["lines"] + undecidable["requests"]
+    if left_out:
+        sentence = f"{shown(where)} has no request that can be decided; left out, with the first reasons: {left_out:,}"
+        return [sentence, *skipped["examples"], *undecidable["reasons"]]
+    if found["warming"]:
+        return [f"{shown(where)} has no request from --since on; {found['warming']:,} lie before it"]
+    return [f"{shown(where)} has no request, or none between --since and --until"]
 
 
 @contextmanager

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text as Styled
 
-from headgate.cli.output import console, print_rows
+from headgate.cli.output import console, moment, print_rows
+from headgate.cli.rows import printable
 from headgate.cli.verdict_table import span
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def print_report(found: Mapping[str, Any], seconds: float) -> None:
     if found["skipped"]["examples"]:
         _heading("left out")
         for sentence in found["skipped"]["examples"]:
-            out.print(Styled(sentence, "dim"), soft_wrap=True)
+            out.print(Styled(printable(sentence), "dim"), soft_wrap=True)
     for sentence in found["undecidable"]["reasons"]:
-        out.print(Styled(sentence, "dim"), soft_wrap=True)
+        out.print(Styled(printable(sentence), "dim"), soft_wrap=True)
     if found["notes"]:
         _heading("mind")
         for sentence in found["notes"]:
@@ -51,7 +52,7 @@ def _headline(found: Mapping[str, Any], seconds: float) -> None:
     words = f"{denied:,} of {found['requests']:,} requests would have been denied"
     share = f"  ({_percent(draft['share_denied'])})" if found["requests"] else ""
     out.print(Styled.assemble((words, "bold red" if denied else "bold green"), share), soft_wrap=True)
-    when = f"from {_moment(found['first'])} to {_moment(found['last'])}, " if found["first"] else ""
+    when = f"from {moment(found['first'])} to {moment(found['last'])}, " if found["first"] else ""
     rate = 60 * (found["requests"] + found["warming"]) / max(0.001, seconds)
     out.print(Styled(f"{when}in {seconds:.1f} s, {rate / 1e6:.1f} million a minute", "dim"), soft_wrap=True)
 
@@ -81,7 +82,7 @@ def _by_rule(found: Mapping[str, Any]) -> None:
         ]
         if against is not None:
             row.append(f"{before.get(each['rule'], 0):,}")
-        shown.append([*row, *(f"{each[kind]:,}" for kind in kinds), _moment(each["first"])])
+        shown.append([*row, *(f"{each[kind]:,}" for kind in kinds), moment(each["first"])])
     print_rows(headings, shown, numbers=headings[1:-1])
 
 
@@ -104,7 +105,7 @@ def _subjects(found: Mapping[str, Any]) -> None:
         if found["against"] is not None:
             row.insert(3, f"{each['denied_against']:,}")
         rows.append(row)
-    print_rows(headings, rows, numbers=["requests", "denied", "denied there"])
+    print_rows(headings, rows, numbers=["requests", "denied", "denied there"], long=["by"])
 
 
 def _first(found: Mapping[str, Any]) -> None:
@@ -114,7 +115,7 @@ def _first(found: Mapping[str, Any]) -> None:
     _heading("the first")
     rows = [
         (
-            _moment(each["at"], precise=True),
+            moment(each["at"], precise=True),
             _subject(each["subject"]),
             _request(each),
             each["rule"] or "",
@@ -146,7 +147,7 @@ def _difference(heading: str, difference: Mapping[str, Any]) -> None:
     out.print(Styled(", ").join(words), soft_wrap=True)
     rows = [
         (
-            _moment(each["at"], precise=True),
+            moment(each["at"], precise=True),
             _subject(each["subject"]),
             _request(each),
             _decision(each),
@@ -188,7 +189,7 @@ def _timeline(found: Mapping[str, Any]) -> None:
         blocks = "".join(_BLOCKS[-(-8 * value // most) if most else 0] for value in values)
         out.print(Styled.assemble((f"{words:{_LABEL}}", "dim"), (blocks, style), (f"  at most {most:,}", "dim")))
     width = span(found["timeline"]["seconds"] * together)
-    out.print(Styled(f"{'':{_LABEL}}{_moment(steps[0]['at'])} …, each {width}", "dim"))
+    out.print(Styled(f"{'':{_LABEL}}{moment(steps[0]['at'])} …, each {width}", "dim"))
 
 
 def _demand(demand: Sequence[Mapping[str, Any]]) -> None:
@@ -230,7 +231,3 @@ def _decision(each: Mapping[str, Any]) -> Styled:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
-
-
-def _moment(text: str | None, *, precise: bool = False) -> str:
-    return "" if text is None else text[: 19 if precise else 16].replace("T", " ")

@@ -10,6 +10,7 @@ from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Token, Url
 from headgate.cli.output import console, moment, print_fields, print_json, print_rows
 from headgate.cli.quota import print_limits
+from headgate.cli.rows import printable
 from headgate.cli.verdict_table import span
 
 _LATELY = 10
@@ -66,15 +67,17 @@ def story(
     if as_json:
         print_json(found)
         return
-    console().print(Styled.assemble((user, "bold"), f", tier {found['tier']}" if found["tier"] else ""), soft_wrap=True)
+    tier = f", tier {found['tier']}" if found["tier"] else ""
+    console().print(Styled.assemble((printable(user), "bold"), printable(tier)), soft_wrap=True)
     for block in found["blocks"]:
         until = f" until {moment(block['until'])}" if block["until"] else ""
-        console().print(Styled(f"blocked{until}: {block['reason'] or 'no reason given'}", "red"), soft_wrap=True)
+        reason = printable(block["reason"] or "no reason given")
+        console().print(Styled(f"blocked{until}: {reason}", "red"), soft_wrap=True)
     _part("Days")
     days = [
         (each["day"], f"{each['requests']:,}", f"{each['denied']:,}", _costs(each["costs"])) for each in found["days"]
     ]
-    print_rows(("day", "requests", "denied", "charged"), days, numbers=["requests", "denied"])
+    print_rows(("day", "requests", "denied", "charged"), days, numbers=["requests", "denied"], long=["charged"])
     _part("Limits, the fullest first")
     print_limits(found["limits"][:_LATELY])
     _part("Events")

@@ -20,7 +20,7 @@ def list_tiers(url: Url = None, token: Token = None, *, as_json: Json = False) -
         print_json(tiers)
         return
     headings = ("tier", "called", "price", "limits")
-    print_rows(headings, [_row(tier) for tier in tiers], numbers=["price"])
+    print_rows(headings, [_row(tier) for tier in tiers], numbers=["price"], long=["limits"])
 
 
 def show(name: _Name, url: Url = None, token: Token = None, *, as_json: Json = False) -> None:
@@ -35,7 +35,7 @@ def show(name: _Name, url: Url = None, token: Token = None, *, as_json: Json = F
             "tier": tier["name"],
             "called": tier["display_name"] or "",
             "price": f"{tier['price']:g}",
-            "limits": "\n".join(in_words({limit: among}) for limit, among in tier["limits"].items()),
+            "limits": [in_words({limit: among}) for limit, among in tier["limits"].items()],
             "default": "callers without a known tier are on this one" if tier["is_default"] else "",
             "changed": f"{moment(tier['updated_at'])} (version {tier['version']})",
         }

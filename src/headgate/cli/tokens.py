@@ -18,7 +18,7 @@ def list_tokens(url: Url = None, token: Token = None, *, as_json: Json = False) 
         print_json(tokens)
         return
     headings = ("token", "name", "role", "begins", "state", "last used (UTC)")
-    print_rows(headings, [_row(each) for each in tokens], whole=["token", "begins"])
+    print_rows(headings, [_row(each) for each in tokens], whole=["token", "begins"], below=["token"])
 
 
 def create(

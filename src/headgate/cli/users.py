@@ -27,7 +27,9 @@ def list_users(
         print_json(users)
         return
     headings = ("user", "tier", "today", "this month", "exceeded", "last request (UTC)", "own limits")
-    print_rows(headings, [_row(user) for user in users], numbers=["today", "this month", "exceeded"])
+    print_rows(
+        headings, [_row(user) for user in users], numbers=["today", "this month", "exceeded"], long=["own limits"]
+    )
     if more:
         print_more(limit)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from headgate.cli.output import console, table
+from headgate.cli.output import console, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,17 +14,11 @@ if TYPE_CHECKING:
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
     """Print a verdict in the shape of `Verdict.as_dict`."""
-    out = console()
-    out.print(headline(verdict), soft_wrap=True)
+    console().print(headline(verdict), soft_wrap=True)
     if not verdict["decisions"]:
         return
-    shown = table()
-    for heading in ("rule", "layer", "answer"):
-        shown.add_column(heading, overflow="fold")
-    for heading in ("limit", "left", "full in", "retry in", "cost"):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    for each in verdict["decisions"]:
-        shown.add_row(
+    rows = [
+        (
             each["rule"],
             each["layer"],
             _answer(each),
@@ -34,7 +28,10 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
             "" if each["allowed"] else span(each["retry_after"]),
             f"{each['cost']}",
         )
-    out.print(shown)
+        for each in verdict["decisions"]
+    ]
+    numbers = ("limit", "left", "full in", "retry in", "cost")
+    print_rows(("rule", "layer", "answer", *numbers), rows, numbers=numbers)
 
 
 def headline(verdict: Mapping[str, Any]) -> Text:

@@ -37,6 +37,9 @@ class EventReturn(Protocol):
 class EventTable(Protocol):
     """Events in the database, month by month. Raises as `headgate.ports.Statements` does."""
 
+    async def times(self) -> tuple[datetime, datetime]:
+        """When it is by the clock of its server, and when something last happened: an event, a change, and the like."""
+
     async def months(self) -> Mapping[Month, int]:
         """The months that have a partition, and what it takes on disk, in bytes."""
 
@@ -66,8 +69,8 @@ class EventArchive(Protocol):
 
     url: str
 
-    async def parts(self) -> list[Part]:
-        """All parts that are complete, by month and number."""
+    async def parts(self, month: Month | None = None) -> list[Part]:
+        """All complete parts of this database, or those of a month, by month and number."""
 
     async def write(
         self, month: Month, number: int, blocks: AsyncIterator[bytes], at: datetime, progress: Callable[[int], None]
@@ -78,7 +81,7 @@ class EventArchive(Protocol):
         """
 
     async def complete(self, part: Part) -> None:
-        """Write the manifest, from which on the part counts."""
+        """Write the manifest, from which on the part counts, and make sure that all of it is there."""
 
     async def check(self, part: Part) -> None:
         """Raise `ArchiveError` naming the file that is damaged or missing, if one is."""
@@ -96,4 +99,4 @@ class EventArchive(Protocol):
         """Take a part away, its manifest first."""
 
     async def tidy(self) -> None:
-        """Take files away that belong to no part: what was left by those who died."""
+        """Take files of this database away that belong to no part: what was left by runs that died."""

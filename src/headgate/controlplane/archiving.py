@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from headgate.core.archive_part import Month, Part
 
 _TRIES: Final = 3
+_CLOCKS_DIFFER: Final = timedelta(hours=1)
+_QUIET: Final = timedelta(days=366)
+_STAYS: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,9 @@ class Bounds:
         """What lies wholly before this is archived."""
         return now - timedelta(days=self.days)
 
-    def too_old(self, month: Month, now: datetime) -> bool:
-        """Whether a month's archive is deleted."""
-        return month.later(12 * self.years).end <= now
+    def too_old(self, part: Part, now: datetime) -> bool:
+        """Whether a part is deleted. None is that was written only lately, however old its events are."""
+        return part.month.later(12 * self.years).end <= now and part.written_at + _STAYS <= now
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,25 +103,29 @@ class Archiving:
         self._retention = retention
         self._bounds = bounds
 
-    async def plan(self) -> RunDone:
+    async def plan(self, *, clock_is_right: bool = False) -> RunDone:
         """What `run` would do now. Changes nothing."""
-        now = self._retention.now
+        now = await self._now(clock_is_right=clock_is_right)
         due, kept = await self._due(now)
         archived = [MonthDone(month, (await self._events.mark(month)).number, size, None) for month, size in due]
-        old = [part for part in await self._archive.parts() if self._bounds.too_old(part.month, now)]
+        old = [part for part in await self._archive.parts() if self._bounds.too_old(part, now)]
         return RunDone(archived, old, kept, 0)
 
-    async def run(self, progress: Progress) -> RunDone:
-        """Archive what is due, delete what is too old, forget what nobody needs. `Conflict` if another run is on."""
+    async def run(self, progress: Progress, *, clock_is_right: bool = False) -> RunDone:
+        """Archive what is due, delete what is too old, forget what nobody needs.
+
+        `Conflict` if another run is on, or if the time cannot be believed; `clock_is_right` says that it can,
+        although nothing has happened in the database for more than a year.
+        """
         async with self._events.locked() as still_locked:
-            now = self._retention.now
+            now = await self._now(clock_is_right=clock_is_right)
             await self._retention.make_ahead()
             await self._archive.tidy()
             due, kept = await self._due(now)
             archived = [await self._archive_month(month, size, still_locked, progress) for month, size in due]
             deleted = []
             for part in await self._archive.parts():
-                if self._bounds.too_old(part.month, now):
+                if self._bounds.too_old(part, now):
                     await self._archive.delete(part)
                     deleted.append(part)
             batches = await self._retention.forget_batches(self._bounds.days)
@@ -131,9 +138,12 @@ class Archiving:
     async def restore(self, month: Month, until: datetime, progress: Progress) -> Restored:
         """Bring a month back into the database, where it stays until then; what is there already stays as it is."""
         async with self._events.locked():
-            parts = [part for part in await self._archive.parts() if part.month == month]
+            parts = await self._archive.parts(month)
             if not parts:
-                msg = f"{self._archive.url} has no events of {month}; 'headgate archive list' says what it has"
+                msg = (
+                    f"{self._archive.url} has no events of {month} that are of this database; "
+                    "'headgate archive list' says what it has"
+                )
                 raise NotFound(msg)
             for part in parts:
                 progress.begin(f"checking {month}, part {part.number}", part.rows)
@@ -154,6 +164,24 @@ class Archiving:
                             raise Conflict(msg)
             return Restored(month, sum(part.rows for part in parts), added, until)
 
+    async def _now(self, *, clock_is_right: bool) -> datetime:
+        """When it is. A wrong clock would have years of events deleted, so it is compared with what there is."""
+        now = self._retention.now
+        there, newest = await self._events.times()
+        if abs(now - there) > _CLOCKS_DIFFER:
+            msg = (
+                f"nothing was done, because it is not known when it is: {now:%Y-%m-%d %H:%M} by the clock of this "
+                f"machine, and {there:%Y-%m-%d %H:%M} by that of the database; set the one right that is wrong"
+            )
+            raise Conflict(msg)
+        if now - newest > _QUIET and not clock_is_right:
+            msg = (
+                f"nothing was done, because it is {now:%Y-%m-%d} by the clock, and the newest event or change is of "
+                f"{newest:%Y-%m-%d}; if the clock is right, write --clock-is-right"
+            )
+            raise Conflict(msg)
+        return now
+
     async def _due(self, now: datetime) -> tuple[list[tuple[Month, int]], list[Month]]:
         """Months that are to be archived, with their sizes; and those that would be, but were brought back."""
         bound = self._bounds.before(now)
@@ -166,7 +194,7 @@ class Archiving:
         self, month: Month, size: int, still_locked: Callable[[], Awaitable[None]], progress: Progress
     ) -> MonthDone:
         for _ in range(_TRIES):
-            parts = [part for part in await self._archive.parts() if part.month == month]
+            parts = await self._archive.parts(month)
             number = 1 + max((part.number for part in parts), default=0)
             known = self._keys(parts) if parts else None
             async with self._events.reading(month.start, month.end, known) as reading:

@@ -24,12 +24,14 @@ EVENT_COLUMNS: Final = (
     *("source", "count", "limit", "cost", "status", "retry_after", "latency", "region", "server", "extra"),
 )
 """What is archived of an event, in this order; the names are those of the table."""
+_FOLDER: Final = re.compile(r"events/([0-9]{4}-[0-9]{2})/([0-9]{1,9})(?:-([0-9a-f]{8})-[0-9a-f]{8})?")
 _MONTH: Final = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 _FILE: Final = re.compile(r"[0-9]{4,9}\.parquet")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _FIRST_YEAR: Final = 1970
 _LAST_YEAR: Final = 9998
 _MONTHS: Final = 12
+_TAG: Final = 8
 
 
 class Month(NamedTuple):
@@ -101,6 +103,10 @@ class Part:
     month: Month
     number: int
     """Counts from 1."""
+    folder: str
+    """Where it is, below the place of all archives."""
+    origin: str
+    """Which database it is of; empty if the manifest does not say."""
     rows: int
     first: datetime
     last: datetime
@@ -117,17 +123,14 @@ class Part:
         """In bytes."""
         return sum(file.size for file in self.files)
 
-    @property
-    def folder(self) -> str:
-        """Where it is, below the place of all archives."""
-        return part_folder(self.month, self.number)
-
     def as_data(self) -> dict[str, Any]:
         """The manifest, as JSON takes it."""
         return {
             "format": FORMAT,
             "month": str(self.month),
             "part": self.number,
+            "folder": self.folder,
+            "origin": self.origin,
             "rows": self.rows,
             "first": _text(self.first),
             "last": _text(self.last),
@@ -149,9 +152,28 @@ class Part:
         }
 
 
-def part_folder(month: Month, number: int) -> str:
-    """Where a part is, below the place of all archives."""
-    return f"events/{month}/{number}"
+class PartFolder(NamedTuple):
+    """What the name of a folder says about the part in it, whether that is complete or not."""
+
+    month: str
+    number: int
+    tag: str
+    """How the origin of the part begins; empty if the name does not say."""
+
+    @classmethod
+    def parse(cls, folder: str) -> PartFolder | None:
+        """What a name says; None if no part has such a name."""
+        found = _FOLDER.fullmatch(folder)
+        return None if found is None else cls(found[1], int(found[2]), found[3] or "")
+
+    def may_be_of(self, origin: str) -> bool:
+        """Whether a database with this origin can have written it."""
+        return self.tag in {"", origin[:_TAG]}
+
+
+def part_folder(month: Month, number: int, origin: str, chance: str) -> str:
+    """Where a part is to be, below the place of all archives. `chance`, 8 hexadecimal digits, lets no two be one."""
+    return f"events/{month}/{number}-{origin[:_TAG]}-{chance}"
 
 
 def part_of(data: object, folder: str) -> Part:
@@ -161,7 +183,8 @@ def part_of(data: object, folder: str) -> Part:
             msg = f"it is not of format {FORMAT}; install the headgate that wrote it, or a newer one"
             raise ArchiveError(msg)  # noqa: TRY301 (one sentence for whatever is wrong)
         part = _read(data)
-        if part.folder != folder:
+        name = PartFolder.parse(folder)
+        if part.folder != folder or name is None or name[:2] != (str(part.month), part.number):
             msg = f"it is the manifest of {part.folder}"
             raise ArchiveError(msg)  # noqa: TRY301 (as above)
         if sum(file.rows for file in part.files) != part.rows or not part.files:
@@ -178,6 +201,8 @@ def _read(data: Mapping[str, Any]) -> Part:
     return Part(
         month=Month.parse(data["month"]),
         number=_whole(data["part"]),
+        folder=str(data.get("folder", f"events/{data['month']}/{data['part']}")),
+        origin=str(data.get("origin", "")),
         rows=_whole(data["rows"]),
         first=_time(data["first"]),
         last=_time(data["last"]),

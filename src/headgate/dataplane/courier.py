@@ -47,6 +47,10 @@ class Source(Protocol):
         """What became of everything that a sink was to store."""
 
 
+class _UnreadableSpool(OSError):
+    """What waits cannot be read now."""
+
+
 class SinkState(NamedTuple):
     """How a sink is doing."""
 
@@ -70,13 +74,14 @@ class Courier:
         self._source = source
         self._clock = clock
         self._aside = aside
-        self._error: str | None = None
+        self.error: str | None = None
+        """Why the sink gets nothing at the moment; what keeps all of them from it, `Shipping` says here."""
         self._had_everything = clock()
 
     def state(self) -> SinkState:
         """How the sink is doing, as of the last look."""
         lag = (self._clock() - self._had_everything) / SECOND if self.account.spooled else 0.0
-        return SinkState(self.account, self._error, max(0.0, lag))
+        return SinkState(self.account, self.error, max(0.0, lag))
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Ship until it is time to end, and then until there is nothing left."""
@@ -85,11 +90,13 @@ class Courier:
             is_last = stopping.is_set()
             try:
                 await self._ship_all()
+            except _UnreadableSpool as error:
+                self._gets_nothing(f"the spool cannot be read: {error}")
             except (SinkError, OSError) as error:
-                self._is_away(str(error))
+                self._gets_nothing(f"{self.sink.name} is away: {error}")
             except Exception as error:  # a fault of ours must not end it either
                 log.exception("the sink %s has failed", self.sink.name)
-                self._is_away(f"{type(error).__name__}: {error}")
+                self._gets_nothing(f"{self.sink.name} is away: {type(error).__name__}: {error}")
             else:
                 self._is_back()
                 if is_last:
@@ -109,31 +116,42 @@ class Courier:
         while True:
             if number % _BATCHES_BETWEEN_LOOKS == 0:
                 await self.look()
-            taken = await self._aside(self._source.take, self.sink.name)
+            taken = await self._spool(self._source.take, self.sink.name)
             if taken is None:
                 break
             done = await self.sink.store(taken.batch)
-            await self._aside(self._source.keep, self.sink.name, taken, done.refused)
+            await self._spool(self._source.keep, self.sink.name, taken, done.refused)
             self._is_back()
             number += 1
         await self.look()
 
     async def look(self) -> None:
         """See what there is, and what became of it."""
-        await self._aside(self._source.look)
-        self.account = await self._aside(self._source.account, self.sink.name)
+        await self._spool(self._source.look)
+        self.account = await self._spool(self._source.account, self.sink.name)
         if not self.account.spooled:
             self._had_everything = self._clock()
 
-    def _is_away(self, error: str) -> None:
-        if self._error is None:
-            log.warning("%s wait in the spool, %s is away: %s", self.stream, self.sink.name, error)
-        self._error = error
+    async def _spool(self, work: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401 (what the work gives)
+        try:
+            return await self._aside(work, *arguments)
+        except OSError as error:
+            raise _UnreadableSpool(reason(error)) from error
+
+    def _gets_nothing(self, error: str) -> None:
+        if self.error is None:
+            log.warning("%s wait in the spool, %s", self.stream, error)
+        self.error = error
 
     def _is_back(self) -> None:
-        if self._error is not None:
+        if self.error is not None:
             log.info("%s are stored again, %s is back", self.stream, self.sink.name)
-        self._error = None
+        self.error = None
+
+
+def reason(error: OSError) -> str:
+    """What the system says, and of which file."""
+    return str(error) if error.strerror is None else f"{error.filename or 'it'}: {error.strerror}"
 
 
 async def waited(event: asyncio.Event, seconds: float) -> None:

@@ -180,8 +180,9 @@ class Recorder:
         decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
         is_degraded = any(type(decision) in _DEGRADED for decision in decisions)
-        end = (kind.value, decider, is_degraded, beside(verdict))
-        key = (at // MINUTE, request.tier, request.route or request.path, *charged, end)
+        has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
+        outcome = (kind.value, decider, is_degraded, beside(verdict) if has_more else ())
+        key = (at // MINUTE, request.tier, request.route or request.path, *charged, outcome)
         users = self._users.get(key) or self._alike(key)
         users.append(request.user)
         if len(users) >= _TOGETHER:
@@ -213,7 +214,7 @@ class Recorder:
             for user, number in users.items()
         ]
         took = [
-            Took(minute * MINUTE, tier, _short(endpoint), _names(rest), bucket, number)
+            Took(minute * MINUTE, tier, _short(endpoint), _rules(rest), bucket, number)
             for ((minute, tier, endpoint, *rest), bucket), number in self._times.items()
         ]
         self._counted, self._times = {}, {}
@@ -300,7 +301,7 @@ def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, b
     return tuple(rest), *_PLAIN
 
 
-def _names(rest: list[Any]) -> tuple[str, ...]:
-    """The rules that applied."""
-    charged, *_, also = _charges(rest)
-    return (*charged[::2], *also[::2])  # type: ignore[arg-type] # names only
+def _rules(rest: list[Any]) -> tuple[str, ...]:
+    """The end of a key: all rules that applied."""
+    charged, _, _, _, also = _charges(rest)
+    return (*charged[::2], *also[::2])  # type: ignore[arg-type] # names at every other place

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from headgate.dataplane.courier import Courier, SinkState, waited
+from headgate.dataplane.courier import Courier, SinkState, reason, waited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,11 +100,25 @@ class Shipping:
         """The lock, once nobody else has it; None if it is time to end and somebody does."""
         while True:
             is_last, lock = self._stopping.is_set(), None
-            with suppress(OSError):
+            try:
                 lock = await self._aside(self._lock)
+            except OSError as error:
+                self._nothing_is_shipped(f"the spool cannot be locked: {reason(error)}")
+            else:
+                self._nothing_is_shipped(None)
             if lock is not None or is_last:
                 return lock
             await waited(self._stopping, _SECONDS_BETWEEN_TRIES)
+
+    def _nothing_is_shipped(self, error: str | None) -> None:
+        """Say it once, and to whoever asks for the state of the sinks; None is the end of it."""
+        before = {courier.error for courier in self._couriers}
+        if error is not None and before == {None}:
+            log.error("nothing is stored, %s", error)
+        elif error is None and before != {None}:
+            log.info("the spool can be locked again")
+        for courier in self._couriers:
+            courier.error = error
 
     async def _aside(self, work: Callable[..., T], *arguments: Any) -> T:  # noqa: ANN401 (those of the work)
         """In the thread, to its end."""

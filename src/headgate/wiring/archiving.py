@@ -53,8 +53,8 @@ def event_archive(settings: Settings) -> EventArchive:
 
 
 @asynccontextmanager
-async def open_archive(settings: Settings, clock: Callable[[], Micros] = wall_clock) -> AsyncIterator[OpenedArchive]:
-    """The archive and the database that it is filled from."""
+async def open_archive(settings: Settings, clock: Callable[[], Micros] | None = None) -> AsyncIterator[OpenedArchive]:
+    """The archive and the database that it is filled from. `clock`, if there is one, stands for all clocks."""
     archive = event_archive(settings)
     url = settings.database_url
     if url is None and (settings.data_dir / "postgres").is_dir():
@@ -65,11 +65,12 @@ async def open_archive(settings: Settings, clock: Callable[[], Micros] = wall_cl
     opened = open_database(url, settings.data_dir)
     from headgate.adapters.postgres.event_table import EventTable  # noqa: PLC0415 (an extra, and it is there)
 
-    events = EventTable(opened.another(_SECONDS))
-    retention = Retention(opened.database, clock)
+    retention = Retention(opened.database, clock or wall_clock)
+    events = EventTable(opened.another(_SECONDS), (lambda: retention.now) if clock else None)
     bounds = Bounds(settings.archive_days, settings.archive_years)
     try:
         await opened.start()
+        archive.origin = await events.origin()
         yield OpenedArchive(Archiving(events, archive, retention, bounds), events, archive)
     finally:
         await opened.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,6 +14,7 @@ from headgate.dataplane.recorder import Recorder
 from headgate.dataplane.recording import COUNTS, EVENTS, Origin, Recorded, Recording
 from headgate.dataplane.shipping import Route, Shipping
 from headgate.errors import InvalidSettings
+from headgate.wiring.spool_folder import spool_folder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
 
-_SPOOL: Final = "spool"
+log = logging.getLogger("headgate")
+
 _PART_OF_COUNTS: Final = 4
 """Counts may take so small a part of the bytes that events may."""
 _SECONDS_TO_STORE: Final = 10.0
@@ -66,14 +69,13 @@ async def recorded(
     Every process records. The one that `leads` ships, and ends when all the others have ended: so what they
     have recorded at their very end is shipped too. `observers` are told what was counted.
     """
-    has_sinks = control is not None or settings.events_file is not None or settings.kafka_brokers is not None
+    root = spool_folder(settings)
     async with AsyncExitStack() as stack:
         shipping, journal, limits = None, None, {}
-        if settings.events and has_sinks:
+        if settings.events and root is not None:
             # Here, because not every process needs it.
             from headgate.adapters.spool import Writer  # noqa: PLC0415 (above)
 
-            root = settings.data_dir / _SPOOL
             limits[EVENTS] = settings.spool_limit
             if control is not None:
                 limits[COUNTS] = settings.spool_limit // _PART_OF_COUNTS
@@ -95,8 +97,15 @@ async def recorded(
 
 
 def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> Shipping:
-    from headgate.adapters.spool import shipping_lock, spooled_counts, spooled_events  # noqa: PLC0415 (as above)
+    from headgate.adapters.spool import (  # noqa: PLC0415 (as above)
+        forgotten_spools,
+        shipping_lock,
+        spooled_counts,
+        spooled_events,
+    )
 
+    for spool, size in forgotten_spools(root):
+        log.warning("%d bytes wait in %s for sinks that are not configured now", size, spool)
     events, counts = _event_sinks(settings, control), _count_sinks(control)
     routes = [
         Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),

@@ -35,8 +35,15 @@ async def look_after_events(retention: Retention, settings: Settings, *, archive
             log.debug("partitions for events are made later: %s", error)  # whoever stores events says the rest
             wait = _SECONDS_AFTER_A_FAULT
             continue
+        except Exception:
+            log.exception("partitions for events are made later")
+            wait = _SECONDS_AFTER_A_FAULT
+            continue
         if archives and settings.archive_daily and looks % _LOOKS_A_DAY == 0:
-            await archive_in_a_child(settings)
+            try:
+                await archive_in_a_child(settings)
+            except Exception as error:  # noqa: BLE001 (whatever it is, there must be partitions next month)
+                log.warning("events were not archived: %s", error)
         looks += 1
         wait = _SECONDS_BETWEEN_LOOKS
 

@@ -74,6 +74,23 @@ def test_a_batch_that_was_torn_anywhere_is_completed(tmp_path: Path) -> None:
         assert [line["sequence"] for line in _lines(tmp_path / "torn")] == list(range(6))
 
 
+@pytest.mark.parametrize("cut", [0, 1, 2_000, 30_000])
+def test_a_batch_longer_than_what_is_looked_through_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """Whole or torn, with others before it, and with lines that are longer than that by themselves."""
+    monkeypatch.setattr(json_lines, "_REMEMBERED", 1_000)
+    file = tmp_path / "events"
+    before = batch(0, 5)
+    long = batch_of(*(event(5 + number, extra={"attributes": {"a": "x" * 4_000}}) for number in range(20)))
+    _store(file, before, long)
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size - cut)
+    _store(file, long)
+    _store(file, long)
+    assert [line["sequence"] for line in _lines(file)] == list(range(25))
+
+
 def test_only_the_end_of_a_long_file_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands in it."""
     monkeypatch.setattr(json_lines, "_REMEMBERED", 4_000)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 import pytest
 from tests.spooled import batch, batch_of, count_batch, event, only_file, read_all
 
-from headgate.adapters.spool import COUNTS, EVENTS, Writer, shipping_lock, spooled_counts, spooled_events
+from headgate.adapters.spool import (
+    COUNTS,
+    EVENTS,
+    Writer,
+    batches,
+    forgotten_spools,
+    shipping_lock,
+    spooled_counts,
+    spooled_events,
+)
 from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.frame import framed
@@ -113,22 +124,50 @@ def test_a_data_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> N
     writer.close()
 
 
-def test_a_spool_that_somebody_deletes_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """What was in it is lost, and accounted for; what comes is not."""
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_a_spool_that_somebody_deletes_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_noticed: bool
+) -> None:
+    """What was in it is lost and accounted for, also what no reader had seen; what comes is not."""
     root = tmp_path / "spool"
     writer, stream = Writer(root, {EVENTS: 2**24}), spooled_events(root, ["one"])
     writer.append(EVENTS, batch(0, 5))
     writer.write()
-    stream.look()
-    root.rename(tmp_path / "elsewhere")
-    for file in (tmp_path / "elsewhere").rglob("lock"):
-        file.unlink()
+    assert read_all(stream, "one") == list(range(5))
     writer.append(EVENTS, batch(5, 5))
     writer.write()
-    assert read_all(stream, "one") == list(range(5, 10))
-    assert stream.account("one") == Account(stored=5, dropped=5)
+    stream.look()
+    in_hand = stream.take("one")
+    assert in_hand is not None
+    writer.append(EVENTS, batch(10, 800))
+    writer.write()
+    shutil.rmtree(root)
+    if is_noticed:
+        stream.look()
+        assert stream.account("one") == Account(stored=5, dropped=5)
+    stream.keep("one", in_hand, 0)
+    writer.append(EVENTS, batch(810, 5))
+    writer.write()
+    assert read_all(stream, "one") == list(range(810, 815))
+    assert stream.account("one") == Account(stored=15, dropped=800)
     assert "the spool was deleted; what was in it is lost, and a new one is begun" in caplog.messages
     writer.close()
+    stream.look()
+    assert stream.account("one") == Account(stored=15, dropped=800)
+    assert list(root.iterdir()) == []
+
+
+def test_a_lock_that_somebody_deletes_loses_nothing(tmp_path: Path) -> None:
+    """The process goes on in another folder, and the first is read to its end."""
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    writer.append(EVENTS, batch(0, 5))
+    writer.write()
+    (lock,) = tmp_path.glob("*/lock")
+    lock.unlink()
+    writer.append(EVENTS, batch(5, 5))
+    writer.close()
+    assert sorted(read_all(stream, "one")) == list(range(10))
+    assert stream.account("one") == Account(stored=10)
 
 
 def test_a_full_spool_keeps_the_newest(tmp_path: Path) -> None:
@@ -175,6 +214,82 @@ def test_a_sink_that_is_added_later_begins_with_what_is_there(tmp_path: Path) ->
     assert late == list(range(late[0], 3_000))
     assert stream.account("two") == Account(stored=len(late))
     writer.close()
+
+
+def test_what_waits_for_a_sink_that_is_not_there_now_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is named once, others go on, and the sink gets all of it when it is there again."""
+    writer, stream = Writer(tmp_path, {EVENTS: 800_000}), spooled_events(tmp_path, ["one", "two"])
+    for number in range(0, 3_000, 100):
+        writer.append(EVENTS, batch(number, 100))
+    writer.write()
+    stream.look()
+    writer.close()
+    stream = spooled_events(tmp_path, ["one"])
+    assert read_all(stream, "one") == list(range(3_000))
+    stream.look()
+    words = f"3000 events wait in {tmp_path} for the sink two, which is not configured now"
+    assert caplog.messages == [words]
+    assert read_all(spooled_events(tmp_path, ["one", "two"]), "two") == list(range(3_000))
+    assert not list(tmp_path.glob("*/events"))
+
+
+@pytest.mark.parametrize("bad", ["lock", "events/00000000000000000000.log", "events/one.place"])
+def test_a_folder_that_cannot_be_read_keeps_no_other_waiting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bad: str
+) -> None:
+    """It is named once and tried again; what is in the others is read meanwhile."""
+    (tmp_path / "0-bad" / "events").mkdir(parents=True)
+    (tmp_path / "0-bad" / bad).mkdir()
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
+    for number in (0, 5):
+        writer.append(EVENTS, batch(number, 5))
+        writer.write()
+        assert read_all(stream, "one") == list(range(number, number + 5))
+    (message,) = caplog.messages
+    assert message.startswith(f"what is in {tmp_path / '0-bad'} is not stored, it cannot be read: ")
+    assert message.endswith("Is a directory")
+    (tmp_path / "0-bad" / bad).rmdir()
+    stream.look()
+    assert not (tmp_path / "0-bad").exists()
+    writer.close()
+
+
+def test_a_folder_whose_files_cannot_be_read_any_more_is_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where it was known before."""
+    stream = spooled_events(tmp_path, ["one"])
+    writers = [Writer(tmp_path, {EVENTS: 2**24}) for _ in range(2)]
+    for number, writer in enumerate(writers):
+        writer.append(EVENTS, batch(number, 1))
+        writer.write()
+        writer.close()
+    stream.look()
+    bad = min(tmp_path.glob("*/events/*.log"))  # which is the first in turn
+    bad.unlink()
+    bad.mkdir()
+    taken = stream.take("one")
+    assert taken is not None
+    stream.keep("one", taken, 0)
+    assert stream.take("one") is None
+    assert len(caplog.messages) == 1
+    assert stream.account("one") == Account(stored=1, spooled=1)
+
+
+def test_other_spools_that_nobody_ships_are_found(tmp_path: Path) -> None:
+    """Those with something in them, which no living process looks after."""
+    for name in ("ours", "left", "shipped", "empty"):
+        writer = Writer(tmp_path / name, {EVENTS: 2**24})
+        if name != "empty":
+            writer.append(EVENTS, batch(0, 5))
+        writer.close()
+    lock = shipping_lock(tmp_path / "shipped")
+    assert lock is not None
+    ((found, size),) = forgotten_spools(tmp_path / "ours")
+    assert found == tmp_path / "left"
+    assert size == only_file(found).stat().st_size
+    lock.release()
+    assert [path.name for path, _ in forgotten_spools(tmp_path / "ours")] == ["left", "shipped"]
 
 
 def test_a_place_that_is_damaged_is_none(tmp_path: Path) -> None:
@@ -251,6 +366,28 @@ def test_a_batch_of_too_many_bytes_becomes_several() -> None:
     counts, _ = encoded(count_batch(100), 2_000)
     assert sum(many for many, _ in counts) == 101
     assert sum(len(counts_from(payload).counts) for _, payload in counts) == 100
+
+
+class _LaterEvent(NamedTuple):
+    """What an event may become."""
+
+    at: int
+    sequence: int
+    colour: str = "none"
+
+
+def test_what_another_version_has_spooled_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fields that were added since have their default, and those that are not known yet are left out."""
+    events, counts = batch(0, 2), count_batch(2)
+    later = [*events[:3], [[*each, "later"] for each in events.events], "later"]
+    assert events_from(msgspec.msgpack.encode(later)) == events
+    later = [*counts[:3], *([[*each, "later"] for each in part] for part in counts[3:]), "later"]
+    assert counts_from(msgspec.msgpack.encode(later)) == counts
+    monkeypatch.setattr(batches, "Event", _LaterEvent)
+    earlier = events_from(msgspec.msgpack.encode(["b", "s", "r", [[7, 1]]]))
+    assert [tuple(each) for each in earlier.events] == [(7, 1, "none")]
+    with pytest.raises(ValueError, match="not a batch of events"):
+        events_from(msgspec.msgpack.encode(["b", "s", "r", [{"at": 7}]]))
 
 
 def test_what_has_no_form_is_cleaned_or_lost_alone() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.archive_part import Month, Part, PartFile, part_of
+from headgate.core.archive_part import Month, Part, PartFile, PartFolder, part_folder, part_of
 from headgate.errors import ArchiveError, InvalidRequest
 
 times = st.datetimes(datetime(1970, 1, 1), datetime(9998, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 (as hypothesis asks for)
@@ -33,9 +33,12 @@ def parts(draw: st.DrawFn) -> Part:
     """Parts as they can be written."""
     some = tuple(draw(st.lists(files, min_size=1, max_size=4)))
     columns = tuple(draw(st.lists(st.tuples(st.text(), st.text()), max_size=3)))
+    month, number, origin = draw(months), draw(st.integers(1, 10**6)), str(draw(st.uuids()))
     return Part(
-        month=draw(months),
-        number=draw(st.integers(1, 10**6)),
+        month=month,
+        number=number,
+        folder=part_folder(month, number, origin, "0a1b2c3d"),
+        origin=origin,
         rows=sum(file.rows for file in some),
         first=draw(times),
         last=draw(times),
@@ -81,7 +84,7 @@ def test_a_manifest_leads_nowhere_else(name: str) -> None:
     """The names of files in a manifest are those that headgate gives, and no others."""
     now = datetime(2026, 9, 1, tzinfo=UTC)
     file = PartFile("0001.parquet", 1, 1, "0" * 64, now, now)
-    part = Part(Month(2026, 5), 1, 1, now, now, "0" * 64, (), (file,), now, "headgate")
+    part = Part(Month(2026, 5), 1, "events/2026-05/1", "", 1, now, now, "0" * 64, (), (file,), now, "headgate")
     assert part_of(part.as_data(), "events/2026-05/1") == part
     with pytest.raises(ArchiveError, match="not one that headgate has written"):
         part_of(replace(part, files=(replace(file, name=name),)).as_data(), "events/2026-05/1")
@@ -89,10 +92,25 @@ def test_a_manifest_leads_nowhere_else(name: str) -> None:
         part_of(part.as_data(), "events/2026-05/2")
     with pytest.raises(ArchiveError, match="do not add up"):
         part_of(replace(part, rows=2).as_data(), "events/2026-05/1")
+    elsewhere = replace(part, folder="events/2026-05/2-5f0c2a9e-9b1d44c0")
+    with pytest.raises(ArchiveError, match="it is the manifest of events/2026-05/2"):
+        part_of(elsewhere.as_data(), elsewhere.folder)
     nothing: list[object] = [None, [], {}, {"format": 2}]
     for data in nothing:
         with pytest.raises(ArchiveError, match="cannot be used"):
             part_of(data, "events/2026-05/1")
+
+
+def test_a_manifest_without_an_origin_is_read() -> None:
+    """Manifests that say neither folder nor origin are those of the first archives, and can be anybody's."""
+    now = datetime(2026, 9, 1, tzinfo=UTC)
+    file = PartFile("0001.parquet", 1, 1, "0" * 64, now, now)
+    part = Part(Month(2026, 5), 1, "events/2026-05/1", "", 1, now, now, "0" * 64, (), (file,), now, "headgate")
+    data = {name: value for name, value in part.as_data().items() if name not in {"folder", "origin"}}
+    assert part_of(data, part.folder) == part
+    name = PartFolder.parse(part.folder)
+    assert name is not None
+    assert name.may_be_of("5f0c2a9e-0000")
 
 
 @given(times.map(lambda time: time.replace(microsecond=0)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -95,9 +96,11 @@ class _Lock:
     def __init__(self) -> None:
         self.holders = 0
         self.is_taken = False
+        self.tries = 0
         self.error: OSError | None = None
 
     def take(self) -> _Lock | None:
+        self.tries += 1
         if self.error is not None:
             raise self.error
         if self.is_taken:
@@ -157,19 +160,20 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
     assert "events to there: 6 emitted = 6 stored + 0 spooled + 0 dropped + 0 refused" in lines
 
 
-def test_a_spool_that_cannot_be_read_is_tried_again() -> None:
-    """A disk that fails stops nothing for good."""
+def test_a_spool_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A disk that fails stops nothing for good, and no sink is blamed for it."""
 
     async def run() -> None:
         source, sink = _Source(batch(0, 1)), _Sink("one")
         source.error = OSError("the disk is gone")
         async with _shipping(source, sink) as shipped:
             await _until(lambda: shipped.state()["events", "one"].error is not None)
-            assert shipped.state()["events", "one"].error == "the disk is gone"
+            assert shipped.state()["events", "one"].error == "the spool cannot be read: the disk is gone"
             source.error = None
             await _until(lambda: sink.stored != [])
 
     asyncio.run(run())
+    assert caplog.messages == ["events wait in the spool, the spool cannot be read: the disk is gone"]
 
 
 def test_an_end_waits_for_sinks_only_so_long(caplog: pytest.LogCaptureFixture) -> None:
@@ -234,18 +238,26 @@ def test_one_process_ships_at_a_time() -> None:
     asyncio.run(run())
 
 
-def test_a_lock_that_cannot_be_taken_is_tried_again() -> None:
-    """A data directory that is not there yet, for example."""
+def test_a_lock_that_cannot_be_taken_is_said_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A folder in its place, for example. Meanwhile no sink counts as up, and the log says so once."""
+    caplog.set_level(logging.INFO, "headgate")
 
     async def run() -> None:
-        lock, source, sink = _Lock(), _Source(batch(0, 1)), _Sink("one")
-        lock.error = OSError("no such folder")
-        async with _shipping(source, sink, lock=lock):
-            await asyncio.sleep(0.01)
+        lock, source, one, two = _Lock(), _Source(batch(0, 1)), _Sink("one"), _Sink("two")
+        lock.error = IsADirectoryError(errno.EISDIR, "Is a directory", "shipping.lock")
+        async with _shipping(source, one, two, lock=lock) as shipped:
+            await _until(lambda: lock.tries > 3)
+            words = "the spool cannot be locked: shipping.lock: Is a directory"
+            assert [state.error for state in shipped.state().values()] == [words, words]
             lock.error = None
-            await _until(lambda: sink.stored != [])
+            await _until(lambda: one.stored != [] and two.stored != [])
+            await _until(lambda: {state.error for state in shipped.state().values()} == {None})
 
     asyncio.run(run())
+    assert caplog.messages[:2] == [
+        "nothing is stored, the spool cannot be locked: shipping.lock: Is a directory",
+        "the spool can be locked again",
+    ]
 
 
 def test_the_lag_is_for_how_long_a_sink_has_not_had_everything() -> None:

@@ -1,6 +1,9 @@
 """Events in Parquet files, with a manifest for each part of a month.
 
-    events/2026-05/1/0001.parquet, 0002.parquet, …, manifest.json
+    events/2026-05/1-5f0c2a9e-9b1d44c0/0001.parquet, 0002.parquet, …, manifest.json
+
+The digits are the beginning of the database's origin, and chance: no two runs ever write to one folder, so
+several databases can be archived to one place, even at the same time.
 
 See `headgate.controlplane.archive_ports.EventArchive`. Work on files is done in threads.
 """
@@ -9,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
+import secrets
 import tempfile
 from contextlib import aclosing
 from hashlib import sha256
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -21,7 +24,7 @@ from pyarrow import parquet as pq
 from headgate.adapters.archive.event_columns import COLUMNS, Digest, from_csv, to_csv
 from headgate.adapters.archive.parquet_writing import EventWriter
 from headgate.adapters.archive.places import chunks_of
-from headgate.core.archive_part import Part, part_folder, part_of
+from headgate.core.archive_part import Part, PartFolder, part_folder, part_of
 from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -33,12 +36,24 @@ if TYPE_CHECKING:
 
 _ALL: Final = "events"
 _MANIFEST: Final = "manifest.json"
-_MANIFESTS: Final = re.compile(r"(events/[0-9]{4}-[0-9]{2}/[0-9]+)/manifest\.json")
 _READ_AT_ONCE: Final = 2**15
+_CHANCE: Final = 4  # bytes
+
+
+class Found(NamedTuple):
+    """What is in an archive."""
+
+    parts: list[Part]
+    """Of all databases, by month and number."""
+    faults: list[tuple[PartFolder, str]]
+    """Parts whose manifest cannot be used, with a sentence each."""
 
 
 class EventArchive:
     """Events at one place."""
+
+    origin = ""
+    """Which database this is about; to be said before anything but `found` is asked."""
 
     def __init__(self, place: Place, written_by: str) -> None:
         """`written_by` is the name of this program and its version."""
@@ -46,15 +61,24 @@ class EventArchive:
         self.url = place.url
         self._written_by = written_by
 
-    async def parts(self) -> list[Part]:
-        """All parts that are complete."""
-        return await asyncio.to_thread(self._parts)
+    async def found(self) -> Found:
+        """All that is complete, of whatever database."""
+        return await asyncio.to_thread(self._found)
+
+    async def parts(self, month: Month | None = None) -> list[Part]:
+        """All complete parts of this database, or those of a month."""
+        found = await self.found()
+        for folder, sentence in found.faults:
+            if folder.may_be_of(self.origin) and (month is None or folder.month == str(month)):
+                raise ArchiveError(sentence)
+        return [part for part in found.parts if part.origin in {"", self.origin} and month in {None, part.month}]
 
     async def write(
         self, month: Month, number: int, blocks: AsyncIterator[bytes], at: datetime, progress: Callable[[int], None]
     ) -> Part | None:
         """Write files and read them back."""
-        writer = EventWriter(self.place, part_folder(month, number))
+        folder = part_folder(month, number, self.origin, secrets.token_hex(_CHANCE))
+        writer = EventWriter(self.place, folder)
         try:
             async for block in blocks:
                 await asyncio.to_thread(writer.add, block)
@@ -68,6 +92,8 @@ class EventArchive:
         part = Part(
             month=month,
             number=number,
+            folder=folder,
+            origin=self.origin,
             rows=writer.digest.rows,
             first=files[0].first,
             last=files[-1].last,
@@ -81,9 +107,8 @@ class EventArchive:
         return part
 
     async def complete(self, part: Part) -> None:
-        """Write the manifest."""
-        text = json.dumps(part.as_data(), indent=2).encode()
-        await asyncio.to_thread(self.place.write, f"{part.folder}/{_MANIFEST}", text)
+        """Write the manifest, and look at what is there then."""
+        await asyncio.to_thread(self._complete, part)
 
     async def check(self, part: Part) -> None:
         """Read all of it."""
@@ -117,20 +142,37 @@ class EventArchive:
         """Take files away that belong to no part."""
         await asyncio.to_thread(self._tidy)
 
-    def _parts(self) -> list[Part]:
-        found = []
+    def _found(self) -> Found:
+        parts, faults = [], []
         for name in self.place.names(_ALL):
-            if folder := _MANIFESTS.fullmatch(name):
+            folder, _, file = name.rpartition("/")
+            about = PartFolder.parse(folder)
+            if about is not None and file == _MANIFEST:
                 try:
-                    data = json.loads(self.place.read(name))
-                except (ValueError, RecursionError):
-                    data = None
-                try:
-                    found.append(part_of(data, folder[1]))
+                    parts.append(self._manifest(folder))
                 except ArchiveError as error:
-                    msg = f"{self.url}: {error}"
-                    raise ArchiveError(msg) from error
-        return sorted(found, key=lambda part: (part.month, part.number))
+                    faults.append((about, str(error)))
+        return Found(sorted(parts, key=lambda part: (part.month, part.number, part.folder)), faults)
+
+    def _manifest(self, folder: str) -> Part:
+        content = self.place.read(f"{folder}/{_MANIFEST}")
+        try:
+            data = json.loads(content)
+        except (ValueError, RecursionError):
+            data = None
+        try:
+            return part_of(data, folder)
+        except ArchiveError as error:
+            msg = f"{self.url}: {error}"
+            raise ArchiveError(msg) from error
+
+    def _complete(self, part: Part) -> None:
+        text = json.dumps(part.as_data(), indent=2).encode()
+        self.place.write(f"{part.folder}/{_MANIFEST}", text)
+        sizes = [self.place.size(f"{part.folder}/{file.name}") for file in part.files]
+        if self._manifest(part.folder) != part or sizes != [file.size for file in part.files]:
+            msg = f"{self.url}/{part.folder} is not what was written; nothing was dropped"
+            raise ArchiveError(msg)
 
     def _check(self, part: Part) -> None:
         digest = Digest()
@@ -190,11 +232,18 @@ class EventArchive:
             raise ArchiveError(msg) from error
 
     def _tidy(self) -> None:
-        self.place.tidy(_ALL)
-        parts = {name.removesuffix(_MANIFEST) for name in self.place.names(_ALL) if _MANIFESTS.fullmatch(name)}
-        for name in self.place.names(_ALL):
-            if name.rpartition("/")[0] + "/" not in parts:
+        self.place.tidy(_ALL, self._is_own)
+        names = self.place.names(_ALL)
+        parts = {name.rpartition("/")[0] for name in names if name.endswith(f"/{_MANIFEST}")}
+        for name in names:
+            folder = name.rpartition("/")[0]
+            # Looked at again, because a copy of this database may be archived at the same time.
+            if folder not in parts and self._is_own(name) and f"{folder}/{_MANIFEST}" not in self.place.names(folder):
                 self.place.delete(name)
+
+    def _is_own(self, name: str) -> bool:
+        about = PartFolder.parse(name.rpartition("/")[0])
+        return about is not None and about.may_be_of(self.origin)
 
     def _path(self, part: Part, file: PartFile) -> str:
         return f"{self.url}/{part.folder}/{file.name}"

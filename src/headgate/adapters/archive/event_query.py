@@ -103,6 +103,10 @@ class EventQuery:
         except duckdb.Error as error:
             raise _translated(error) from error
 
+    def interrupt(self) -> None:
+        """End what is being answered, from another thread: whoever reads it gets `ArchiveError`."""
+        self._connection.interrupt()
+
     def close(self) -> None:
         """Let go of everything."""
         self._connection.close()

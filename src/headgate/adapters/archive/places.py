@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from headgate.errors import ArchiveError, InvalidSettings, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.=-]*(/[A-Za-z0-9_-][A-Za-z0-9_.=-]*)*")
 _UNFINISHED: Final = ".unfinished"
@@ -56,8 +56,8 @@ class Place(Protocol):
     def delete(self, name: str) -> None:
         """Take a file away; nothing happens if there is none."""
 
-    def tidy(self, prefix: str) -> None:
-        """Take away what was left by those who died while they wrote below a folder. Nobody may write there now."""
+    def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
+        """Take away what was left below a folder by those who died while they wrote files of such names."""
 
     def arrow(self, name: str) -> tuple[Any, str]:
         """The pyarrow file system that a file is in, and its path there."""
@@ -148,19 +148,13 @@ class FolderPlace:
 
     def delete(self, name: str) -> None:
         """Take a file away, and the folders that are empty then."""
-        path = self._path(name)
-        with self._translated(name, "deleted"):
-            path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty, or not there
-            for folder in path.parents[: name.count("/")]:
-                folder.rmdir()
+        self._delete(checked(name))
 
-    def tidy(self, prefix: str) -> None:
+    def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
         """Take away what was left by those who died."""
         for name in self._below(prefix):
-            if name.endswith(_UNFINISHED):
-                with self._translated(name, "deleted"):
-                    (self._folder / name).unlink(missing_ok=True)
+            if name.endswith(_UNFINISHED) and is_own(name.removesuffix(_UNFINISHED)):
+                self._delete(name)
 
     def arrow(self, name: str) -> tuple[Any, str]:
         """The file system, and the path."""
@@ -170,6 +164,14 @@ class FolderPlace:
 
     def _path(self, name: str) -> Path:
         return self._folder / checked(name)
+
+    def _delete(self, name: str) -> None:
+        path = self._folder / name
+        with self._translated(name, "deleted"):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty, or not there
+            for folder in path.parents[: name.count("/")]:
+                folder.rmdir()
 
     def _below(self, prefix: str) -> list[str]:
         start = self._path(prefix.rstrip("/")) if prefix else self._folder

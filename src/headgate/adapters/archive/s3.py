@@ -14,7 +14,7 @@ from headgate.adapters.archive.places import Written, checked, chunks_of
 from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _SECONDS_TO_CONNECT: Final = 10
 _SECONDS_FOR_A_REQUEST: Final = 60
@@ -84,7 +84,7 @@ class S3Place:
             if self._files.get_file_info(path).type == fs.FileType.File:
                 self._files.delete_file(path)
 
-    def tidy(self, prefix: str) -> None:
+    def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
         """Do nothing: an upload that was not ended is no file."""
 
     def arrow(self, name: str) -> tuple[Any, str]:

@@ -31,8 +31,11 @@ async def found(place: Place) -> tuple[Sequence[Manifest], Sequence[str]]:
     return sorted(manifests_read, key=lambda each: each.at), sentences
 
 
-async def find(place: Place, name: str) -> Manifest:
-    """The manifest of a backup; `latest` is the newest that can be used."""
+async def find(place: Place, name: str, origin: str | None = None) -> Manifest:
+    """The manifest of a backup; `latest` is the newest that can be used.
+
+    That is one of the database with this `origin`; without one there must be backups of one database only.
+    """
     if name != LATEST:
         return await asyncio.to_thread(_read, place, name)
     backups, sentences = await found(place)
@@ -40,7 +43,15 @@ async def find(place: Place, name: str) -> Manifest:
         why = f" that can be used ({sentences[0]})" if sentences else ""
         msg = f"there is no backup{why} in {place.url}"
         raise ArchiveError(msg)
-    return backups[-1]
+    newest = {each.origin: each for each in backups}
+    if origin is None and len(newest) == 1:
+        return backups[-1]
+    if origin in newest:
+        return newest[origin]
+    names = ", ".join(f"{each.name} of {each.origin[:8]}" for each in newest.values())
+    what = "backups of several databases" if origin is None else f"no backup of this database ({origin[:8]})"
+    msg = f"{place.url} has {what}, so say which one you want; the newest of each is {names}"
+    raise ArchiveError(msg)
 
 
 async def verify(place: Place, manifest: Manifest, progress: Callable[[int, int], None]) -> None:

@@ -60,6 +60,7 @@ async def make(
                 postgres=moment.server,
                 schema=moment.schema,
                 lineage=moment.lineage,
+                origin=moment.origin,
                 change=moment.change,
                 events=None if span is None else (_written(span[0]), _written(span[1])),
                 files=tuple(making.files),

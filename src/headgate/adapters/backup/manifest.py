@@ -59,6 +59,8 @@ class Manifest:
     schema: int
     """The number of the newest migration."""
     lineage: str
+    origin: str
+    """Which database it is of; that stays the same when a backup is restored."""
     change: int
     """The number of the newest change."""
     events: tuple[str, str] | None
@@ -132,6 +134,7 @@ def _manifest(content: dict[str, Any]) -> Manifest:
         postgres=_text(content.pop("postgres")),
         schema=_whole(content.pop("schema")),
         lineage=_text(content.pop("lineage")),
+        origin=_text(content.pop("origin", "")),
         change=_whole(content.pop("change")),
         events=None if events is None else (_moment(events[0]), _moment(events[1])),
         files=files,

@@ -50,6 +50,13 @@ def check_version(manifest: Manifest) -> None:
         raise ArchiveError(msg)
 
 
+async def origin_of(database: Database) -> str | None:
+    """Which database it is; None if there is nothing in it, so that it is none yet."""
+    async with writing(database) as writer:
+        has_one = await writer.schema() >= next(step.number for step in known() if step.name == "origin")
+        return await writer.origin() if has_one and await _in_use(writer) else None
+
+
 async def in_use(database: Database) -> bool:
     """Whether there is something in a database that a restore would take away."""
     async with writing(database) as writer:

@@ -18,8 +18,8 @@ LOOKED_UP: Final = frozenset(
     ]
 )
 """Configuration. Processes that decide read it, and do not wait for a restore."""
-NEVER_EMPTY: Final = frozenset({"lineage"})
-"""Has a row in a database in which nothing was ever done."""
+NEVER_EMPTY: Final = frozenset({"lineage", "origin"})
+"""Have a row in a database in which nothing was ever done."""
 
 
 def kept_tables() -> Sequence[str]:

@@ -85,9 +85,22 @@ class EventReturn:
 class EventTable:
     """See `headgate.controlplane.archive_ports.EventTable`."""
 
-    def __init__(self, database: Database) -> None:
-        """`database` has calls that may take hours."""
+    def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
+        """`database` has calls that may take hours; `clock`, if there is one, stands for that of its server."""
         self._database = database
+        self._clock = clock
+
+    async def times(self) -> tuple[datetime, datetime]:
+        """When it is, and when something last happened."""
+        row = await self._database.row("archive.times")
+        assert row is not None  # noqa: S101 (it has no FROM)
+        return row["now"] if self._clock is None else self._clock(), row["newest"]
+
+    async def origin(self) -> str:
+        """Which database this is."""
+        row = await self._database.row("archive.origin")
+        assert row is not None  # noqa: S101 (it always has one)
+        return str(row["id"])
 
     async def months(self) -> Mapping[Month, int]:
         """The months that have a partition, and its size; a partition that somebody made by hand is left alone."""

@@ -51,6 +51,7 @@ class Moment(NamedTuple):
     schema: int
     """The number of the newest migration that was carried out."""
     lineage: str
+    origin: str
     change: int
     """The number of the newest change."""
 
@@ -68,7 +69,7 @@ class TableReader:
         with translated():
             row = await self._connection.fetchrow(statements()["backup.moment"])
         assert row is not None  # noqa: S101 (it has no FROM)
-        return Moment(row["at"], row["server"], max(done), row["lineage"], row["change"])
+        return Moment(row["at"], row["server"], max(done), row["lineage"], row["origin"], row["change"])
 
     async def events(self) -> tuple[datetime, datetime] | None:
         """When the first event was, and the last; None if there are none."""
@@ -129,6 +130,12 @@ class TableWriter:
     async def schema(self) -> int:
         """The number of the newest migration that was carried out; 0 in a database without a schema."""
         return max(await carried_out_on(self._connection), default=0)
+
+    async def origin(self) -> str:
+        """Which database this is."""
+        with translated():
+            origin: str = await self._connection.fetchval(statements()["backup.origin"])
+        return origin
 
     async def in_use(self, tables: Sequence[str]) -> Sequence[str]:
         """Those of some tables that have rows."""

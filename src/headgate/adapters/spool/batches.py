@@ -1,4 +1,8 @@
-"""Batches as bytes, and back: MessagePack, with records as arrays."""
+"""Batches as bytes, and back: MessagePack, with records as arrays.
+
+What one version has spooled another one reads: fields are only ever added, at the end and with a default, and
+those that a version does not know are left out.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +55,10 @@ def events_from(payload: bytes) -> EventBatch:
     """A batch of events again; `ValueError` if it is none."""
     batch = _decoded(payload)
     try:
-        id_, server, region, events = batch
-        return EventBatch(id_, server, region, [Event(*event) for event in events])
-    except _UNFIT as error:
+        id_, server, region, events, *_ = batch
+        known = len(Event._fields)
+        return EventBatch(id_, server, region, [Event(*event[:known]) for event in events])
+    except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of events: {error}"
         raise ValueError(msg) from error
 
@@ -62,13 +67,14 @@ def counts_from(payload: bytes) -> CountBatch:
     """A batch of counts again; `ValueError` if it is none."""
     batch = _decoded(payload)
     try:
-        id_, server, region, counts, took = batch
+        id_, server, region, counts, took, *_ = batch
+        known, known_of_took = len(Count._fields), len(Took._fields)
         return CountBatch(
             id_,
             server,
             region,
-            [_count(Count(*count)) for count in counts],
-            [Took(*each)._replace(rules=tuple(each[3])) for each in took],
+            [_count(Count(*count[:known])) for count in counts],
+            [Took(*each[:known_of_took])._replace(rules=tuple(each[3])) for each in took],
         )
     except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of counts: {error}"

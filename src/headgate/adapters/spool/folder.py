@@ -24,10 +24,9 @@ _PRIVATE: Final = 0o700
 class SpoolFolder:
     """A folder of this process's own, below the spool's, with a folder for each stream."""
 
-    def __init__(self, root: Path, streams: Sequence[str]) -> None:
+    def __init__(self, root: Path, streams: Sequence[str], name: str) -> None:
         """Make it; `OSError` if that fails. Nobody sees it before it is locked."""
         root.mkdir(_PRIVATE, parents=True, exist_ok=True)
-        name = f"{os.getpid()}-{new_id()[:12]}"
         unseen = root / f".{name}"
         unseen.mkdir(_PRIVATE)
         try:
@@ -49,6 +48,11 @@ class SpoolFolder:
     def close(self) -> None:
         """Let go: nothing more is written."""
         self._lock.release()
+
+
+def new_name() -> str:
+    """For the folder of this process."""
+    return f"{os.getpid()}-{new_id()[:12]}"
 
 
 def folders(root: Path) -> list[Path]:
@@ -82,3 +86,24 @@ def shipping_lock(root: Path) -> Lock | None:
     """What the one process holds that ships; None if another does. `OSError` if it cannot be told."""
     root.mkdir(_PRIVATE, parents=True, exist_ok=True)
     return take_lock(root / _SHIPPING)
+
+
+def forgotten_spools(root: Path) -> list[tuple[Path, int]]:
+    """The spools beside this one that nobody ships now and that are not empty, with their bytes."""
+    found = []
+    for other in folders(root.parent):
+        with suppress(OSError):
+            size = sum(file.stat().st_size for file in other.rglob("*.log"))
+            if other != root and size and not _is_shipped(other):
+                found.append((other, size))
+    return found
+
+
+def _is_shipped(root: Path) -> bool:
+    """Whether some process ships it."""
+    if not (root / _SHIPPING).exists():
+        return False
+    lock = take_lock(root / _SHIPPING)
+    if lock is not None:
+        lock.release()
+    return lock is None

@@ -79,6 +79,11 @@ class Reader:
         return self._stored, self._refused, done - self._stored - self._refused
 
 
+def places(folder: Path) -> list[str]:
+    """The names of all who have a place in a log."""
+    return sorted(file.name.removesuffix(_END) for file in folder.glob(f"*{_END}"))
+
+
 def _kept(file: Path) -> Place | None:
     """The place in a file; None if there is no file, or nothing good in it."""
     with suppress(FileNotFoundError, ValueError, TypeError):

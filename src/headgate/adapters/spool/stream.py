@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from headgate.adapters.spool import batches
 from headgate.adapters.spool.cursor import Cursor
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
-from headgate.adapters.spool.reader import Reader
+from headgate.adapters.spool.reader import Reader, places
 from headgate.adapters.spool.segments import delete, segments
 from headgate.core.account import NOTHING, Account
 from headgate.core.counts import CountBatch
@@ -38,28 +39,50 @@ class Taken(NamedTuple, Generic[B]):
 
 
 class _Spooled:
-    """One process's log, with a reader for each sink."""
+    """One process's log, with a reader for each sink; those that are not there now keep their places."""
 
     def __init__(self, path: Path, sinks: Sequence[str]) -> None:
         self._path = path
+        self._absent = {name: Reader(path, name) for name in places(path) if name not in sinks}
         self.readers = {sink: Reader(path, sink) for sink in sinks}
         for reader in self.readers.values():  # once all of them know where to begin
             reader.keep_place()
-        least = min(self.readers.values(), key=lambda reader: reader.number)
+        least = min(self._all, key=lambda reader: reader.number)
         self._end = Cursor(path, *least.place[:3])
+        self.is_gone = False
+        """Somebody has deleted it. Its process goes on under the same name, and with the numbers it had reached."""
 
     def look(self) -> None:
         """See how far it goes by now, and delete what all have read."""
+        was_gone, self.is_gone = self.is_gone, not self._path.is_dir()
+        if was_gone and not self.is_gone:
+            for reader in self._all:
+                reader.keep_place()
         self._end.go_to_end()
-        done = min(reader.number for reader in self.readers.values())
+        done = min(reader.number for reader in self._all)
         there = segments(self._path)
         for first, following in pairwise(there):
             if following <= done:
                 delete(self._path, first)
 
+    @property
+    def _all(self) -> list[Reader]:
+        return [*self.readers.values(), *self._absent.values()]
+
+    @property
+    def unread(self) -> int:
+        """How many the last of all who read it has still to read."""
+        return self._end.number - min(reader.number for reader in self._all)
+
+    def waiting_for_absent(self) -> dict[str, int]:
+        """How many wait for sinks that are not there now."""
+        waiting = {name: self._end.number - reader.number for name, reader in self._absent.items()}
+        return {name: many for name, many in waiting.items() if many > 0 and not self.is_gone}
+
     def account(self, sink: str) -> Account:
         reader = self.readers[sink]
-        return Account(*reader.account, spooled=max(0, self._end.number - reader.number))
+        account = Account(*reader.account, spooled=max(0, self._end.number - reader.number))
+        return account.ended if self.is_gone else account
 
 
 def spooled_events(root: Path, sinks: Sequence[str]) -> SpooledStream[EventBatch]:
@@ -84,22 +107,33 @@ class SpooledStream(Generic[B]):
         self._logs: dict[Path, _Spooled] = {}
         self._turns: dict[str, Path] = {}
         self._past = dict.fromkeys(sinks, NOTHING)
+        self._told: set[str] = set()
+        self._aside: set[Path] = set()
 
     def take(self, sink: str) -> Taken[B] | None:
         """The next batch for a sink, from the folders in turn; None if there is none yet."""
         last = self._turns.get(sink)
         in_turn = sorted(self._logs, key=lambda folder: (last is not None and folder <= last, folder))
         for folder in in_turn:
-            reader = self._logs[folder].readers[sink]
-            while (found := reader.find()) is not None:
-                try:
-                    batch = self._decode(found.payload or b"")
-                except ValueError as error:
-                    log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
-                    reader.lose(found)
-                    continue
+            try:
+                taken = self._next(folder, sink)
+            except OSError as error:
+                self._set_aside(folder, error)
+                continue
+            if taken is not None:
                 self._turns[sink] = folder
-                return Taken(batch, folder, found)
+                return taken
+        return None
+
+    def _next(self, folder: Path, sink: str) -> Taken[B] | None:
+        """The next batch in a folder; None if there is none yet."""
+        reader = self._logs[folder].readers[sink]
+        while (found := reader.find()) is not None:
+            try:
+                return Taken(self._decode(found.payload or b""), folder, found)
+            except ValueError as error:
+                log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
+                reader.lose(found)
         return None
 
     def keep(self, sink: str, taken: Taken[B], refused: int) -> None:
@@ -109,26 +143,49 @@ class SpooledStream(Generic[B]):
             spooled.readers[sink].keep(taken.found, refused)
 
     def look(self) -> None:
-        """Find new logs, and remove what is done with."""
-        there = [folder for folder in folders(self._root) if (folder / self._name).is_dir()]
-        for folder in there:
-            if folder not in self._logs:
-                self._logs[folder] = _Spooled(folder / self._name, self._sinks)
-        for folder, spooled in list(self._logs.items()):
+        """Find new logs, and remove what is done with. A folder that cannot be read keeps no other one waiting."""
+        for folder in {*folders(self._root), *self._logs}:
+            try:
+                self._look_into(folder)
+            except OSError as error:
+                self._set_aside(folder, error)
+        self._tell_of_absent()
+
+    def _look_into(self, folder: Path) -> None:
+        if folder not in self._logs and (folder / self._name).is_dir():
+            self._logs[folder] = _Spooled(folder / self._name, self._sinks)
+        spooled = self._logs.get(folder)
+        if spooled is not None:
             is_finished = not is_written_to(folder)  # before looking: it may be written to until then
             spooled.look()
-            accounts = {sink: spooled.account(sink) for sink in self._sinks}
-            if folder not in there or (is_finished and not any(each.spooled for each in accounts.values())):
-                self._finish(folder, accounts)
+            if is_finished and spooled.unread <= 0 and not spooled.is_gone:
+                self._finish(folder)
+
+    def _set_aside(self, folder: Path, error: OSError) -> None:
+        """Say once that a folder cannot be read; it is tried again with every look."""
+        if folder not in self._aside:
+            words = "what is in %s is not stored, it cannot be read: %s: %s"
+            log.error(words, folder, error.filename or "it", error.strerror or error)
+            self._aside.add(folder)
 
     def account(self, sink: str) -> Account:
         """What became of everything that this sink was to store, since this object looks after it."""
         return sum((spooled.account(sink) for spooled in self._logs.values()), start=self._past[sink])
 
-    def _finish(self, folder: Path, accounts: dict[str, Account]) -> None:
-        """Forget a log that is read to its end, or was deleted by somebody."""
-        del self._logs[folder]
+    def _tell_of_absent(self) -> None:
+        """Say once that something waits for a sink which is not configured any more."""
+        waiting: Counter[str] = Counter()
+        for spooled in self._logs.values():
+            waiting.update(spooled.waiting_for_absent())
+        for name in waiting.keys() - self._told:
+            words = "%d %s wait in %s for the sink %s, which is not configured now"
+            log.warning(words, waiting[name], self._name, self._root, name)
+            self._told.add(name)
+
+    def _finish(self, folder: Path) -> None:
+        """Forget a log that is read to its end."""
+        spooled = self._logs.pop(folder)
         with suppress(OSError):
             remove_stream(folder, self._name)
-        for sink, account in accounts.items():
-            self._past[sink] += account.ended
+        for sink in self._sinks:
+            self._past[sink] += spooled.account(sink).ended

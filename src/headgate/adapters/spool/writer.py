@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.spool.batches import encoded
-from headgate.adapters.spool.folder import SpoolFolder
+from headgate.adapters.spool.folder import SpoolFolder, new_name
 from headgate.adapters.spool.log import Log, largest_payload
 
 if TYPE_CHECKING:
@@ -86,12 +86,15 @@ class Writer:
         """Have a folder; a new one, where somebody has deleted it."""
         if self._folder is not None and self._folder.is_there:
             return
+        name, goes_on = new_name(), False
         if self._folder is not None:
             log.warning("the spool was deleted; what was in it is lost, and a new one is begun")
             self._folder.close()
-        self._folder = SpoolFolder(self._root, list(self._streams))
-        for name, stream in self._streams.items():
-            stream.begin(self._folder.path / name)
+            if not self._folder.path.exists():  # under the same name readers see what is missing
+                name, goes_on = self._folder.path.name, True
+        self._folder = SpoolFolder(self._root, list(self._streams), name)
+        for stream_name, stream in self._streams.items():
+            stream.begin(self._folder.path / stream_name, goes_on=goes_on)
 
 
 class _Stream:
@@ -124,11 +127,13 @@ class _Stream:
     def skip(self, many: int) -> None:
         self._number += many
 
-    def begin(self, folder: Path) -> None:
+    def begin(self, folder: Path, *, goes_on: bool) -> None:
+        """Write to a new log, which `goes_on` where the last one was, or begins with 0."""
         self.close()
         self._log = Log(folder, self._limit)
-        self._number -= self._told
-        self._told = 0
+        if not goes_on:
+            self._number -= self._told
+            self._told = 0
 
     def write(self) -> None:
         assert self._log is not None  # noqa: S101 (`begin` comes first)

@@ -152,6 +152,13 @@ CREATE TABLE metrics (
 );
 CREATE INDEX metrics_by_user ON metrics USING btree (user_id, granularity, at) WHERE (user_id <> ''::text);
 
+CREATE TABLE origin (
+    is_only boolean DEFAULT true NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    CONSTRAINT origin_pkey PRIMARY KEY (is_only),
+    CONSTRAINT origin_is_only_check CHECK (is_only)
+);
+
 CREATE TABLE overrides (
     user_id text NOT NULL,
     rule text NOT NULL,

@@ -1,3 +1,11 @@
+-- archive.origin(): which database this is
+SELECT id::text AS id FROM origin;
+
+-- archive.times(): when it is, and when something last happened
+SELECT now() AS now,
+       greatest((SELECT max(at) FROM events), (SELECT max(at) FROM changes), (SELECT max(stored_at) FROM batches),
+                (SELECT max(at) FROM migrations)) AS newest;
+
 -- archive.partitions(): all partitions of events, with what they take on disk
 SELECT relname AS name, pg_total_relation_size(c.oid) AS size
 FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid

@@ -1,8 +1,12 @@
--- backup.moment(): when it is, on which server, which lineage and which change
+-- backup.moment(): when it is, on which server, which lineage, which database and which change
 SELECT now() AS at,
        current_setting('server_version') AS server,
        (SELECT id::text FROM lineage) AS lineage,
+       (SELECT id::text FROM origin) AS origin,
        coalesce((SELECT max(id) FROM changes), 0) AS change;
+
+-- backup.origin(): which database it is
+SELECT id::text FROM origin;
 
 -- backup.columns(table): its columns, without those that are worked out from others
 SELECT attname::text AS name

@@ -1,0 +1,143 @@
+"""Tables and fields: nothing that matters is cut, and nothing that strangers wrote is obeyed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from headgate.cli.output import print_done, print_fields, print_note, print_rows
+from headgate.cli.rows import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = [
+    ("2026-11-15 21:00", "users", "/api/orders/{id}/lines", "5,000", "4,321", "0.12", "0.34", "15"),
+    ("2026-11-15 21:01", "addresses", "/api/search", "123,456", "0", "0.12", "0.34", "0.5"),
+]
+HEADINGS = ("at (UTC)", "rule", "endpoint", "total", "denied", "p50 ms", "p95 ms", "p99 ms")
+NUMBERS = HEADINGS[3:]
+HOSTILE = "[red]x[/]\x1b[31m\n\r\x9b2J\u202e:smile:"
+WRITTEN = r"[red]x[/]\x1b[31m\n\r\x9b2J\u202e:smile:"
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Make standard output a terminal without colours that is so wide."""
+
+    def make(width: int) -> None:
+        def console() -> Console:
+            return Console(force_terminal=True, color_system=None, width=width, highlight=False, markup=False)
+
+        monkeypatch.setattr("headgate.cli.output.console", console)
+
+    return make
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
+def test_numbers_and_times_are_whole_in_any_width(
+    terminal: Callable[[int], None], width: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A column is there with all of its cells, or is named as left out; no line is wider than the terminal."""
+    terminal(width)
+    print_rows(HEADINGS, ROWS, numbers=NUMBERS)
+    shown = capsys.readouterr().out
+    table, _, note = shown.partition("there is no room for ")
+    assert all(len(line) <= width for line in table.splitlines())
+    for place, heading in enumerate(HEADINGS):
+        if heading in note:
+            continue
+        for row in ROWS:
+            assert heading == "endpoint" or row[place] in table, (heading, row)
+    assert ("--json has them" in note) is (width < 86)
+
+
+def test_the_last_columns_are_left_out_first(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And only as many as there is no room for."""
+    terminal(80)
+    print_rows(HEADINGS, ROWS, numbers=NUMBERS)
+    assert "there is no room for p99 ms; --json has them" in capsys.readouterr().out
+
+
+def test_texts_are_folded_before_anything_is_left_out(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The widest first, and none to less than one can read."""
+    terminal(50)
+    print_rows(("day", "what", "much"), [("2026-11-15", "word " * 18, "5,000")], numbers=["much"], long=["what"])
+    shown = capsys.readouterr().out
+    assert shown.count("word") == 18
+    assert "room" not in shown
+    (row,) = (line for line in shown.splitlines() if "2026-11-15" in line)
+    assert row.endswith("5,000")
+    assert len(row) == 50
+
+
+def test_what_may_stand_below_has_a_line_of_its_own(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ids can be copied from any terminal."""
+    rows = [("2026-11-15 21:00:00", "denied", "u_42", "a" * 32), ("2026-11-15 21:00:01", "denied", "u_43", "b" * 32)]
+    for width, lines in ((100, 2), (60, 4)):
+        terminal(width)
+        print_rows(("at (UTC)", "decision", "user", "id"), rows, whole=["id"], below=["id"])
+        body = capsys.readouterr().out.partition("─\n")[2].strip().splitlines()
+        assert len(body) == lines
+        assert body[-1].endswith("b" * 32)
+
+
+def test_nothing_is_left_out_where_nobody_looks_at_the_width(capsys: pytest.CaptureFixture[str]) -> None:
+    """In a pipe or file every row is one line, however long."""
+    print_rows([f"column {number}" for number in range(20)], [["word " * 15] * 20])
+    shown = capsys.readouterr().out
+    assert len(shown.split("─\n")[1].strip().splitlines()) == 1
+    assert shown.count("word") == 300
+
+
+def test_a_terminal_that_is_too_narrow_for_anything_still_shows_something(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One column, folded."""
+    terminal(10)
+    print_rows(("at (UTC)", "user"), [("2026-11-15 21:00", "ann")])
+    shown = capsys.readouterr().out
+    assert "".join(shown.partition("─\n")[2].split()).startswith("2026-11-1521:00")
+    assert "no room for user" in shown
+
+
+def test_what_a_terminal_would_obey_is_written_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes, line ends, marks that turn the direction of writing, and markup, wherever they stand."""
+    print_rows(("user", "coloured", HOSTILE), [(HOSTILE, Text(HOSTILE, "red"), "")])
+    print_fields({"user": HOSTILE, HOSTILE[:20]: Text(HOSTILE), "list": [HOSTILE, "second"]})
+    print_done("created", HOSTILE)
+    print_note(HOSTILE)
+    shown = capsys.readouterr().out
+    assert shown.count(WRITTEN) == 6
+    assert shown.count(WRITTEN.replace(r"\r", "")) == 2  # rich itself leaves those out of styled texts
+    assert not set(shown) & set("\x1b\r\x9b\u202e")
+
+
+def test_cells_are_cut_after_a_glance(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a name of 60 kB there are a hundred letters in a table, and a thousand where it stands alone."""
+    print_rows(("user", "mark", "own"), [("x" * 60_000, Text("y" * 60_000), "z" * 300)], long=["own"])
+    shown = capsys.readouterr().out
+    assert (shown.count("x"), shown.count("y"), shown.count("z"), shown.count("…")) == (99, 99, 300, 2)
+    print_fields({"user": "x" * 60_000})
+    assert capsys.readouterr().out.count("x") == 999
+    assert len(printable("\x1b" * 60_000, 100)) == 100
+
+
+def test_long_names_take_three_lines_at_most(
+    terminal: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is cut ends in an ellipsis."""
+    terminal(40)
+    print_rows(("at (UTC)", "user"), [("2026-11-15 21:00", "x" * 90)])
+    body = capsys.readouterr().out.partition("─\n")[2].strip().splitlines()
+    assert len(body) == 3
+    assert body[-1].endswith("x…")
