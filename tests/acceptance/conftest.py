@@ -42,7 +42,7 @@ class Service:
             [HEADGATE, "serve", "--port", "0", "--admin-port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(**{"notice_seconds": "0", "grpc_port": "0"} | settings),
+            env=environment(**{"notice_seconds": "0", "grpc_port": "0", "flush_seconds": "0.05"} | settings),
             start_new_session=True,
         )
         self.errors = ""
