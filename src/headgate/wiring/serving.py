@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from headgate.dataplane.recording import Counted
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
-    from headgate.wiring.recording import Recordings
     from headgate.wiring.telemetry import Telemetry
 
 _IN_THIS_PROCESS = "memory:"
@@ -39,7 +38,6 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
-    recordings: Recordings
     application: object
     """What answers: the service, or what stands in front of it."""
     traces: Traces | None
@@ -92,7 +90,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         recordings = await stack.enter_async_context(recorded(settings, limiter, control, observers, leads=leads))
         telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
         tell_others(limiter, traces)
-        yield Running(service, limiter, control, recordings, in_front_of(service, traces), traces)
+        yield Running(service, limiter, control, in_front_of(service, traces), traces)
 
 
 def check_workers(settings: Settings) -> None:
