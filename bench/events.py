@@ -98,14 +98,13 @@ class Bench:
             counts = [
                 Count(
                     at + minute * MINUTE,
-                    f"user-{draw.randrange(20_000)}",
+                    {f"user-{draw.randrange(20_000)}": 3},
                     "free",
                     f"/api/v1/resource-{draw.randrange(100)}",
-                    ("rule-1", 1, f"rule-{draw.randrange(20)}", 1),
-                    "allowed",
-                    None,
                     is_degraded=False,
-                    requests=3,
+                    charged=("rule-1", 1, f"rule-{draw.randrange(20)}", 1),
+                    kind="allowed",
+                    rule=None,
                 )
                 for _ in range(_BATCH)
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 START = 20_000 * DAY
 """The beginning of some day."""
 COSTS = {"search": 1, "api": 3, "free": 0}
-_NAMES = st.sampled_from([None, "u1", "u2", "ü"])
+_NAMES = st.sampled_from([None, "", "u1", "u2", "ü"])
 _MINUTES = st.sampled_from([0, 1, 1_439, 1_440])
 
 
@@ -54,14 +55,13 @@ def counts(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Count
     also = draw(st.sampled_from([(), ("watched too", watched), ("watched too", watched, "another", watched)]))
     return Count(
         START + MINUTE * draw(minutes),
-        draw(_NAMES),
+        draw(st.dictionaries(_NAMES, st.integers(1, 5), min_size=1)),
         draw(st.sampled_from([None, "free", "pro"])),
         draw(st.sampled_from([None, "/a", "/b"])),
+        draw(st.booleans()),
         tuple(part for rule in rules for part in (rule, COSTS[rule])),
         kind.value,
         draw(by),
-        draw(st.booleans()),
-        draw(st.integers(1, 5)),
         also,
     )
 
@@ -90,14 +90,15 @@ def batches(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Coun
 
 def alike(minute: int = START, user: str | None = "u1", kind: str = "allowed", requests: int = 1) -> Count:
     """So many requests of a user that no rule applied to."""
-    return Count(minute, user, None, "/a", (), kind, None, is_degraded=False, requests=requests)
+    return Count(minute, {user: requests}, None, "/a", is_degraded=False, charged=(), kind=kind, rule=None)
 
 
 def singles(batch: CountBatch) -> Iterator[Single]:
     """Each request by itself."""
-    for count in batch.counts:
-        for _ in range(count.requests):
-            yield Single(*count[:4], count.charged[::2], *count[5:8], count.also)  # type: ignore[arg-type] # names, then the rest
+    for minute, users, tier, endpoint, is_degraded, charged, kind, rule, also in batch.counts:
+        for user, requests in users.items():
+            one = Single(minute, user, tier, endpoint, charged[::2], kind, rule, is_degraded, also)  # type: ignore[arg-type] # names
+            yield from repeat(one, requests)
 
 
 def metrics_of(several: Iterable[CountBatch]) -> Recount:

@@ -54,11 +54,20 @@ def batch(first: int, many: int) -> EventBatch:
     return batch_of(*(event(first + number) for number in range(many)))
 
 
-def count_batch(many: int = 1) -> CountBatch:
-    """Counts that are alike but for their users."""
+def count_batch(users: int = 1, groups: int = 1) -> CountBatch:
+    """So many counts that are alike but for their endpoints, each of so many users."""
     counts = [
-        Count(AT, f"u{number}", "free", "/api", ("search", 1), "allowed", None, is_degraded=False, requests=3)
-        for number in range(many)
+        Count(
+            AT,
+            {f"u{user}": 3 for user in range(users)},
+            "free",
+            f"/api/{number}",
+            is_degraded=False,
+            charged=("search", 1),
+            kind="allowed",
+            rule=None,
+        )
+        for number in range(groups)
     ]
     return CountBatch(new_id(), "host-1", "eu", counts, [Took(AT, "free", "/api", ("search",), 12, 5)])
 

@@ -48,7 +48,8 @@ def _both() -> str:
 
 
 def _count(minute: int, kind: str = "allowed", **others: Any) -> Count:  # noqa: ANN401 (of any type)
-    plain = Count(minute, "u1", "free", "/a", ("search", 2), kind, None, is_degraded=False, requests=1)
+    users = {others.pop("user", "u1"): others.pop("requests", 1)}
+    plain = Count(minute, users, "free", "/a", is_degraded=False, charged=("search", 2), kind=kind, rule=None)
     return plain._replace(**others)
 
 

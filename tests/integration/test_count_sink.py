@@ -76,10 +76,10 @@ def test_tables_equal_a_recount_also_after_crashes(database_url: str, plan: list
             for cut in cuts:
                 sink = PostgresCounts(_Cut(database, cut))  # type: ignore[arg-type] # what a sink needs of it
                 try:
-                    assert await sink.store(batch) == (len(batch.counts), 0)
+                    assert await sink.store(batch) == (batch.size, 0)
                 except SinkError as error:
                     assert "counts wait" in str(error)  # noqa: PT017 (it need not be raised)
-            assert await PostgresCounts(database).store(batch) == (len(batch.counts), 0)
+            assert await PostgresCounts(database).store(batch) == (batch.size, 0)
         several = [batch for batch, _ in plan]
         assert await stored_metrics(database) == metrics_of(several)
         assert await stored_usage(database) == usage_of(several)
@@ -138,7 +138,7 @@ def test_texts_that_cannot_be_stored_lose_no_count(
         )
         batch = CountBatch("\0", "server", "\ud800", [count], [Took(START, endpoint, endpoint, ("a\0" * 300,), 1, 1)])
         for _ in range(2):
-            assert await PostgresCounts(database).store(batch) == (1, 0)
+            assert await PostgresCounts(database).store(batch) == (2, 0)
         assert {place[1] for place in await stored_usage(database)} == {kept[0]}
         found = await stored_metrics(database)
         assert {place[2] for place in found if not place[5]} == {kept[1]}

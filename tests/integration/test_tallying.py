@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _request(user: str) -> Count:
-    return Count(0, user, None, None, ("two", 1), "allowed", None, is_degraded=False, requests=1)
+    return Count(0, {user: 1}, None, None, is_degraded=False, charged=("two", 1), kind="allowed", rule=None)
 
 
 pytestmark = pytest.mark.usefixtures("one_day")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recounting import batches, metrics_of, usage_of
 
-from headgate.core.counts import MetricRow, UsageRow, metric_rows, usage_rows
+from headgate.core.counts import MetricRow, cut, metric_rows, usage_columns
 from headgate.core.histogram import BUCKETS, added, bounds, bucket_of, histogram, quantile
 
 if TYPE_CHECKING:
@@ -34,10 +34,23 @@ def test_rows_of_minutes_equal_a_recount(batch: CountBatch) -> None:
 @given(batches())
 def test_rows_of_days_equal_a_recount(batch: CountBatch) -> None:
     """What a user is billed is what was admitted, whatever the number of limits; nobody's requests are there too."""
-    rows = usage_rows(batch)
-    assert len({row[:3] for row in rows}) == len(rows)
-    found = Counter({(*row[:3], name): getattr(row, name) for row in rows for name in UsageRow._fields[3:]})
+    columns = usage_columns(batch)
+    places = [*zip(columns.days, columns.rules, columns.users, strict=True)]
+    assert places == sorted(set(places))
+    found: Counter[tuple[object, ...]] = Counter()
+    for name, numbers in (("requests", columns.requests), ("denied", columns.denied), ("cost", columns.costs)):
+        for (day, rule, user), number in zip(places, numbers, strict=True):
+            found[day, user, rule, name] = number
     assert +found == usage_of([batch])
+
+
+@given(batches(), st.integers(1, 5))
+def test_what_is_cut_adds_up_to_the_same(batch: CountBatch, most: int) -> None:
+    """However counts are cut into batches, no row has more or less."""
+    parts = [batch._replace(counts=part, took=[]) for part in cut(batch.counts, most)]
+    assert sum(part.size for part in parts) == batch.size - len(batch.took)
+    assert metrics_of(parts) == metrics_of([batch._replace(took=[])])
+    assert usage_of(parts) == usage_of([batch])
 
 
 @given(st.lists(st.integers(0, 2**28), min_size=1), st.integers(1, 100))

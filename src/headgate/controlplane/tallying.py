@@ -41,26 +41,26 @@ class Tallying:
         at, and limits do not depend on them.
         """
         taken = self._tally.take()
-        users, keys = list(taken[0].items()), list(taken[1].items())
+        users, keys = sorted(taken.requests), list(taken.keys.items())
         try:
             while users:
-                await self._keep_users(dict(users[-_TOGETHER:]))
+                await self._keep_users(taken, users[-_TOGETHER:])
                 del users[-_TOGETHER:]
             while keys:
                 await self._keep_keys(dict(keys[-_TOGETHER:]))
                 del keys[-_TOGETHER:]
         except DatabaseError:
-            self._tally.put_back(dict(users), dict(keys))
+            self._tally.put_back(taken.only(users, dict(keys)))
 
-    async def _keep_users(self, users: dict[str, Seen]) -> None:
-        ids = sorted(user for user in users if not unusable(user))  # no other can be in the table
-        seen = [users[user] for user in ids]
+    async def _keep_users(self, seen: Seen, users: list[str]) -> None:
+        if unusable("".join(users)):
+            users = [user for user in users if not unusable(user)]  # no other can be in the table
         await self._database.rows(
             "users.tally",
-            ids,
-            [each.requests for each in seen],
-            [each.denied for each in seen],
-            [_time(each.last) for each in seen],
+            users,
+            [seen.requests[user] for user in users],
+            [seen.denied.get(user, 0) for user in users],
+            [seen.last[user] for user in users],
         )
 
     async def _keep_keys(self, keys: dict[str, Micros]) -> None:

@@ -1,14 +1,17 @@
 """How often what happened, counted exactly whatever is recorded as events, minute by minute.
 
 A process counts alike requests together (`Count`, `Took`). Where they are kept they become rows of the
-tables: `metric_rows` by rule, endpoint, tier and user, and `usage_rows` by day, user and rule.
+tables: `metric_rows` by rule, endpoint, tier and user, and `usage_columns` by day, rule and user.
+
+There may be very many users, so what is done for each of them is done by `dict`, not step by step.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from heapq import nlargest
-from itertools import chain
+from itertools import chain, islice, repeat
+from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headgate.core.event import EventKind
@@ -16,7 +19,7 @@ from headgate.core.histogram import histogram
 from headgate.core.units import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headgate.core.units import Micros
 
@@ -41,24 +44,29 @@ _COLUMNS: Final[dict[str, int]] = {
 
 
 class Count(NamedTuple):
-    """So many requests of one minute that are alike."""
+    """Requests of one minute that are alike, but for who made them."""
 
     minute: Micros
     """Its beginning."""
-    user: str | None
+    users: Mapping[str | None, int]
+    """How many requests each has made; None and '' are nobody in particular."""
     tier: str | None
     endpoint: str | None
     """The route, where a framework names it, or the path; only so many of them are told apart."""
+    is_degraded: bool
     charged: tuple[str | int, ...]
     """The limits that are enforced: the name of the rule and what it charges, one pair after the other."""
     kind: str
     """An `EventKind`, as text."""
     rule: str | None
     """The rule that denied, blocked, held back or would have denied."""
-    is_degraded: bool
-    requests: int
     also: tuple[str | None, ...] = ()
     """See `headgate.core.event.beside`: rules that charge nothing, and those that made a request wait."""
+
+    @property
+    def requests(self) -> int:
+        """How many there are of all users."""
+        return sum(self.users.values())
 
 
 class Took(NamedTuple):
@@ -81,6 +89,11 @@ class CountBatch(NamedTuple):
     region: str
     counts: list[Count]
     took: list[Took]
+
+    @property
+    def size(self) -> int:
+        """So many numbers of its stream a batch takes: one for each user of each count, and one for each time."""
+        return sum([len(count.users) for count in self.counts]) + len(self.took)
 
 
 class MetricRow(NamedTuple):
@@ -106,18 +119,42 @@ class MetricRow(NamedTuple):
     """A histogram; see `headgate.core.histogram`."""
 
 
-class UsageRow(NamedTuple):
-    """What is added to a user's day under one rule; the rule '' counts each request once, and charges nothing.
+class UsageColumns(NamedTuple):
+    """What is added to users' days under each rule; the rule '' counts each request once, and charges nothing.
 
     The user '' is nobody in particular, so that all rows of a day add up to all requests.
     """
 
-    day: Micros
-    user: str
-    rule: str
-    requests: int
-    denied: int
-    cost: int
+    days: list[Micros]
+    rules: list[str]
+    users: list[str]
+    requests: list[int]
+    denied: list[int]
+    costs: list[int]
+
+
+def cut(counts: Iterable[Count], most: int) -> Iterator[list[Count]]:
+    """The same counts in parts, each with so many users at most: what is larger is in several of them."""
+    part: list[Count] = []
+    room = most
+    for count in counts:
+        users = iter(count.users.items())
+        while some := dict(islice(users, room)):
+            part.append(count._replace(users=some))
+            room -= len(some)
+            if not room:
+                yield part
+                part, room = [], most
+    if part:
+        yield part
+
+
+def add_up(totals: dict[str, int], more: Mapping[str, int]) -> None:
+    """Add numbers to those that are there under the same names."""
+    if totals:
+        totals.update(zip(more, map(add, more.values(), map(totals.get, more, repeat(0))), strict=True))
+    else:
+        totals.update(more)
 
 
 def metric_rows(
@@ -126,15 +163,15 @@ def metric_rows(
     """All rows of the minutes that a batch adds to: each place once."""
     batch = _told_apart(batch, most_endpoints)
     totals: dict[Place, list[int]] = {}
-    by_user: dict[Place, list[int]] = {}
     for count in batch.counts:
-        endpoint, tier = count.endpoint or "", count.tier or ""
-        _add(totals, (count.minute, "", endpoint, tier, ""), count, count.kind)
+        endpoint, tier, requests = count.endpoint or "", count.tier or "", count.requests
+        _add(totals, (count.minute, "", endpoint, tier, ""), count, requests, count.kind)
         for rule, kind in outcomes(count).items():
-            _add(totals, (count.minute, rule, endpoint, tier, ""), count, kind)
-        if count.user:
-            _add(by_user, (count.minute, "", "", "", count.user), count, count.kind)
-    totals |= dict(nlargest(most_users, by_user.items(), key=lambda item: item[1][_TOTAL]))
+            _add(totals, (count.minute, rule, endpoint, tier, ""), count, requests, kind)
+    busiest = _busiest(batch.counts, most_users)
+    for count in batch.counts:
+        for user in busiest[count.minute].keys() & count.users.keys():
+            _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind)
     latencies: dict[Place, dict[int, int]] = {}
     for took in batch.took:
         for rule in ("", *dict.fromkeys(took.rules)):
@@ -163,19 +200,52 @@ def _told_apart(batch: CountBatch, most: int) -> CountBatch:
     )
 
 
-def usage_rows(batch: CountBatch) -> list[UsageRow]:
-    """All rows of users' days that a batch adds to: each once."""
-    totals: dict[tuple[Micros, str, str], list[int]] = {}
+def _busiest(counts: Sequence[Count], most: int) -> dict[Micros, dict[str, int]]:
+    """By minute, those users who asked most, so many in all."""
+    asked: dict[Micros, dict[str, int]] = {}
+    for count in counts:
+        add_up(asked.setdefault(count.minute, {}), _named(count.users))
+    for users in asked.values():
+        users.pop("", None)
+    if sum(map(len, asked.values())) <= most:
+        return asked
+    everybody = ((requests, minute, user) for minute, users in asked.items() for user, requests in users.items())
+    busiest: dict[Micros, dict[str, int]] = {minute: {} for minute in asked}
+    for requests, minute, user in nlargest(most, everybody):
+        busiest[minute][user] = requests
+    return busiest
+
+
+def usage_columns(batch: CountBatch) -> UsageColumns:
+    """All rows of users' days that a batch adds to: each once, in the order of day, rule and user."""
+    totals: dict[tuple[Micros, str], tuple[dict[str, int], dict[str, int], dict[str, int]]] = {}
     for count in batch.counts:
-        day, user, has_passed = count.minute - count.minute % DAY, count.user or "", count.kind in _PASSED
+        day, users, has_passed = count.minute - count.minute % DAY, _named(count.users), count.kind in _PASSED
         for rule, cost in {"": 0, **dict(_pairs(count.charged))}.items():
-            numbers = totals.setdefault((day, user, rule), [0, 0, 0])
-            numbers[0] += count.requests
-            if has_passed:
-                numbers[2] += cost * count.requests
-            elif rule in {"", count.rule}:
-                numbers[1] += count.requests
-    return [UsageRow(*place, *numbers) for place, numbers in totals.items()]
+            requests, denied, costs = totals.setdefault((day, rule), ({}, {}, {}))
+            add_up(requests, users)
+            if not has_passed and rule in {"", count.rule}:
+                add_up(denied, users)
+            if has_passed and cost:
+                add_up(costs, users if cost == 1 else {user: cost * number for user, number in users.items()})
+    columns = UsageColumns([], [], [], [], [], [])
+    for (day, rule), (requests, denied, costs) in sorted(totals.items()):
+        names = sorted(requests)
+        columns.days.extend(repeat(day, len(names)))
+        columns.rules.extend(repeat(rule, len(names)))
+        columns.users.extend(names)
+        columns.requests.extend(map(requests.__getitem__, names))
+        columns.denied.extend(map(denied.get, names, repeat(0)))
+        columns.costs.extend(map(costs.get, names, repeat(0)))
+    return columns
+
+
+def _named(users: Mapping[str | None, int]) -> Mapping[str, int]:
+    """The same with nobody under one name, which is ''."""
+    if None not in users:
+        return users  # type: ignore[return-value] # all keys are texts
+    nobody = users[None] + users.get("", 0)
+    return {**{user: number for user, number in users.items() if user}, "": nobody}
 
 
 def outcomes(count: Count) -> dict[str, str | None]:
@@ -193,10 +263,11 @@ def _pairs(charged: Sequence[str | int]) -> Iterator[tuple[str, int]]:
     return zip(charged[::2], charged[1::2], strict=True)  # type: ignore[arg-type] # names and numbers take turns
 
 
-def _add(totals: dict[Place, list[int]], place: Place, count: Count, kind: str | None) -> None:
+def _add(totals: dict[Place, list[int]], place: Place, count: Count, requests: int, kind: str | None) -> None:
+    """Add so many requests of a count to a row."""
     numbers = totals.setdefault(place, [0] * 7)
-    numbers[_TOTAL] += count.requests
+    numbers[_TOTAL] += requests
     if kind is not None:
-        numbers[_COLUMNS[kind]] += count.requests
+        numbers[_COLUMNS[kind]] += requests
     if count.is_degraded:
-        numbers[_DEGRADED] += count.requests
+        numbers[_DEGRADED] += requests

@@ -35,12 +35,12 @@ class DecisionTotals:
 
     def add(self, counts: Iterable[Count], took: Iterable[Took]) -> None:
         """Add what was counted since the last time."""
-        # Most counts differ in their user only, so what is worked out for each is next to nothing.
+        # Many differ in their minute, tier or endpoint only, so what is worked out for each is next to nothing.
         alike: dict[tuple[object, ...], tuple[Count, int]] = {}
         for count in counts:
-            key = (*count[4:8], count.also)
+            key, requests = count[4:], count.requests
             before = alike.get(key)
-            alike[key] = (count, count.requests if before is None else before[1] + count.requests)
+            alike[key] = (count, requests if before is None else before[1] + requests)
         for count, requests in alike.values():
             degraded = "true" if count.is_degraded else "false"
             _add(self._decisions, (count.kind, degraded), requests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.core.counts import add_up
 from headgate.core.event import EventKind
 
 if TYPE_CHECKING:
@@ -18,11 +19,23 @@ _REFUSED: Final = frozenset({EventKind.DENIED, EventKind.BLOCKED})
 
 
 class Seen(NamedTuple):
-    """What a user has asked for."""
+    """What was seen between two looks."""
 
-    requests: int
-    denied: int
-    last: Micros
+    requests: dict[str, int]
+    """By user."""
+    denied: dict[str, int]
+    """Of them, those that were refused; only users who were."""
+    last: dict[str, Micros]
+    """When each user was seen."""
+    keys: dict[str, Micros]
+    """When each API key was used."""
+
+    def only(self, users: Iterable[str], keys: Iterable[str]) -> Seen:
+        """What was seen of these alone."""
+        users, keys = frozenset(users), frozenset(keys)
+        return Seen(
+            _only(self.requests, users), _only(self.denied, users), _only(self.last, users), _only(self.keys, keys)
+        )
 
 
 class Tally:
@@ -32,8 +45,7 @@ class Tally:
         """Start with nobody."""
         self._clock = clock
         self._most = most
-        self.users: dict[str, Seen] = {}
-        self.keys: dict[str, Micros] = {}
+        self._seen = Seen({}, {}, {}, {})
         self.left_out = 0
         """Requests that were not counted, because too many others were seen since the last look."""
 
@@ -41,33 +53,44 @@ class Tally:
         """Add what was decided since the last time, and when keys were used."""
         now = self._clock()
         for count in counts:
-            if count.user:
-                self._add(count.user, Seen(count.requests, count.requests if count.kind in _REFUSED else 0, now))
-        for key, last in keys.items():
-            self._use(key, last)
+            users = _somebody(count.users)
+            self._add(Seen(users, users if count.kind in _REFUSED else {}, dict.fromkeys(users, now), {}))
+        self._use(keys)
 
-    def take(self) -> tuple[dict[str, Seen], dict[str, Micros]]:
+    def take(self) -> Seen:
         """Everything since the last look; counting begins anew."""
-        taken = self.users, self.keys
-        self.users, self.keys = {}, {}
+        taken, self._seen = self._seen, Seen({}, {}, {}, {})
         return taken
 
-    def put_back(self, users: dict[str, Seen], keys: dict[str, Micros]) -> None:
+    def put_back(self, taken: Seen) -> None:
         """Have what was taken counted next time, because it could not be kept."""
-        for user, seen in users.items():
-            self._add(user, seen)
+        meanwhile, self._seen = self._seen, taken
+        self._add(meanwhile)
+        self._use(meanwhile.keys)
+
+    def _add(self, more: Seen) -> None:
+        """Add later requests of users."""
+        seen = self._seen
+        if len(seen.requests) + len(more.requests) > self._most:
+            newcomers = [user for user in more.requests if user not in seen.requests]
+            left_out = newcomers[self._most - len(seen.requests) :]
+            self.left_out += sum([more.requests[user] for user in left_out])
+            more = more.only(more.requests.keys() - left_out, ())
+        add_up(seen.requests, more.requests)
+        add_up(seen.denied, more.denied)
+        seen.last.update(more.last)
+
+    def _use(self, keys: Mapping[str, Micros]) -> None:
+        known = self._seen.keys
         for key, last in keys.items():
-            self._use(key, last)
+            if key in known or len(known) < self._most:
+                known[key] = max(known.get(key, last), last)
 
-    def _add(self, user: str, more: Seen) -> None:
-        seen = self.users.get(user)
-        if seen is not None:
-            self.users[user] = Seen(seen.requests + more.requests, seen.denied + more.denied, max(seen.last, more.last))
-        elif len(self.users) < self._most:
-            self.users[user] = more
-        else:
-            self.left_out += more.requests
 
-    def _use(self, key: str, last: Micros) -> None:
-        if key in self.keys or len(self.keys) < self._most:
-            self.keys[key] = max(self.keys.get(key, last), last)
+def _somebody(users: Mapping[str | None, int]) -> dict[str, int]:
+    """Only users who have a name."""
+    return {user: number for user, number in users.items() if user}
+
+
+def _only(numbers: dict[str, int], names: frozenset[str]) -> dict[str, int]:
+    return {name: number for name, number in numbers.items() if name in names}

@@ -208,10 +208,9 @@ class Recorder:
         self._fold()
         self._users.clear()
         counts = [
-            Count(minute * MINUTE, user, tier, endpoint, charged, kind, rule, is_degraded, number, also)
+            Count(minute * MINUTE, users, tier, endpoint, is_degraded, charged, kind, rule, also)
             for (minute, tier, endpoint, *rest), users in self._counted.items()
             for charged, kind, rule, is_degraded, also in (_charges(rest),)
-            for user, number in users.items()
         ]
         took = [
             Took(minute * MINUTE, tier, _short(endpoint), _rules(rest), bucket, number)

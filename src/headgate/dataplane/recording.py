@@ -10,9 +10,10 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headgate.core.counts import CountBatch
+from headgate.core.counts import CountBatch, cut
 from headgate.core.event import EventBatch
 from headgate.core.ids import new_id
 
@@ -31,6 +32,8 @@ COUNTS: Final = "counts"
 FLUSHES_PER_COUNT: Final = 10
 """Counts are brought over less often: the same users come again and again, and are one row the longer one waits."""
 _TOGETHER: Final = 2_000
+_COUNTED_TOGETHER: Final = 20_000
+"""Users, and times: more than events, because of one batch only those who asked most have rows by the minute."""
 _RATHER_FULL: Final = 10_000
 _SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
 
@@ -203,7 +206,7 @@ class Recording:
         for start in range(0, len(events), _TOGETHER):
             journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
         self._in_hand = 0
-        for start in range(0, max(len(counts), len(took)), _TOGETHER):
-            part = slice(start, start + _TOGETHER)
-            journal.append(COUNTS, CountBatch(new_id(), server, region, counts[part], took[part]))
+        times = [took[start : start + _COUNTED_TOGETHER] for start in range(0, len(took), _COUNTED_TOGETHER)]
+        for some, beside in zip_longest(cut(counts, _COUNTED_TOGETHER), times):
+            journal.append(COUNTS, CountBatch(new_id(), server, region, some or [], beside or []))
         journal.write()

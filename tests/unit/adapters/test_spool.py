@@ -363,9 +363,14 @@ def test_a_batch_of_too_many_bytes_becomes_several() -> None:
     assert [one for part in parts for one in part.events] == made.events[:9]
     assert [many for many, _ in payloads] == [len(part.events) for part in parts]
     assert len({part.id for part in parts}) == len(parts)
-    counts, _ = encoded(count_batch(100), 2_000)
-    assert sum(many for many, _ in counts) == 101
-    assert sum(len(counts_from(payload).counts) for _, payload in counts) == 100
+    for counted in (count_batch(100), count_batch(9, groups=11)):
+        counts, lost = encoded(counted, 300)
+        some = [counts_from(payload) for _, payload in counts]
+        assert [many for many, _ in counts] == [part.size for part in some]
+        assert (sum(part.size for part in some), lost) == (counted.size, 0)
+        assert len({part.id for part in some}) == len(some) > 3
+        assert sum(each.requests for part in some for each in part.counts) == 3 * (counted.size - 1)
+    assert encoded(count_batch(5), 60) == ([], 5 + 1)
 
 
 class _LaterEvent(NamedTuple):
@@ -383,6 +388,12 @@ def test_what_another_version_has_spooled_is_read(monkeypatch: pytest.MonkeyPatc
     assert events_from(msgspec.msgpack.encode(later)) == events
     later = [*counts[:3], *([[*each, "later"] for each in part] for part in counts[3:]), "later"]
     assert counts_from(msgspec.msgpack.encode(later)) == counts
+    single = [9, "u1", "free", "/a", ["search", 1], "denied", "search", True, 3]
+    once = ["b", "s", "r", [single, [9, None, *single[2:], ["watched", None]]], []]  # when each count had one user
+    assert counts_from(msgspec.msgpack.encode(once)).counts == [
+        (9, {"u1": 3}, "free", "/a", True, ("search", 1), "denied", "search", ()),
+        (9, {None: 3}, "free", "/a", True, ("search", 1), "denied", "search", ("watched", None)),
+    ]
     monkeypatch.setattr(batches, "Event", _LaterEvent)
     earlier = events_from(msgspec.msgpack.encode(["b", "s", "r", [[7, 1]]]))
     assert [tuple(each) for each in earlier.events] == [(7, 1, "none")]
@@ -404,8 +415,12 @@ def test_what_has_no_form_is_cleaned_or_lost_alone() -> None:
     assert made.events[1].endpoint == "/?"
     assert made.events[1].extra == {"attributes": {"?": [True, ["x", 2**63 - 1]]}}
     assert made.events[2].cost == -(2**63)
-    strange = count_batch(2)
-    strange = strange._replace(counts=[strange.counts[0]._replace(user="\ud800"), strange.counts[1]])
+    strange = count_batch(2, groups=2)
+    users: dict[str | None, int] = {None: 1, "\ud800": 2, "u1": 3, chr(0xD801): 4, "u2": 2**70}
+    strange.counts[0] = strange.counts[0]._replace(users=users)
     ((many, payload),), lost = encoded(strange, 10**6)
-    assert (many, lost, counts_from(payload).counts[0].user) == (3, 0, "?")
+    clean, *apart, other = counts_from(payload).counts
+    assert (many, lost, other) == (8, 0, strange.counts[1])
+    assert clean.users == {None: 1, "u1": 3, "u2": 2**63 - 1}
+    assert sorted(each.users["?"] for each in apart) == [2, 4]
     assert encoded(EventBatch("b", "s", "r", []), 10**6) == ([], 0)

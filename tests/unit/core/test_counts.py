@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import OTHER, Count, CountBatch, Took, metric_rows, usage_rows
+from headgate.core.counts import OTHER, Count, CountBatch, Took, cut, metric_rows, usage_columns
 from headgate.core.event import EventKind
 from headgate.core.units import DAY, MINUTE
 
@@ -12,11 +12,16 @@ NOON = 20_000 * DAY + DAY // 2
 def _count(
     kind: str, *charged: str | int, rule: str | None = None, user: str | None = "u1", requests: int = 1
 ) -> Count:
-    return Count(NOON, user, "free", "/a", charged, kind, rule, is_degraded=False, requests=requests)
+    return Count(NOON, {user: requests}, "free", "/a", is_degraded=False, charged=charged, kind=kind, rule=rule)
 
 
 def _batch(*counts: Count, took: list[Took] | None = None) -> CountBatch:
     return CountBatch("b", "server", "eu", list(counts), took or [])
+
+
+def _usage(batch: CountBatch) -> dict[str, tuple[int, ...]]:
+    """Requests, denials and cost of the only user by rule."""
+    return {rule: tuple(numbers) for _, rule, _, *numbers in zip(*usage_columns(batch), strict=True)}
 
 
 def test_what_one_rule_denied_is_no_others_denial() -> None:
@@ -54,19 +59,33 @@ def test_rules_beside_have_what_became_of_requests_under_them() -> None:
         "slow": (1, 0, 0, 1),
         "w": (2, 1, 0, 0),
     }
-    assert {row.rule for row in usage_rows(_batch(throttled, denied))} == {"", "a", "slow"}
+    assert set(usage_columns(_batch(throttled, denied)).rules) == {"", "a", "slow"}
 
 
 def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
     """However many users there are, a batch adds so many rows of users and no more; days know all of them."""
-    batch = _batch(*(_count("allowed", user=f"u{n}", requests=n) for n in range(1, 6)))
-    assert {row.user for row in metric_rows(batch, most_users=2)} == {"", "u5", "u4"}
-    assert len(usage_rows(batch)) == 5
+    asked: dict[str | None, int] = {f"u{n}": n for n in range(1, 6)}
+    again, later = _count("denied", user="u1", requests=9), _count("allowed", user="u2")._replace(minute=NOON + MINUTE)
+    batch = _batch(_count("allowed")._replace(users={None: 100, **asked}), again, later)
+    rows = {(row.user, row.minute): row for row in metric_rows(batch, most_users=2)}
+    assert rows.keys() == {("", NOON), ("", NOON + MINUTE), ("u1", NOON), ("u5", NOON)}
+    assert (rows["u1", NOON].total, rows["u1", NOON].denied) == (10, 9)
+    assert sorted(usage_columns(batch).users) == ["", *sorted(map(str, asked))]
+
+
+def test_parts_of_counts_are_the_whole() -> None:
+    """A group of many users is cut where it must be, and nothing is lost or counted twice."""
+    counts = [_count("allowed")._replace(users={f"u{n}": n for n in range(many)}) for many in (3, 0, 7, 1, 4)]
+    parts = [*cut(counts, 4)]
+    assert [sum(len(count.users) for count in part) for part in parts] == [4, 4, 4, 3]
+    assert sum(count.requests for part in parts for count in part) == sum(count.requests for count in counts)
+    assert _batch(*(count for part in parts for count in part), took=[Took(NOON, None, None, (), 2, 4)]).size == 16
+    assert [*cut([], 0)] == []
 
 
 def test_only_so_many_endpoints_of_a_batch_are_told_apart() -> None:
     """However many paths strangers make up, a batch adds a bounded number of rows, and all of them are counted."""
-    counts = [_count("allowed", "a", 1)._replace(endpoint=f"/{n}", requests=n) for n in range(1, 6)]
+    counts = [_count("allowed", "a", 1)._replace(endpoint=f"/{n}", users={"u1": n}) for n in range(1, 6)]
     nameless = _count("allowed", "a", 1)._replace(endpoint=None)
     took = [Took(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
     batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, took=took)
@@ -83,14 +102,14 @@ def test_times_of_a_minute_without_requests_are_kept() -> None:
 
 def test_a_rule_with_two_limits_charges_once() -> None:
     """A user pays for requests, not for limits; and nothing for those that were denied."""
-    rows = usage_rows(_batch(_count("allowed", "a", 5, "a", 5, requests=2), _count("denied", "a", 5, "a", 5, rule="a")))
-    assert {row.rule: row[3:] for row in rows} == {"": (3, 1, 0), "a": (3, 1, 10)}
+    batch = _batch(_count("allowed", "a", 5, "a", 5, requests=2), _count("denied", "a", 5, "a", 5, rule="a"))
+    assert _usage(batch) == {"": (3, 1, 0), "a": (3, 1, 10)}
 
 
 def test_requests_without_a_user_are_counted_as_nobodys() -> None:
     """So all rows of a day add up to all of its requests."""
-    (row,) = usage_rows(_batch(_count("blocked", user=None)))
-    assert row == (20_000 * DAY, "", "", 1, 1, 0)
+    count = _count("blocked")._replace(users={None: 1, "": 2})
+    assert usage_columns(_batch(count)) == ([20_000 * DAY], [""], [""], [3], [3], [0])
 
 
 def test_what_was_decided_without_the_store_is_marked() -> None:
@@ -101,5 +120,5 @@ def test_what_was_decided_without_the_store_is_marked() -> None:
 
 def test_a_user_is_denied_by_one_rule() -> None:
     """The others have the request, and neither a denial nor a charge."""
-    rows = usage_rows(_batch(_count("denied", "a", 5, "b", 5, rule="b")))
-    assert {row.rule: row[3:] for row in rows} == {"": (1, 1, 0), "a": (1, 0, 0), "b": (1, 1, 0)}
+    batch = _batch(_count("denied", "a", 5, "b", 5, rule="b"))
+    assert _usage(batch) == {"": (1, 1, 0), "a": (1, 0, 0), "b": (1, 1, 0)}

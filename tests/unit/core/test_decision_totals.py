@@ -12,7 +12,7 @@ def count(
     user: str, kind: str, *rules: str, denied_by: str | None = None, degraded: bool = False, requests: int = 1
 ) -> Count:
     charged = tuple(part for rule in rules for part in (rule, 1))
-    return Count(0, user, None, "/x", charged, kind, denied_by, degraded, requests)
+    return Count(0, {user: requests}, None, "/x", degraded, charged, kind, denied_by)
 
 
 def numbers(totals: DecisionTotals, name: str) -> dict[tuple[str, ...], float]:

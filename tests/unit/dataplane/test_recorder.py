@@ -68,7 +68,8 @@ def _recounted(events: Iterable[Event]) -> Counter[tuple[Any, ...]]:
 def _counted(counts: Iterable[Count]) -> Counter[tuple[Any, ...]]:
     counted: Counter[tuple[Any, ...]] = Counter()
     for count in counts:
-        counted[count.minute, count.user, count.tier, count.endpoint, count.kind] += count.requests
+        for user, requests in count.users.items():
+            counted[count.minute, user, count.tier, count.endpoint, count.kind] += requests
     return counted
 
 
@@ -119,7 +120,7 @@ def test_what_becomes_of_a_request_is_told() -> None:
     assert counts["/", "denied"].rule == "users"
     assert counts["/two", "allowed"].charged == ("all", 1, "users", 1)
     assert counts["/watched", "shadow"].rule == "watched"
-    assert counts["/shut", "blocked"][4:] == ((), "blocked", "shut", False, 1, ("shut", "blocked"))
+    assert counts["/shut", "blocked"][4:] == (False, (), "blocked", "shut", ("shut", "blocked"))
 
 
 def test_every_rule_that_applied_has_its_own_outcome() -> None:
@@ -280,7 +281,7 @@ def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> No
     counts, took = scene.recorder.take_counts()
     assert sum(count.requests for count in counts) == 401
     assert {count.endpoint for count in counts} == {"/0", "/1", "/2", OTHER}
-    assert {count.user for count in counts} == {"ann", None}
+    assert {user for count in counts for user in count.users} == {"ann", None}
     assert len({each.endpoint for each in took}) <= 4
     assert len(scene.recorder.take_keys()) == 2
     scene.check("/" + "x" * LONGEST)

@@ -94,7 +94,7 @@ def test_everything_is_brought_over_in_batches_of_bounded_size() -> None:
         recorder, journal = _Recorder(), _Journal()
         async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True) as bringing:
             recorder.emit(4_500)
-            recorder.counts = count_batch(4_100)[3:]
+            recorder.counts = count_batch(15_000, groups=3)[3:]
             assert bringing.state() == Recorded(4_500, 4_500, 0)
             await bringing.flush()
             assert bringing.state() == Recorded(4_500, 4_500, 0)
@@ -102,7 +102,11 @@ def test_everything_is_brought_over_in_batches_of_bounded_size() -> None:
         counts = [each for each in journal.given if isinstance(each, CountBatch)]
         assert [len(each.events) for each in events] == [2_000, 2_000, 500]
         assert [one.sequence for each in events for one in each.events] == list(range(4_500))
-        assert [(len(each.counts), len(each.took)) for each in counts] == [(2_000, 1), (2_000, 0), (100, 0)]
+        assert [(len(each.counts), each.size, len(each.took)) for each in counts] == [
+            (2, 20_001, 1),
+            (2, 20_000, 0),
+            (1, 5_000, 0),
+        ]
         assert len({each[0] for each in (*events, *counts)}) == 6
         assert {each[1:3] for each in (*events, *counts)} == {ORIGIN}
         assert journal.is_closed

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from headgate.core.counts import metric_rows, usage_rows
-from headgate.core.units import HOUR
+from headgate.core.counts import metric_rows, usage_columns
+from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-    from headgate.core.counts import Count, CountBatch, MetricRow, Took, UsageRow
+    from collections.abc import Mapping
+
+    from headgate.core.counts import Count, CountBatch, MetricRow, Took, UsageColumns
     from headgate.core.units import Micros
     from headgate.ports import Database, Writing
 
@@ -41,32 +44,38 @@ class PostgresCounts:
 
     async def store(self, batch: CountBatch) -> Stored:
         """Add a batch, in one transaction with its id."""
-        fit = await asyncio.to_thread(_cleaned, batch)  # whoever ships may be deciding too
-        metrics, usage = await asyncio.to_thread(_rows, fit)
-        refused = len(batch.counts) - len(fit.counts)
+        fit = batch._replace(
+            counts=[count for count in batch.counts if 0 <= count.minute < _END],
+            took=[took for took in batch.took if 0 <= took.minute < _END],
+        )
+        metrics, usage = await asyncio.to_thread(_rows, fit)  # whoever ships may be deciding too
         try:
             async with self._database.transaction() as writing:
                 if await writing.row("counts.begin", _text(batch.id, _LONGEST_NAME)) is not None:
-                    await _add(writing, metrics, usage, fit.region)
+                    await _add(writing, metrics, usage, _text(batch.region or "", _LONGEST_NAME))
         except (DatabaseError, InvalidRequest) as error:
             msg = f"counts wait to be stored: {error}"
             raise SinkError(msg) from error
-        return Stored(len(fit.counts), refused)
+        return Stored(fit.size, batch.size - fit.size)
 
     async def close(self) -> None:
         """Nothing is this sink's own."""
 
 
-def _rows(batch: CountBatch) -> tuple[list[MetricRow], list[UsageRow]]:
-    """All rows, each list in the order of its keys."""
-    return sorted(metric_rows(batch)), sorted(usage_rows(batch))
+def _rows(batch: CountBatch) -> tuple[list[MetricRow], UsageColumns]:
+    """All rows, in the order of their keys: so processes that add at once do not wait in a circle."""
+    clean = batch._replace(counts=[*map(_clean_count, batch.counts)], took=[*map(_clean_took, batch.took)])
+    return sorted(metric_rows(clean)), usage_columns(clean)
 
 
-async def _add(writing: Writing, metrics: list[MetricRow], usage: list[UsageRow], region: str) -> None:
+async def _add(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, region: str) -> None:
     for first in range(0, len(metrics), _TOGETHER):
         await writing.run("counts.add_metrics", *_metric_columns(metrics[first : first + _TOGETHER], region))
-    for first in range(0, len(usage), _TOGETHER):
-        await writing.run("counts.add_usage", *_usage_columns(usage[first : first + _TOGETHER]))
+    for first in range(0, len(usage.days), _TOGETHER):
+        part = slice(first, first + _TOGETHER)
+        days, costs = [day // DAY for day in usage.days[part]], [min(cost, _MOST) for cost in usage.costs[part]]
+        others = usage.rules[part], usage.users[part], usage.requests[part], usage.denied[part]
+        await writing.run("counts.add_usage", days, *others, costs)
     hours = sorted({row.minute - row.minute % HOUR for row in metrics})
     await writing.run("counts.note", [_time(hour) for hour in hours])
 
@@ -79,23 +88,9 @@ def _metric_columns(rows: list[MetricRow], region: str) -> list[object]:
     return [times, rules, endpoints, tiers, region, users, *numbers, texts]
 
 
-def _usage_columns(rows: list[UsageRow]) -> list[object]:
-    days, users, rules, requests, denied, costs = map(list, zip(*rows, strict=True))
-    return [[_time(day).date() for day in days], users, rules, requests, denied, [min(cost, _MOST) for cost in costs]]
-
-
-def _cleaned(batch: CountBatch) -> CountBatch:
-    """The batch as it can be stored. Only times that no calendar has are left out, and whole counts with them."""
-    return batch._replace(
-        region=_text(batch.region or "", _LONGEST_NAME),
-        counts=[_clean_count(count) for count in batch.counts if 0 <= count.minute < _END],
-        took=[_clean_took(took) for took in batch.took if 0 <= took.minute < _END],
-    )
-
-
 def _clean_count(count: Count) -> Count:
     return count._replace(
-        user=_user(count.user),
+        users=_users(count.users),
         tier=_text(count.tier or "", _LONGEST_NAME),
         endpoint=_text(count.endpoint or "", _LONGEST_ENDPOINT),
         charged=tuple(_text(each, _LONGEST_NAME) if isinstance(each, str) else each for each in count.charged),
@@ -112,9 +107,18 @@ def _clean_took(took: Took) -> Took:
     )
 
 
-def _user(user: str | None) -> str | None:
-    """A user, or None where the name cannot be stored as it is: nobody's usage goes under another's name."""
-    return None if user is None or len(user) > _LONGEST_USER or _UNFIT.search(user) else user
+def _users(users: Mapping[str | None, int]) -> Mapping[str | None, int]:
+    """The same, with those whose names cannot be stored as they are under ''.
+
+    Nobody's usage goes under another's name.
+    """
+    names = [user or "" for user in users]
+    if max(map(len, names), default=0) <= _LONGEST_USER and not _UNFIT.search("".join(names)):
+        return users
+    fit: Counter[str | None] = Counter()
+    for user, requests in users.items():
+        fit["" if user is None or len(user) > _LONGEST_USER or _UNFIT.search(user) else user] += requests
+    return fit
 
 
 def _text(text: str, most: int) -> str:

@@ -1,7 +1,8 @@
 """Batches as bytes, and back: MessagePack, with records as arrays.
 
 What one version has spooled another one reads: fields are only ever added, at the end and with a default, and
-those that a version does not know are left out.
+those that a version does not know are left out. Counts were once of one user each, and are read too; a version
+that knew them so refuses those of today, because it finds a yes or no where it expects a list.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.counts import Count, CountBatch, Took, cut
 from headgate.core.event import Event, EventBatch
 from headgate.core.ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     Batch: TypeAlias = EventBatch | CountBatch
 
@@ -26,8 +27,8 @@ _UNFIT: Final = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 def size(batch: Batch) -> int:
-    """How many events a batch has, or how many counts."""
-    return len(batch.events) if isinstance(batch, EventBatch) else len(batch.counts) + len(batch.took)
+    """How many numbers of its stream a batch takes: one for each event; of counts see `CountBatch.size`."""
+    return len(batch.events) if isinstance(batch, EventBatch) else batch.size
 
 
 def encoded(batch: Batch, largest: int) -> tuple[list[tuple[int, bytes]], int]:
@@ -43,8 +44,8 @@ def encoded(batch: Batch, largest: int) -> tuple[list[tuple[int, bytes]], int]:
         return payloads, lost + too_large
     if len(payload) <= largest:
         return ([(size(batch), payload)] if size(batch) else []), 0
-    if size(batch) == 1:
-        return [], 1
+    if size(batch) <= 1:
+        return [], size(batch)
     first, second = _halves(batch)
     payloads, lost = encoded(first, largest)
     more, lost_too = encoded(second, largest)
@@ -68,12 +69,12 @@ def counts_from(payload: bytes) -> CountBatch:
     batch = _decoded(payload)
     try:
         id_, server, region, counts, took, *_ = batch
-        known, known_of_took = len(Count._fields), len(Took._fields)
+        known_of_took = len(Took._fields)
         return CountBatch(
             id_,
             server,
             region,
-            [_count(Count(*count[:known])) for count in counts],
+            [_count(*fields) for fields in counts],
             [Took(*each[:known_of_took])._replace(rules=tuple(each[3])) for each in took],
         )
     except (*_UNFIT, LookupError) as error:
@@ -81,8 +82,14 @@ def counts_from(payload: bytes) -> CountBatch:
         raise ValueError(msg) from error
 
 
-def _count(count: Count) -> Count:
-    return count._replace(charged=tuple(count.charged), also=tuple(count.also))
+def _count(minute: int, users: Any, tier: Any, endpoint: Any, *fields: Any) -> Count:  # noqa: ANN401 (whatever it is)
+    if isinstance(users, dict):
+        is_degraded, charged, kind, rule, *more = fields
+    else:
+        charged, kind, rule, is_degraded, requests, *more = fields
+        users = {users: requests}
+    also = tuple(more[0]) if more else ()
+    return Count(minute, users, tier, endpoint, is_degraded, tuple(charged), kind, rule, also)
 
 
 def _decoded(payload: bytes) -> Any:  # noqa: ANN401 (whatever it is)
@@ -98,10 +105,11 @@ def _halves(batch: Batch) -> tuple[Batch, Batch]:
     if isinstance(batch, EventBatch):
         half = len(batch.events) // 2
         return batch._replace(events=batch.events[:half]), batch._replace(id=new_id(), events=batch.events[half:])
-    counts, took = len(batch.counts) // 2, (len(batch.took) + 1) // 2
+    took, users = len(batch.took) // 2, batch.size - len(batch.took)
+    counts = cut(batch.counts, (users + 1) // 2)
     return (
-        batch._replace(counts=batch.counts[:counts], took=batch.took[:took]),
-        batch._replace(id=new_id(), counts=batch.counts[counts:], took=batch.took[took:]),
+        batch._replace(counts=next(counts, []), took=batch.took[:took]),
+        batch._replace(id=new_id(), counts=next(counts, []), took=batch.took[took:]),
     )
 
 
@@ -110,11 +118,21 @@ def _cleaned(batch: Batch) -> tuple[Batch, int]:
     if isinstance(batch, EventBatch):
         events = _usable(batch.events, Event._make)
         return batch._replace(events=events), len(batch.events) - len(events)
-    counts, took = _usable(batch.counts, Count._make), _usable(batch.took, Took._make)
-    return batch._replace(counts=counts, took=took), size(batch) - len(counts) - len(took)
+    counts = _usable([each for count in batch.counts for each in _told_apart(count)], Count._make)
+    clean = batch._replace(counts=counts, took=_usable(batch.took, Took._make))
+    return clean, size(batch) - size(clean)
 
 
-def _usable(records: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+def _told_apart(count: Count) -> Iterator[Count]:
+    """A count of those users whose names need no cleaning, and one of each other: once cleaned, two may be the same."""
+    fit = {user: number for user, number in count.users.items() if _clean(user) == user}
+    if fit:
+        yield count._replace(users=fit)
+    for user in count.users.keys() - fit.keys():
+        yield count._replace(users={user: count.users[user]})
+
+
+def _usable(records: Iterable[Any], make: Callable[[Any], Any]) -> list[Any]:
     usable = []
     for record in records:
         try:

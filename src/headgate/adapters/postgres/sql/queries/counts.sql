@@ -21,9 +21,11 @@ SET total = metrics.total + excluded.total,
     degraded = metrics.degraded + excluded.degraded,
     latency = add_histograms(metrics.latency, excluded.latency);
 
--- counts.add_usage(days, users, rules, requests, denied, costs): nothing; added to users' days, in the order of their keys
-INSERT INTO usage_daily (day, user_id, rule, requests, denied, cost)
-SELECT * FROM unnest($1::date[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+-- counts.add_usage(days since 1970, rules, users, requests, denied, costs): nothing; added to users' days, in the order of these
+INSERT INTO usage_daily (day, rule, user_id, requests, denied, cost)
+SELECT date 'epoch' + day, rule, user_id, requests, denied, cost
+FROM unnest($1::int[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+     AS more (day, rule, user_id, requests, denied, cost)
 ON CONFLICT (day, user_id, rule) DO UPDATE
 SET requests = usage_daily.requests + excluded.requests,
     denied = usage_daily.denied + excluded.denied,

@@ -70,10 +70,10 @@ FROM loading_users AS loading, jsonb_each(loading.overrides) AS each (rule, limi
 -- users.loaded(): nothing; there is room for the next rows
 TRUNCATE loading_users;
 
--- users.tally(ids, requests, denied, last): nothing; these were added to the totals of whoever is there
+-- users.tally(ids, requests, denied, last in microseconds): nothing; these were added to the totals of whoever is there
 -- (Rows are locked in the order of their ids, so that processes that do it at once do not wait in a circle.)
 WITH seen AS (
-    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::timestamptz[]) AS seen (id, requests, denied, last)
+    SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS seen (id, requests, denied, last)
 ), locked AS (
     SELECT id, (now() AT TIME ZONE 'UTC')::date AS today FROM users WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE
 )
@@ -82,7 +82,7 @@ SET requests_today = CASE WHEN counted_on = today THEN requests_today ELSE 0 END
     requests_month = CASE WHEN date_trunc('month', counted_on) = date_trunc('month', today) THEN requests_month ELSE 0 END
                      + requests,
     counted_on = today,
-    last_request = greatest(last_request, last),
+    last_request = greatest(last_request, timestamptz 'epoch' + last * interval '1 microsecond'),
     times_exceeded = times_exceeded + denied
 FROM seen JOIN locked USING (id)
 WHERE users.id = seen.id;
