@@ -18,7 +18,8 @@ SCHEMA = Path(__file__).parents[2] / "src/headgate/adapters/postgres/sql/schema.
 _HEADER = "-- The sum of all migrations, for reading. Written by `make schema`; a test holds it to the migrations."
 # Everything but the table that the migrations themselves are recorded in.
 _TABLES = """
-SELECT oid, relname, relkind, pg_get_partkeydef(oid) AS partitions FROM pg_class
+SELECT oid, relname, relkind, pg_get_partkeydef(oid) AS partitions, array_to_string(reloptions, ', ') AS options
+FROM pg_class
 WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname <> 'migrations'
 ORDER BY relname"""
 _COLUMNS = """
@@ -60,9 +61,10 @@ async def schema_text(connection: PoolConnectionProxy[asyncpg.Record]) -> str:
             else:
                 lines.append(text)
         partitions = f" PARTITION BY {table['partitions']}" if table["partitions"] else ""
+        options = f" WITH ({table['options']})" if table["options"] else ""
         body = "".join(f"\n    {line}{',' if line is not lines[-1] else ''}" for line in lines)
         indexes = [f"{row['text']};" for row in await connection.fetch(_INDEXES, table["oid"])]
-        parts.append("\n".join([f"CREATE TABLE {table['relname']} ({body}\n){partitions};", *indexes]))
+        parts.append("\n".join([f"CREATE TABLE {table['relname']} ({body}\n){partitions}{options};", *indexes]))
     views = [row["text"] for row in await connection.fetch(_VIEWS)]
     functions = [
         f"{row['text'].strip()};" for kind in (_FUNCTIONS, _AGGREGATES) for row in await connection.fetch(kind)

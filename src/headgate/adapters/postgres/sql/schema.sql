@@ -149,7 +149,7 @@ CREATE TABLE metrics (
     latency bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     CONSTRAINT metrics_pkey PRIMARY KEY (granularity, at, rule, endpoint, tier, region, user_id),
     CONSTRAINT metrics_granularity_check CHECK ((granularity = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
-);
+) WITH (fillfactor=50);
 CREATE INDEX metrics_by_user ON metrics USING btree (user_id, granularity, at) WHERE (user_id <> ''::text);
 
 CREATE TABLE origin (
@@ -283,7 +283,7 @@ CREATE TABLE usage_daily (
     CONSTRAINT usage_daily_cost_check CHECK ((cost >= 0)),
     CONSTRAINT usage_daily_denied_check CHECK ((denied >= 0)),
     CONSTRAINT usage_daily_requests_check CHECK ((requests >= 0))
-);
+) WITH (fillfactor=50);
 CREATE INDEX usage_daily_by_user ON usage_daily USING btree (user_id, day);
 
 CREATE TABLE users (

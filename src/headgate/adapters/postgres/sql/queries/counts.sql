@@ -30,7 +30,7 @@ ON CONFLICT (day, user_id, rule) DO UPDATE
 SET requests = usage_daily.requests + excluded.requests,
     denied = usage_daily.denied + excluded.denied,
     -- No sum of costs is too much to be stored: it stays at the most that there can be.
-    cost = least(usage_daily.cost::numeric + excluded.cost, 9223372036854775807);
+    cost = usage_daily.cost + least(excluded.cost, 9223372036854775807 - usage_daily.cost);
 
 -- counts.note(hours): nothing; these are to be rolled up again
 INSERT INTO stale_metrics (granularity, at) SELECT 'hour', unnest($1::timestamptz[]);
