@@ -148,14 +148,31 @@ def test_texts_that_cannot_be_stored_lose_no_count(
     asyncio.run(run())
 
 
+def test_one_name_that_cannot_be_stored_costs_the_others_nothing(database_url: str) -> None:
+    """Of many users who asked for the same, only those whose names do not fit are nobody in particular."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        users = {None: 1, "": 2, "bad\0name": 3, "x" * 256: 4, "u1": 5, "u2": 6}
+        batch = CountBatch("b", "server", "", [alike()._replace(users=users)], [])
+        assert await PostgresCounts(database).store(batch) == (6, 0)
+        found = {place[1]: number for place, number in (await stored_usage(database)).items() if place[3] == "requests"}
+        assert found == {"": 10, "u1": 5, "u2": 6}
+        await database.close()
+
+    asyncio.run(run())
+
+
 def test_a_time_that_no_calendar_has_is_refused(database_url: str) -> None:
     """It can never be stored, and keeps nothing else from being."""
 
     async def run() -> None:
         database = Database(database_url)
         good = alike(user=None)
-        batch = CountBatch("b", "server", "", [good, good._replace(minute=10**18), good._replace(minute=-60)], [])
-        assert await PostgresCounts(database).store(batch) == (1, 2)
+        bad = [good._replace(minute=10**18, users={"u1": 1, "u2": 1}), good._replace(minute=-60)]
+        took = [Took(minute, None, "/a", (), 1, 1) for minute in (START, 10**18)]
+        batch = CountBatch("b", "server", "", [good, *bad], took)
+        assert await PostgresCounts(database).store(batch) == (2, 4)
         assert await PostgresCounts(database).store(CountBatch("nothing", "server", "", [], [])) == (0, 0)
         assert sum((await stored_usage(database)).values()) == 1
         await database.close()

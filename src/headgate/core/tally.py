@@ -89,7 +89,10 @@ class Tally:
 
 def _somebody(users: Mapping[str | None, int]) -> dict[str, int]:
     """Only users who have a name."""
-    return {user: number for user, number in users.items() if user}
+    named = dict(users)
+    named.pop(None, None)
+    named.pop("", None)
+    return named  # type: ignore[return-value] # all that is left are names
 
 
 def _only(numbers: dict[str, int], names: frozenset[str]) -> dict[str, int]:
