@@ -39,7 +39,8 @@ async def rate_limit_service(
     except HeadgateError as error:
         msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
         raise HeadgateError(msg) from error
-    rate_limits = RateLimits(limiter, None if identity is None else identity.stated)
+    # Where nothing is on record nobody has to wait for it.
+    rate_limits = RateLimits(limiter, None if identity is None or identity.records is None else identity.stated)
     for_call = None
     if traces is not None:
         from headgate.edge.grpc.traced import traced  # noqa: PLC0415 (an extra)
