@@ -28,10 +28,11 @@ from headgate.edge.grpc.frames import (
 )
 from headgate.edge.grpc.header_blocks import MOST_BYTES, HeaderBlocks
 from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
+from headgate.edge.http.access import WHO_IS_ANSWERED
 from headgate.errors import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headgate.edge.grpc.header_blocks import HeaderFields
     from headgate.edge.grpc.methods import ForCall, Method
@@ -65,10 +66,18 @@ class Connection(asyncio.Protocol):
     """Talks to one client."""
 
     def __init__(
-        self, methods: Mapping[str, Method], connections: set[Connection], for_call: ForCall | None = None
+        self,
+        methods: Mapping[str, Method],
+        connections: set[Connection],
+        admits: Callable[[HeaderFields], bool],
+        for_call: ForCall | None = None,
     ) -> None:
-        """`connections` has this one in it as long as it is open; `for_call` makes methods that know their headers."""
+        """`connections` has this one in it as long as it is open.
+
+        `admits` says by its headers whether a call may be answered; `for_call` makes methods that know their headers.
+        """
         self._methods = methods
+        self._admits = admits
         self._for_call = for_call
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -224,6 +233,10 @@ class Connection(asyncio.Protocol):
             return None
         if method is None:
             self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, f"there is no method {shown(path)} here"))
+            return None
+        if not self._admits(fields):
+            self._fail(stream, Failed(GrpcStatus.UNAUTHENTICATED, WHO_IS_ANSWERED))
+            return None
         return method
 
     def _data(self, frame: Frame) -> None:
