@@ -56,9 +56,9 @@ class Answering:
         """What streams were granted beyond the initial window."""
         self._waiting: list[_Waiting] = []
 
-    def __bool__(self) -> bool:
-        """Whether anything is still waiting to be sent."""
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        """How many answers are still waiting to be sent."""
+        return len(self._waiting)
 
     def answer(self, stream: int, message: bytes) -> None:
         """Send an answer, at once or as soon as there is room."""

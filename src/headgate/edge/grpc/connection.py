@@ -133,6 +133,7 @@ class Connection(asyncio.Protocol):
                 return
             for frame in frames.cut(received):
                 self._take(frame)
+            self._end_if_done()
         except Broken as broken:
             self._write(frames.goaway(self._last, broken.code))
             self._flush()
@@ -212,7 +213,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, stream: int, fields: HeaderFields, *, ended: bool) -> None:
         """A new call."""
         usual, method = self._usual
-        if self._is_leaving or len(self._calls) + len(self._tasks) >= MOST_STREAMS:
+        if self._is_leaving or len(self._calls) + len(self._tasks) + len(self._answering) >= MOST_STREAMS:
             self._write(frames.reset(stream, ErrorCode.REFUSED_STREAM))
             return
         if fields is not usual or method is None:
@@ -275,8 +276,6 @@ class Connection(asyncio.Protocol):
             self._fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
         else:
             self._ask(stream, method, content[_PREFIX:])
-        if self._is_leaving:
-            self._end_if_done()
 
     def _ask(self, stream: int, method: Method, message: bytes) -> None:
         """Answer at once, or as soon as there is an answer."""
