@@ -195,7 +195,7 @@ def test_what_is_on_record_counts() -> None:
 
 def test_what_is_asked_most_is_decided_at_once() -> None:
     """One descriptor to count by the rules takes no waiting, where the counters are here; everything else may."""
-    envoy = Envoy()
+    envoy = Envoy([RULES[0] | {"limits": "2/day", "algorithm": "sliding_window_counter"}])
     verdict = envoy.service.decide_now(prepare(Question("web", (SEARCH,))))
     assert verdict is not None
     assert (verdict.allowed, verdict.remaining) == (True, 1)
