@@ -133,7 +133,8 @@ def test_shortcuts_change_nothing(calls: list[tuple[Any, ...]]) -> None:
         scene.clock.advance(seconds)
         request = Request(user=user, path=path, route=route, attributes=attributes)
         verdict = scene.limiter.check_now(request, cost)
-        plan, decisions, watched = verdict.plan, verdict.decisions, verdict._answer[1]
+        plan, decisions = verdict.plan, verdict.decisions
+        watched = [finding.decision for finding in verdict.findings if finding.shadow]
         if is_away:
             decisions = [degraded_allow(bound.hit, scene.clock()) for bound in plan.enforced]
         started = float(seconds == 0)
