@@ -89,6 +89,8 @@ class Verdict:
     def plan(self) -> Plan:
         """What was asked of the store."""
         asked = self._asked
+        if asked.__class__ is Plan:  # nearly always
+            return asked  # type: ignore[return-value] # by its class
         if isinstance(asked, str):
             asked = Hit(hit_key(asked, self._meter.code), self._meter, self._cost)
             self._answer = ((Decision(*self._answer[1:]),), ())
@@ -99,7 +101,8 @@ class Verdict:
     @property
     def decisions(self) -> Sequence[Decision]:
         """The decisions of the enforced rules, one for each of their limits."""
-        self.plan  # noqa: B018 (turns an outcome into a decision)
+        if self._asked.__class__ is not Plan:
+            self.plan  # noqa: B018 (turns an outcome into a decision)
         return self._answer[0]
 
     def __bool__(self) -> bool:
@@ -114,11 +117,8 @@ class Verdict:
     @property
     def id(self) -> str:
         """A name for this verdict, for logs and questions."""
-        try:
-            return self._id
-        except AttributeError:
-            self._id = new_id()
-            return self._id
+        self._id = name = getattr(self, "_id", "") or new_id()
+        return name
 
     @property
     def source(self) -> Source:
@@ -299,6 +299,7 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
     made = Verdict()
     made._asked = plan  # noqa: SLF001 (in place of __init__)
     made._answer = (decisions, watched)  # noqa: SLF001 (as above)
+    made._id = ""  # noqa: SLF001 (as above; to find nothing at all takes longer than to name it)
     made.allowed = plan.gate is None or plan.gate.action is Action.ALLOW
     for decision in decisions:
         if not decision.allowed:

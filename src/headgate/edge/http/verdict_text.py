@@ -61,23 +61,29 @@ class VerdictText:
         for decision in decisions:
             if decision.__class__ is not Decision:  # reached in another way, or not replicated as it should be
                 return None
-        found = [self._phrases_of(bound) for bound in bounds]
-        at = 0 if len(bounds) == 1 else _binding(bounds, decisions)
-        phrases, cost = found[at], bounds[at][0][2]
-        _, left, reset_after, _, delay, _, now = decisions[at]
-        reset = reset_after / SECOND
         if len(bounds) == 1:
-            listed = f'{phrases.decision}{left},"reset_after":{reset},"retry_after":0.0,"cost":{cost}}}'
-            policies, standing = phrases.policies, f"{phrases.standing}{left}{headers.within(reset_after)}"
+            at, phrases = 0, self._phrases_of(bounds[0])
+            policies, standing = phrases.policies, phrases.standing
+        else:
+            found = [self._phrases_of(bound) for bound in bounds]
+            at = _binding(bounds, decisions)
+            phrases = found[at]
+            policies = ", ".join([each.policies for each in found])
+            standing = ", ".join(map(_standing, found, decisions))
+        cost = bounds[at][0][2]
+        _, left, reset_after, _, delay, _, now = decisions[at]
+        # A number is put into digits once, and what a decision says of itself stands in the body twice.
+        amounts = f'{left},"reset_after":{reset_after / SECOND},"retry_after":0.0,"cost":{cost}'
+        if len(bounds) == 1:
+            listed = f"{phrases.decision}{amounts}}}"
+            standing = f"{standing}{left}{headers.within(reset_after)}"
         else:
             delay = max([decision.delay for decision in decisions])
             listed = ",".join(map(_decision, found, decisions, bounds))
-            policies = ", ".join([each.policies for each in found])
-            standing = ", ".join(map(_standing, found, decisions))
         body = (
             f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
-            f'{phrases.binding}{delay / SECOND},"policy":{phrases.gist}{left},"reset_after":{reset},'
-            f'"retry_after":0.0,"cost":{cost},"decisions":[{listed}]}}\n'
+            f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{amounts},'
+            f'"decisions":[{listed}]}}\n'
         )
         return body.encode(), [
             _JSON,
