@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.core import headers
 from headgate.core.decision import Decision
+from headgate.core.header_lines import HeaderLines, HeaderPhrases, tightest
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headgate.core.matching import Bound
     from headgate.core.meter import Meter
     from headgate.core.rule import Rule
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED: Final = 4_096
 _JSON: Final = ("content-type", "application/json")
-_BEFORE_SECONDS: Final = SECOND - 1
+_lines: Final = HeaderLines(str, str)
 
 
 class _Phrases(NamedTuple):
@@ -37,12 +35,7 @@ class _Phrases(NamedTuple):
     """From `action`'s value to `delay`'s name, where this decision is the binding one."""
     gist: str
     """From `policy` to `remaining`, likewise."""
-    limit: tuple[str, str]
-    """`X-RateLimit-Limit`, as a header."""
-    policies: str
-    """The member of `RateLimit-Policy`."""
-    standing: str
-    """The member of `RateLimit`, up to `r=`."""
+    headers: HeaderPhrases[str]
 
 
 class VerdictText:
@@ -62,32 +55,23 @@ class VerdictText:
             if decision.__class__ is not Decision:  # reached in another way, or not replicated as it should be
                 return None
         found = [self._phrases_of(bound) for bound in bounds]
-        at = 0 if len(bounds) == 1 else _binding(bounds, decisions)
+        at = 0 if len(bounds) == 1 else tightest(bounds, decisions)
         phrases, cost = found[at], bounds[at][0][2]
-        _, left, reset_after, _, delay, _, now = decisions[at]
+        _, left, reset_after, _, delay, _, _ = decisions[at]
         reset = reset_after / SECOND
         if len(bounds) == 1:
             listed = f'{phrases.decision}{left},"reset_after":{reset},"retry_after":0.0,"cost":{cost}}}'
-            policies, standing = phrases.policies, f"{phrases.standing}{left}{headers.within(reset_after)}"
+            headers = _lines.written((phrases.headers,), decisions, 0, cost)
         else:
             delay = max([decision.delay for decision in decisions])
             listed = ",".join(map(_decision, found, decisions, bounds))
-            policies = ", ".join([each.policies for each in found])
-            standing = ", ".join(map(_standing, found, decisions))
+            headers = _lines.written([each.headers for each in found], decisions, at, cost)
         body = (
             f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
             f'{phrases.binding}{delay / SECOND},"policy":{phrases.gist}{left},"reset_after":{reset},'
             f'"retry_after":0.0,"cost":{cost},"decisions":[{listed}]}}\n'
         )
-        return body.encode(), [
-            _JSON,
-            phrases.limit,
-            ("X-RateLimit-Remaining", f"{left}"),
-            ("X-RateLimit-Reset", f"{(now + reset_after + _BEFORE_SECONDS) // SECOND}"),
-            ("X-RateLimit-Cost", f"{cost}"),
-            ("RateLimit-Policy", policies),
-            ("RateLimit", standing),
-        ]
+        return body.encode(), [_JSON, *headers]
 
     def _phrases_of(self, bound: Bound) -> _Phrases:
         meter, rule, policy = bound[0][1], bound[1], bound[2]
@@ -111,9 +95,7 @@ def _phrases(bound: Bound) -> _Phrases:
         f'"limit":{meter.amount},"window":{meter.window / SECOND},"remaining":',
         f'{rule.action.value}","delay":',
         f'{json.dumps(policy)},"limit":{meter.amount},"remaining":',
-        ("X-RateLimit-Limit", str(meter.amount)),
-        headers.policy(meter, policy),
-        f'"{policy}";r=',
+        _lines.phrases(meter, policy),
     )
 
 
@@ -121,16 +103,4 @@ def _decision(phrases: _Phrases, decision: Decision, bound: Bound) -> str:
     return (
         f'{phrases.decision}{decision.remaining},"reset_after":{decision.reset_after / SECOND},"retry_after":0.0,'
         f'"cost":{bound.hit.cost}}}'
-    )
-
-
-def _standing(phrases: _Phrases, decision: Decision) -> str:
-    return f"{phrases.standing}{decision.remaining}{headers.within(decision.reset_after)}"
-
-
-def _binding(bounds: Sequence[Bound], decisions: Sequence[Decision]) -> int:
-    """Which decision matters: the least that is left, then the longest reset."""
-    return min(
-        range(len(bounds)),
-        key=lambda at: (decisions[at].remaining / bounds[at].hit.meter.capacity, -decisions[at].reset_after),
     )
