@@ -90,7 +90,7 @@ class Verdict:
         """What was asked of the store."""
         asked = self._asked
         if asked.__class__ is Plan:  # nearly always
-            return asked  # type: ignore[return-value] # by its class
+            return asked
         if isinstance(asked, str):
             asked = Hit(hit_key(asked, self._meter.code), self._meter, self._cost)
             self._answer = ((Decision(*self._answer[1:]),), ())
