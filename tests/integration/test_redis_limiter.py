@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
 from headgate import Limiter, Request
+from headgate.core.decision import Decision, Hit
 
 if TYPE_CHECKING:
     from tests.integration.conftest import Server
@@ -50,6 +52,31 @@ def test_many_checks_take_one_trip(valkey: Server) -> None:
             assert valkey.script_calls() == before + 1
 
     asyncio.run(scenario())
+
+
+def test_checks_leave_nothing_for_the_garbage_collector(valkey: Server) -> None:
+    """What was asked and answered is gone with its verdict; to look for it would stop everybody."""
+
+    async def scenario() -> None:
+        async with Limiter.open(valkey.url + PATIENT, RULES) as limiter:
+            await limiter.check(Request(user="first", path="/api/search"))
+            gc.collect()
+            before = _asked_and_answered()
+            gc.disable()
+            for _ in range(20):
+                await limiter.check(Request(user="u_42", path="/api/search"))
+            # What a snapshot remembers stays; each check would leave three hits and as many decisions.
+            assert _asked_and_answered() <= before + 6
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        gc.enable()
+
+
+def _asked_and_answered() -> int:
+    # By its type: to be asked for their class wakes lazy objects of other people.
+    return sum(type(each) in {Hit, Decision} for each in gc.get_objects())
 
 
 def test_everything_a_limiter_does_works_on_redis(valkey: Server) -> None:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.decision import Decision, Hit
-from headgate.core.degraded import without_counting
+from headgate.core.degraded import UnderReplicated, without_counting
 from headgate.core.limit import parse_limit
 from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.rule import Action, Rule
+from headgate.core.rule import Action, Response, Rule
 from headgate.core.verdict import verdict
 from headgate.edge.http.answers import for_verdict
 from headgate.edge.http.verdict_text import VerdictText
@@ -25,6 +25,7 @@ _text = VerdictText()
 _names = st.sampled_from(["search", "a", "b-2", "api_v1"])
 _layers = st.text(max_size=6)
 _limits = st.sampled_from(["1/second", "100/minute", "7/3s", "1000000000000/3660 days", "5/us"])
+_messages = st.one_of(st.none(), st.text(max_size=9))
 _spans = st.one_of(st.integers(0, 10**7), st.integers(0, 10**15))
 
 
@@ -35,7 +36,14 @@ def _bounds(draw: st.DrawFn) -> Bound:
     meter = Meter(parse_limit("9 concurrent" if slots else draw(_limits)), algorithm)  # type: ignore[arg-type] # not unlimited
     name = draw(_names)
     actions = st.sampled_from([Action.REJECT, Action.THROTTLE])
-    rule = Rule(name, limits=(meter.limit,), algorithm=algorithm, layer=draw(_layers), action=draw(actions))
+    rule = Rule(
+        name,
+        limits=(meter.limit,),
+        algorithm=algorithm,
+        layer=draw(_layers),
+        action=draw(actions),
+        response=Response(draw(st.sampled_from([429, 503])), draw(_messages), draw(_spans)),
+    )
     return Bound(Hit("rl:k", meter, draw(st.integers(0, 10**12))), rule, f"{name}-{draw(st.integers(1, 2))}")
 
 
@@ -69,6 +77,41 @@ def test_an_admission_written_by_hand_is_the_reference(made: Verdict) -> None:
     assert list(read.items()) == list(json.loads(json.dumps(made.as_dict())).items())
     assert headers == [("content-type", "application/json"), *made.headers().items()]
     assert for_verdict(made)[::2] == (200, body)
+
+
+@st.composite
+def _refusals(draw: st.DrawFn) -> Verdict:
+    made = draw(_admissions())
+    refused = made.decisions[0]._replace(allowed=False, delay=0, retry_after=draw(_spans))
+    return verdict(made.plan._replace(enforced=made.plan.enforced[:1]), [refused])
+
+
+@given(made=_refusals())
+def test_a_refusal_written_by_hand_is_the_reference(made: Verdict) -> None:
+    """Body and headers of a refusal have the members, values and order of `problem`, `as_dict` and `headers`."""
+    written = _text.refusal(made)
+    assert written is not None
+    body, headers = written
+    assert body.endswith(b"}\n")
+    read: dict[str, Any] = json.loads(body)
+    assert list(read.items()) == list(json.loads(json.dumps(made.problem() | made.as_dict())).items())
+    assert headers == [("content-type", "application/problem+json"), *made.headers().items()]
+    assert for_verdict(made)[::2] == (429, body)
+
+
+@given(made=_admissions(), refused=_refusals(), which=st.integers(0, 4))
+def test_other_verdicts_than_refusals_are_left_to_the_reference(made: Verdict, refused: Verdict, which: int) -> None:
+    """What passes, what can never pass, and what several limits or not the store decided is no plain refusal."""
+    plan, decision = refused.plan, refused.decisions[0]
+    others = [
+        made,
+        verdict(plan, [decision._replace(retry_after=None)]),
+        verdict(plan._replace(enforced=plan.enforced * 2), [decision] * 2),
+        verdict(plan._replace(shadows=plan.enforced), [decision]),
+        verdict(plan, [UnderReplicated(*decision)]),
+    ]
+    assert _text.refusal(others[which]) is None
+    assert for_verdict(others[which])[0] == (429 if which else 200)
 
 
 @given(made=_admissions(), which=st.integers(0, 3))

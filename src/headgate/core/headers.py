@@ -9,12 +9,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.limit import Slots
-from headgate.core.units import whole_seconds
+from headgate.core.units import SECOND, whole_seconds
 
 if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
     from headgate.core.verdict import Finding, Verdict
+
+LIMIT: Final = "X-RateLimit-Limit"
+REMAINING: Final = "X-RateLimit-Remaining"
+RESET: Final = "X-RateLimit-Reset"
+COST: Final = "X-RateLimit-Cost"
+POLICY: Final = "RateLimit-Policy"
+STANDING: Final = "RateLimit"
+RETRY_AFTER: Final = "Retry-After"
 
 _LARGEST: Final = 10**15 - 1
 """Of a whole number in a structured field (RFC 9651, section 3.3.1)."""
@@ -26,16 +34,16 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
     binding = verdict.binding
     if binding is not None:
         decision = binding.decision
-        headers["X-RateLimit-Limit"] = str(binding.hit.meter.amount)
-        headers["X-RateLimit-Remaining"] = str(decision.remaining)
-        headers["X-RateLimit-Reset"] = str(whole_seconds(decision.at + decision.reset_after))
-        headers["X-RateLimit-Cost"] = str(binding.hit.cost)
+        headers[LIMIT] = str(binding.hit.meter.amount)
+        headers[REMAINING] = str(decision.remaining)
+        headers[RESET] = str(whole_seconds(decision.at + decision.reset_after))
+        headers[COST] = str(binding.hit.cost)
         enforced = verdict.findings[: len(verdict.plan.enforced)]
-        headers["RateLimit-Policy"] = ", ".join(policy(finding.hit.meter, finding.policy) for finding in enforced)
-        headers["RateLimit"] = ", ".join(_standing(finding, refused=not verdict.allowed) for finding in enforced)
+        headers[POLICY] = ", ".join(policy(finding.hit.meter, finding.policy) for finding in enforced)
+        headers[STANDING] = ", ".join(_standing(finding, refused=not verdict.allowed) for finding in enforced)
     wait = verdict.wait
     if not verdict.allowed and wait is not None:
-        headers["Retry-After"] = str(max(1, whole_seconds(wait)))
+        headers[RETRY_AFTER] = str(max(1, whole_seconds(wait)))
     return headers
 
 
@@ -63,4 +71,4 @@ def _standing(finding: Finding, *, refused: bool) -> str:
 
 def within(span: Micros) -> str:
     """The parameter `t` of a `RateLimit` member."""
-    return f";t={min(_LARGEST, whole_seconds(span))}"
+    return f";t={min(_LARGEST, -(-span // SECOND))}"  # whole seconds, without a call: it is in every answer

@@ -16,12 +16,14 @@ not printable ASCII, and what would be too long is replaced by its hash.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
 from headgate.errors import InvalidRequest, shown
 
 _LONGEST_VALUE: Final = 96
+_MOST_REMEMBERED: Final = 1_024
 _ESCAPED: Final = frozenset(b"{}|%")
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 
@@ -43,6 +45,10 @@ def escape(value: str) -> str:
         and len(value) <= _LONGEST_VALUE
     ):
         return value
+    return _remembered(value) if len(value) <= _LONGEST_VALUE else _encoded(value)
+
+
+def _encoded(value: str) -> str:
     raw = value.encode("utf-8", "surrogatepass")
     encoded = "".join(
         chr(byte) if _FIRST_PRINTABLE <= byte <= _LAST_PRINTABLE and byte not in _ESCAPED else f"%{byte:02X}"
@@ -52,6 +58,9 @@ def escape(value: str) -> str:
         return encoded
     # "%#" cannot come out of the encoding above, so no value can imitate another one's hash.
     return f"%#{blake2b(raw, digest_size=20).hexdigest()}"
+
+
+_remembered = lru_cache(_MOST_REMEMBERED)(_encoded)  # templates of routes have braces, and come with every request
 
 
 def hit_key(key: str, code: str) -> str:

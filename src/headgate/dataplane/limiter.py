@@ -88,10 +88,12 @@ class Limiter:
         timer = None if recorder is None else recorder.turn()
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
-        if not plan.shadows and (self._take_now is not None or not plan.enforced):
+        if plan.shadows:
+            made = await self.decide(plan)
+        elif self._take_now is not None or not plan.enforced:
             made = self._decided_now(plan)
         else:
-            made = await self.decide(plan)
+            made = verdict(plan, await self.store.take([bound[0] for bound in plan.enforced]))
         if recorder is not None:
             recorder.offer(request, cost, made, started)
         return made

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import cache
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.core.request import Request
+from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.edge.frameworks.admission import Admission
-from headgate.edge.frameworks.calls import call_of_asgi, described, path_of
+from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described, path_of
 from headgate.edge.frameworks.gate import not_understood
 from headgate.edge.frameworks.routes import Routes
 from headgate.edge.problems import Unanswerable
@@ -76,29 +75,30 @@ class Callers:
         if self._identify is None:
             return (await self._identity.called(call))._replace(route=route)
         who = self._identify(scope)
-        return described(await who if isawaitable(who) else who, call, self._address(call), route)
+        return described(await who if isawaitable(who) else who, call, self._address(scope), route)
 
     def request_now(self, scope: Scope, path: str, route: str | None) -> Request | None:
         """The same, at once, where callers are known by nothing but their address."""
         if not self._by_address:
             return None
-        call = self._call(scope, path)
-        return Request(ip=self._address(call), method=call.method, path=path, route=route)
+        address = self._address(scope)
+        return Request(None, None, None, address, None, scope.get("method", "GET"), path, NO_ATTRIBUTES, route)
 
     def _call(self, scope: Scope, path: str) -> Call:
-        client = scope.get("client")
-        peer = client[0] if client else None
-        return call_of_asgi(scope.get("method", "GET"), path, peer, scope["headers"], self._api_key_header)
+        return call_of_asgi(scope.get("method", "GET"), path, _peer(scope), scope["headers"], self._api_key_header)
 
-    def _address(self, call: Call) -> str | None:
-        if call.forwarded_for is not None or call.forwarded is not None:
-            return self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
+    def _address(self, scope: Scope) -> str | None:
+        peer = _peer(scope)
+        for name, _ in scope["headers"]:
+            if name in FORWARDING:
+                call = self._call(scope, "")
+                return self._proxies.address(peer, call.forwarded_for, call.forwarded)
         try:
-            return self._addresses[call.peer]
+            return self._addresses[peer]
         except KeyError:
             if len(self._addresses) >= _REMEMBERED:
                 self._addresses.clear()
-            address = self._addresses[call.peer] = self._proxies.address(call.peer, None, None)
+            address = self._addresses[peer] = self._proxies.address(peer, None, None)
             return address
 
     async def start(self) -> None:
@@ -149,7 +149,14 @@ class AsgiGate:
         elif not admission.verdict.allowed:
             await _answer(scope, receive, send, self._gate.refusal(admission.verdict))
         else:
-            await self._admit(admission, scope, receive, send)
+            if admission.verdict.delay:
+                await asyncio.sleep(admission.verdict.delay)
+            scope[KEY] = admission
+            try:
+                await self.app(scope, receive, _with_headers(self._gate.lines(admission.verdict), send))
+            finally:
+                if admission.is_owed:
+                    await admission.close(self._limiter.store)
 
     async def _asked(self, scope: Scope) -> Admission | None:
         """What the limiter says; None if nothing limits the call."""
@@ -167,24 +174,6 @@ class AsgiGate:
             cost = await given if isawaitable(given) else given
         verdict = await self._gate.limiter_for(place.limits).check(request, cost)
         return Admission(request, verdict, place.limits)
-
-    async def _admit(self, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
-        verdict = admission.verdict
-        if verdict.delay:
-            await asyncio.sleep(verdict.delay)
-        scope[KEY] = admission
-        headers = _lines(self._gate.headers(verdict))
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] in _STARTS:
-                message["headers"] = [*message.get("headers", ()), *headers]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, with_headers if headers else send)
-        finally:
-            if admission.is_owed:
-                await admission.close(self._limiter.store)
 
     def _place(self, scope: Scope, below: str) -> Place:
         return self._routes_of(scope.get("app") or self.app).find(scope["type"], scope.get("method", "GET"), below)
@@ -234,6 +223,24 @@ class AsgiGate:
         await self.app(scope, receiving, sending)
 
 
+def _with_headers(lines: list[tuple[bytes, bytes]], send: Send) -> Send:
+    """Send an answer with more headers."""
+    if not lines:
+        return send
+
+    def sending(message: Message) -> Awaitable[None]:  # it waits for nothing itself, so it need not be a coroutine
+        if message["type"] in _STARTS:
+            message["headers"] = [*message.get("headers", ()), *lines]
+        return send(message)
+
+    return sending
+
+
+def _peer(scope: Scope) -> str | None:
+    client = scope.get("client")
+    return client[0] if client else None
+
+
 def _below_root(scope: Scope, usual: str) -> str:
     """The path as the application's router sees it."""
     path: str = scope["path"]
@@ -243,19 +250,9 @@ def _below_root(scope: Scope, usual: str) -> str:
     return path
 
 
-@cache
-def _name(name: str) -> bytes:
-    """A header's name as ASGI has it; there are a dozen."""
-    return name.lower().encode("latin-1")
-
-
-def _lines(headers: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    return [(_name(name), value.encode("latin-1")) for name, value in headers]
-
-
 async def _answer(scope: Scope, receive: Receive, send: Send, answer: Answer) -> None:
     status, headers, body = answer
-    lines = _lines(headers)
+    lines = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
     kind = "http.response"
     if scope["type"] == "websocket":
         await receive()  # the handshake

@@ -27,6 +27,8 @@ _PLAIN: Final = re.compile(r"[^%?#\\]*")
 _ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23", "\\": "%255C"}
 _FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED: Final = b"forwarded"
+FORWARDING: Final = frozenset({_FORWARDED_FOR, _FORWARDED})
+"""Headers in which proxies say for whom they ask."""
 _AUTHORIZATION: Final = b"authorization"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from headgate.edge.frameworks.answers import header_set, headers_of, refusal, unanswerable
+from headgate.edge.frameworks.answers import Headers, header_set, refusal, unanswerable
 from headgate.edge.frameworks.skipping import Skipping
 from headgate.edge.problems import Unanswerable
 from headgate.errors import InvalidRequest, InvalidSettings
@@ -38,7 +38,11 @@ class Gate(Generic[LimiterT]):
         self._limiter = limiter
         self._snapshots = snapshots
         self._join = join
-        self._which = header_set(headers)
+        which = header_set(headers)
+        self.headers = Headers(which, str, str).for_verdict
+        """What goes with the answer to a call that was admitted."""
+        self.lines = Headers(which, lambda name: name.lower().encode(), str.encode).for_verdict
+        """The same, as ASGI has it."""
         self._joined: dict[tuple[RouteLimit, ...], LimiterT] = {}
 
     def limiter_for(self, limits: tuple[RouteLimit, ...]) -> LimiterT:
@@ -57,13 +61,9 @@ class Gate(Generic[LimiterT]):
         msg = "headgate would limit nothing: it has no rules, and no route has a limit; give it rules='rules.yaml'"
         raise InvalidSettings(msg)
 
-    def headers(self, verdict: Verdict) -> list[tuple[str, str]]:
-        """What goes with the answer to a call that was admitted."""
-        return headers_of(verdict, self._which)
-
     def refusal(self, verdict: Verdict) -> Answer:
         """What a refused caller is answered."""
-        return refusal(verdict, self._which)
+        return refusal(verdict, self.headers(verdict))
 
 
 def not_understood(error: Exception) -> Answer:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from headgate.core import exposition, problem
+from headgate.core.header_lines import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.edge.rls.json_form import write_answer
 from headgate.edge.rls.messages import Code
@@ -28,6 +29,7 @@ _NO_STORE: Final = ("cache-control", "no-store")
 _FAULTS: Final = 500
 _encode: Final = msgspec.json.Encoder().encode
 _text: Final = VerdictText()
+_lines: Final = HeaderLines(str, str)
 
 
 def for_verdict(verdict: Verdict) -> Answer:
@@ -35,12 +37,15 @@ def for_verdict(verdict: Verdict) -> Answer:
     plain = _text.admission(verdict)
     if plain is not None:
         return 200, plain[1], plain[0]
-    body = verdict.as_dict()
-    headers = [*verdict.headers().items()]
-    if body["allowed"]:
-        return 200, [_JSON, *headers], _line(body)
     # Always 429, whatever the rule tells its callers: a 5xx of ours must only ever mean that there is no
     # verdict, because gateways fail open on it. The rule's own status is in the body.
+    plain = _text.refusal(verdict)
+    if plain is not None:
+        return 429, plain[1], plain[0]
+    body = verdict.as_dict()
+    headers = _lines.for_verdict(verdict)
+    if body["allowed"]:
+        return 200, [_JSON, *headers], _line(body)
     return 429, [_PROBLEM, *headers], _line(verdict.problem() | body)
 
 
@@ -52,7 +57,7 @@ def for_batch(verdicts: Sequence[Verdict]) -> Answer:
 def for_reservation(verdict: Verdict, reservation: str, reserved: int) -> Answer:
     """The verdict on an amount that was taken, with the text that settles it."""
     body = verdict.as_dict() | {"reservation": reservation, "reserved": reserved}
-    return 200, [_JSON, *verdict.headers().items()], _line(body)
+    return 200, [_JSON, *_lines.for_verdict(verdict)], _line(body)
 
 
 def for_outcome(outcome: Mapping[str, object]) -> Answer:
@@ -70,7 +75,7 @@ def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
     nginx takes 401 and 403 for a refusal and everything else for a fault, and throws the body away. So
     it is told 403, and in headers what to answer.
     """
-    headers = [*verdict.headers().items()]
+    headers = _lines.for_verdict(verdict)
     if verdict.allowed:
         return 200, headers, b""
     # As the rule says; but a 5xx would be taken for a fault of ours, on which gateways let everybody in.

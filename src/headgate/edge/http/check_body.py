@@ -50,6 +50,7 @@ _batch: Final = JsonBody(
 )
 _values: Final = msgspec.structs.astuple
 _MEMBERS: Final = len(Check.__struct_fields__)
+_new: Final = tuple.__new__  # half the time of Request(...)
 
 
 def read_check(body: bytes) -> tuple[Request, int | None]:
@@ -85,14 +86,20 @@ def read_checks(body: bytes) -> list[tuple[Request, int | None]]:
 
 def request_of(read: Check) -> Request:
     """The request that a check is about."""
-    return Request(
-        read.user,
-        read.tenant,
-        read.api_key,
-        read.ip,
-        read.tier,
-        read.method,
-        read.path,
-        read.attributes or NO_ATTRIBUTES,
-        read.route,
+    # every field there is
+    return _new(
+        Request,
+        (
+            read.user,
+            read.tenant,
+            read.api_key,
+            read.ip,
+            read.tier,
+            read.method,
+            read.path,
+            read.attributes or NO_ATTRIBUTES,
+            read.route,
+            None,
+            None,
+        ),
     )

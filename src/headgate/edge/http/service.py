@@ -136,7 +136,8 @@ class DecisionService:
 
     async def _check(self, scope: Scope, exchange: Exchange) -> Answer:
         request, cost = read_check(await self._body(scope, exchange))
-        request = await self._identity.stated(request)
+        if self._identity.records is not None:
+            request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.check(request, cost))
 
     async def _check_batch(self, scope: Scope, exchange: Exchange) -> Answer:

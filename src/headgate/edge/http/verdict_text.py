@@ -1,29 +1,33 @@
-"""Admissions as text, by hand: what the service answers most, in a fraction of the time.
+"""Verdicts as text, by hand: what the service answers most, in a fraction of the time.
 
-`Verdict.as_dict` and `Verdict.headers` say what has to come out. What is the same for every decision of one
-rule and limit is put together once, and the numbers are written in between.
+`Verdict.as_dict`, `Verdict.problem` and `Verdict.headers` say what has to come out. What is the same for every
+decision of one rule and limit is put together once, and the numbers are written in between.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from headgate.core import headers
+from headgate.core import problem
 from headgate.core.decision import Decision
-from headgate.core.units import SECOND
+from headgate.core.header_lines import HeaderLines, HeaderPhrases, tightest
+from headgate.core.headers import RETRY_AFTER, STANDING, within
+from headgate.core.units import SECOND, whole_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headgate.core.matching import Bound
     from headgate.core.meter import Meter
     from headgate.core.rule import Rule
     from headgate.core.verdict import Verdict
 
+    Written: TypeAlias = tuple[bytes, list[tuple[str, str]]]
+    """Body and headers."""
+
 _REMEMBERED: Final = 4_096
 _JSON: Final = ("content-type", "application/json")
-_BEFORE_SECONDS: Final = SECOND - 1
+_PROBLEM: Final = ("content-type", problem.CONTENT_TYPE)
+_lines: Final = HeaderLines(str, str)
 
 
 class _Phrases(NamedTuple):
@@ -31,18 +35,23 @@ class _Phrases(NamedTuple):
 
     rule: Rule
     policy: str
-    decision: str
-    """Up to `remaining`, in the list of decisions."""
+    admission: str
+    """A decision in the list of decisions, up to `remaining`."""
+    refusal: str
+    """The same, where it refuses."""
     binding: str
     """From `action`'s value to `delay`'s name, where this decision is the binding one."""
     gist: str
     """From `policy` to `remaining`, likewise."""
-    limit: tuple[str, str]
-    """`X-RateLimit-Limit`, as a header."""
-    policies: str
-    """The member of `RateLimit-Policy`."""
-    standing: str
-    """The member of `RateLimit`, up to `r=`."""
+    problem: str
+    """The beginning of a refusal, up to `detail`."""
+    detail: str
+    """Up to the seconds to wait."""
+    violated: str
+    """From `violated-policies` to the name of `message`."""
+    message: str | None
+    """What the rule says to those whom it refuses, as JSON."""
+    headers: HeaderPhrases[str]
 
 
 class VerdictText:
@@ -52,8 +61,8 @@ class VerdictText:
         """Nothing is remembered yet."""
         self._phrases: dict[Meter, _Phrases] = {}
 
-    def admission(self, verdict: Verdict) -> tuple[bytes, list[tuple[str, str]]] | None:
-        """Body and headers of a plain admission by the store; None for every other verdict, which is rare."""
+    def admission(self, verdict: Verdict) -> Written | None:
+        """Body and headers of a plain admission by the store; None for every other verdict, which is rarer."""
         plan, decisions = verdict.plan, verdict.decisions
         bounds = plan.enforced
         if not verdict.allowed or not bounds or plan.shadows:
@@ -62,32 +71,50 @@ class VerdictText:
             if decision.__class__ is not Decision:  # reached in another way, or not replicated as it should be
                 return None
         found = [self._phrases_of(bound) for bound in bounds]
-        at = 0 if len(bounds) == 1 else _binding(bounds, decisions)
+        at = 0 if len(bounds) == 1 else tightest(bounds, decisions)
         phrases, cost = found[at], bounds[at][0][2]
-        _, left, reset_after, _, delay, _, now = decisions[at]
-        reset = reset_after / SECOND
+        _, left, reset_after, _, delay, _, _ = decisions[at]
+        # Each number is put into digits once, although the binding decision stands in the body twice.
+        numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":0.0,"cost":{cost}'
         if len(bounds) == 1:
-            listed = f'{phrases.decision}{left},"reset_after":{reset},"retry_after":0.0,"cost":{cost}}}'
-            policies, standing = phrases.policies, f"{phrases.standing}{left}{headers.within(reset_after)}"
+            listed = f"{phrases.admission}{numbers}}}"
+            headers = _lines.written((phrases.headers,), decisions, 0, cost)
         else:
             delay = max([decision.delay for decision in decisions])
-            listed = ",".join(map(_decision, found, decisions, bounds))
-            policies = ", ".join([each.policies for each in found])
-            standing = ", ".join(map(_standing, found, decisions))
+            listed = ",".join(map(_admission, found, decisions, bounds))
+            headers = _lines.written([each.headers for each in found], decisions, at, cost)
         body = (
             f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
-            f'{phrases.binding}{delay / SECOND},"policy":{phrases.gist}{left},"reset_after":{reset},'
-            f'"retry_after":0.0,"cost":{cost},"decisions":[{listed}]}}\n'
+            f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{numbers},'
+            f'"decisions":[{listed}]}}\n'
         )
-        return body.encode(), [
-            _JSON,
-            phrases.limit,
-            ("X-RateLimit-Remaining", f"{left}"),
-            ("X-RateLimit-Reset", f"{(now + reset_after + _BEFORE_SECONDS) // SECOND}"),
-            ("X-RateLimit-Cost", f"{cost}"),
-            ("RateLimit-Policy", policies),
-            ("RateLimit", standing),
-        ]
+        headers.insert(0, _JSON)
+        return body.encode(), headers
+
+    def refusal(self, verdict: Verdict) -> Written | None:
+        """Body and headers of a refusal by the only limit there is; None for every other verdict."""
+        plan, decisions = verdict.plan, verdict.decisions
+        bounds = plan.enforced
+        if verdict.allowed or len(bounds) != 1 or plan.shadows or decisions[0].__class__ is not Decision:
+            return None
+        _, left, reset_after, retry_after, _, _, _ = decisions[0]
+        if retry_after is None:  # never, which is said in other words
+            return None
+        phrases, cost = self._phrases_of(bounds[0]), bounds[0][0][2]
+        wait = max(retry_after, phrases.rule.response.retry_after)
+        detail = f'{phrases.detail}{whole_seconds(wait)} s."'
+        numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":'
+        body = (
+            f'{phrases.problem}{detail}{phrases.violated}{phrases.message or detail},"allowed":false,'
+            f'"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"{phrases.binding}0.0,'
+            f'"policy":{phrases.gist}{numbers}{wait / SECOND},"cost":{cost},'
+            f'"decisions":[{phrases.refusal}{numbers}{retry_after / SECOND},"cost":{cost}}}]}}\n'
+        )
+        headers = _lines.written((phrases.headers,), decisions, 0, cost)
+        headers[-1] = (STANDING, f"{phrases.headers.standing}{left}{within(retry_after)}")
+        headers.append((RETRY_AFTER, f"{max(1, whole_seconds(wait))}"))
+        headers.insert(0, _PROBLEM)
+        return body.encode(), headers
 
     def _phrases_of(self, bound: Bound) -> _Phrases:
         meter, rule, policy = bound[0][1], bound[1], bound[2]
@@ -103,34 +130,26 @@ class VerdictText:
 
 def _phrases(bound: Bound) -> _Phrases:
     hit, rule, policy = bound
-    meter = hit.meter
+    meter, told = hit.meter, rule.response
+    named = f'{{"rule":{json.dumps(rule.name)},"layer":{json.dumps(rule.layer)},"shadow":false,"allowed":'
+    measured = f',"limit":{meter.amount},"window":{meter.window / SECOND},"remaining":'
     return _Phrases(
         rule,
         policy,
-        f'{{"rule":{json.dumps(rule.name)},"layer":{json.dumps(rule.layer)},"shadow":false,"allowed":true,'
-        f'"limit":{meter.amount},"window":{meter.window / SECOND},"remaining":',
+        f"{named}true{measured}",
+        f"{named}false{measured}",
         f'{rule.action.value}","delay":',
         f'{json.dumps(policy)},"limit":{meter.amount},"remaining":',
-        ("X-RateLimit-Limit", str(meter.amount)),
-        headers.policy(meter, policy),
-        f'"{policy}";r=',
+        f'{{"type":"{problem.QUOTA_EXCEEDED}","title":"Rate limit exceeded","status":{told.status},"detail":',
+        f'"{policy} allows {meter.limit}. Try again in ',
+        f',"violated-policies":[{json.dumps(policy)}],"error":"rate_limit_exceeded","message":',
+        json.dumps(told.message) if told.message else None,
+        _lines.phrases(meter, policy),
     )
 
 
-def _decision(phrases: _Phrases, decision: Decision, bound: Bound) -> str:
+def _admission(phrases: _Phrases, decision: Decision, bound: Bound) -> str:
     return (
-        f'{phrases.decision}{decision.remaining},"reset_after":{decision.reset_after / SECOND},"retry_after":0.0,'
+        f'{phrases.admission}{decision.remaining},"reset_after":{decision.reset_after / SECOND},"retry_after":0.0,'
         f'"cost":{bound.hit.cost}}}'
-    )
-
-
-def _standing(phrases: _Phrases, decision: Decision) -> str:
-    return f"{phrases.standing}{decision.remaining}{headers.within(decision.reset_after)}"
-
-
-def _binding(bounds: Sequence[Bound], decisions: Sequence[Decision]) -> int:
-    """Which decision matters: the least that is left, then the longest reset."""
-    return min(
-        range(len(bounds)),
-        key=lambda at: (decisions[at].remaining / bounds[at].hit.meter.capacity, -decisions[at].reset_after),
     )
