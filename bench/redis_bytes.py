@@ -43,6 +43,7 @@ def counters(server: Server, few: int, many: int, watch: Watch, outcome: Outcome
     """Bytes per key: everybody with a few keys, then our largest and the leanest peer with many."""
     everybody = [each for each in _with_one_client(server) if not each.keeps_log]
     watch.begin(f"bytes per key, {server.name}", len(everybody) + 2)
+    server.ask("CONFIG", "SET", "slowlog-log-slower-than", -1)  # what is noted of slow commands is no key
     sizes = {each.name: _bytes_per_key(server, each, few, watch) for each in everybody}
     _note("bytes per key", server, everybody, sizes, outcome)
     by_size = sorted(everybody, key=lambda each: sizes[each.name])

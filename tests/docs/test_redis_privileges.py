@@ -48,7 +48,7 @@ async def _everything(url: str) -> set[str]:
         checked = await limiter.check(Request(user="u", ip="203.0.113.9"))
         await limiter.refund(checked)
         await limiter.reset(Request(user="u", ip="203.0.113.9"))
-        algorithms = ("sliding_window_log", "sliding_window_log", "token_bucket")
+        algorithms = ("sliding_window_log", "sliding_window_log", *["fixed_window"] * 3, "token_bucket")
         hits = [await limiter.hit("k", "5/hour", algorithm=name) for name in algorithms]
         await limiter.refund(hits[-1])
         async with limiter.slot("reports", "3 concurrent"):

@@ -46,17 +46,29 @@ async def opened(server: Server) -> AsyncIterator[RedisStore]:
     await store.close()
 
 
+def _header(width: int, following: int, places: int, held: int, newest: float) -> bytes:
+    """The first bytes of a log."""
+    numbers = (number.to_bytes(3, "little") for number in (following, places, held))
+    return bytes([width]) + b"".join(numbers) + pack("<d", newest)
+
+
 def foreign(algorithm: Algorithm) -> list[bytes]:
     """Values that look like a counter's but are none."""
     encode = msgspec.msgpack.encode
     if algorithm is Algorithm.SLIDING_WINDOW_LOG:
         rings = [(0, 0), (1, 1), (0, 1e15), (INFINITE, 16), (0, INFINITE), (0, NOT_A_NUMBER), (0.5, 16), (-1, 16)]
         entries = [pack("<dd16d", 0, 16, *[odd] * 16) for odd in (INFINITE, NOT_A_NUMBER, -1, 0.5)]
-        return [b"x", *(pack("<dd16d", *ring, *[0] * 16) for ring in rings), *entries]
+        headers = [(2, 0, 16, 0, 7), (8, 0, 16, 0, 7), (3, 16, 16, 0, 7), (3, 0, 0, 0, 7), (3, 0, 16, 17, 7)]
+        odd_ones = [(3, 0, 16, 16, odd) for odd in (INFINITE, NOT_A_NUMBER, -1, 0.5)]
+        narrow = [_header(*header) + bytes(48) for header in (*headers, *odd_ones)]
+        damaged = [_header(3, 0, 16, 16, 7) + bytes(length) for length in (0, 47, 49)]
+        return [b"x", *(pack("<dd16d", *ring, *[0] * 16) for ring in rings), *entries, *narrow, *damaged]
     if algorithm is Algorithm.CONCURRENCY:
         holds = [["them", *[1] * place, odd, *[1] * (2 - place)] for place in range(3) for odd in NUMBERS]
         return [b"x", encode(7), encode([]), encode({"them": 7}), encode(["them", 1]), *map(encode, holds)]
-    return [b"", b"x"] + [
+    tail = "" if algorithm in {Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_COUNTER} else "001"
+    digits = [one + tail for one in ("17672256OOOOOOOO", "1767225600000.01", "9" * 16, "0x7FFFFFFFFFFFFF")]
+    return [b"", b"x", *map(str.encode, digits)] + [
         b"".join(encode(odd if place == at else 1) for place in range(width))
         for width in WIDTHS[algorithm]
         for at in range(width)

@@ -108,7 +108,7 @@ class CoreCounter:
     def image(self) -> object:
         """The state, byte for byte."""
         if isinstance(self.state, Ring):
-            return self.state.next, self.state.times.tobytes()
+            return self.state.next, self.state.held, self.state.times.tobytes()
         return repr(self.state)
 
 

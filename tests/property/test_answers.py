@@ -59,7 +59,7 @@ def test_what_is_given_back_counts_no_more(algorithm: Algorithm, data: st.DataOb
 @given(data=st.data())
 def test_all_of_it_at_once(algorithm: Algorithm, data: st.DataObject) -> None:
     """Limits that change, receipts that come back and a clock that steps back do not get in each other's way."""
-    # A ring keeps more than is in view, as long as there is room: see test_clock for what holds of a log.
+    # A ring keeps what was in view at its last admission: see test_clock for what holds of a log.
     jumps = FORWARD if algorithm is Algorithm.SLIDING_WINDOW_LOG else tuple(Jump)
     _compare(algorithm, data, do=(Do.TAKE, Do.TAKE, Do.GIVE_BACK, Do.CHANGE), jumps=jumps)
 

@@ -27,7 +27,7 @@ def state(gate: Limiter) -> str:
 
 def in_full(record: Any) -> list[Any]:  # noqa: ANN401 (a counter's record)
     ring = record[0]
-    return [ring.times, ring.next, *record[1:]] if isinstance(ring, Ring) else record
+    return [ring.times, ring.next, ring.held, *record[1:]] if isinstance(ring, Ring) else record
 
 
 # Peek

@@ -1,16 +1,16 @@
 """Sliding window log: at most `amount` in every interval of one period, wherever it begins.
 
-The instants of the last admissions stand in a ring, oldest first from `next`; an
-empty place is older than everything. A cost of n stands there n times.
+The instants of the last admissions stand in a ring, the newest just before `next`. A cost of n
+stands there n times. What was out of view when something was admitted is no longer held.
 
     limit 5 in 10 s          next
                               ▼
     ring   [ 12 | 15 | 19 |   3 |  9 ]      now = 20: 3 and 9 have left the last 10 s,
              newest    ▲                    12, 15 and 19 count, so 2 may come
 
-The ring is sorted from `next` on, so a binary search says how many are in view. Exact, at
-8 bytes per unit of the limit; the estimate beside it (sliding_window_counter) needs three
-numbers.
+What is held is sorted, so a binary search says how many are in view. Exact, at 8 bytes per
+unit of the limit here and 3 to 5 in Redis, which needs less because nothing it holds is older
+than a period; the estimate beside it (sliding_window_counter) needs three numbers.
 
 The ring grows with use up to the amount, and is only made smaller once what it would
 drop is out of view: a limit that is lowered and raised again forgets nothing.
@@ -33,39 +33,46 @@ EMPTY = -(2**62)
 
 
 class Ring:
-    """Instants of admissions; `times[next]` is the oldest and the next to be overwritten."""
+    """Instants of admissions: `held` of them, the newest before `times[next]`, which is written next."""
 
-    __slots__ = ("next", "times")
+    __slots__ = ("held", "next", "times")
 
-    def __init__(self, times: array[int], at: int = 0) -> None:
-        """Wrap `times`, whose oldest entry stands at index `at`."""
-        self.times = times
-        self.next = at
+    def __init__(self, entries: array[int], places: int) -> None:
+        """Make a ring of so many places that holds `entries`, which are oldest first."""
+        self.times = entries + array("q", [EMPTY]) * (places - len(entries))
+        self.held = len(entries)
+        self.next = self.held % places
 
     def in_order(self) -> array[int]:
         """All entries, oldest first."""
-        return self.times[self.next :] + self.times[: self.next]
+        times, oldest = self.times, self.next - self.held
+        return times[oldest : self.next] if oldest >= 0 else times[oldest:] + times[: self.next]
 
     def newest(self) -> Micros:
         """The last admission, or `EMPTY`."""
-        return self.times[self.next - 1]
+        return self.times[self.next - 1] if self.held else EMPTY
 
-    def rank(self, place: int) -> Micros:
-        """The entry at a place counted from the oldest."""
-        return self.times[(self.next + place) % len(self.times)]
+    def newer(self, count: int) -> Micros:
+        """The entry that so many are at least as new as, itself among them."""
+        return self.times[self.next - count]
 
     def count_since(self, cutoff: Micros) -> int:
         """How many entries are later than `cutoff`."""
-        times, oldest = self.times, self.next
+        times, end, held = self.times, self.next, self.held
+        oldest = end - held
+        if oldest >= 0:
+            return end - bisect_right(times, cutoff, oldest, end)
         # The wrapped part holds the newer entries; only if all of it is in view can older ones be.
-        newer = oldest - bisect_right(times, cutoff, 0, oldest)
-        if newer < oldest:
+        newer = end - bisect_right(times, cutoff, 0, end)
+        if newer < end:
             return newer
-        return newer + len(times) - bisect_right(times, cutoff, oldest)
+        return newer + len(times) - bisect_right(times, cutoff, oldest + len(times))
 
-
-def _empty(places: int) -> array[int]:
-    return array("q", [EMPTY]) * places
+    def present(self, now: Micros) -> Ring:
+        """The ring itself, or, if the clock stepped back, what was counted as counted now."""
+        if self.newest() <= now:
+            return self
+        return Ring(array("q", [min(time, now) for time in self.in_order()]), len(self.times))
 
 
 class Admission(NamedTuple):
@@ -85,8 +92,7 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
             after = Admission(now, cost, 0) if cost else None
             return (after, True, amount - cost, period if cost else 0, 0, 0, now, now)
         return (None, False, amount, 0, None, 0, now, now)
-    if state.newest() > now:  # the clock stepped back: what was counted counts now
-        state = Ring(array("q", [min(time, now) for time in state.in_order()]))
+    state = state.present(now)
     live = state.count_since(now - period)
     if live + cost <= amount:
         newest = now if cost else state.newest()
@@ -97,7 +103,7 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
     if cost <= amount:
         # So many of the oldest in view must leave it; the last of those says when.
         leaving = live + cost - amount
-        retry_after = state.rank(len(state.times) - live + leaving - 1) + period - now
+        retry_after = state.newer(live - leaving + 1) + period - now
     return (state, False, max(0, amount - live), reset_after, retry_after, 0, now, now)
 
 
@@ -106,9 +112,7 @@ def charge(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Admissio
 
     Past the limit only the newest `amount` entries matter, because the older ones leave first.
     """
-    live = 0
-    if state is not None:
-        live = len(state.times) if state.newest() > now else state.count_since(now - meter.period)
+    live = 0 if state is None else state.count_since(now - meter.period)
     return Admission(now, min(cost, meter.amount), live)
 
 
@@ -117,31 +121,27 @@ def commit(state: Ring | None, meter: Meter, change: Ring | Admission | None) ->
     if not isinstance(change, Admission):
         return change
     now, cost, live = change
+    places = min(_SMALLEST, meter.amount) if state is None else len(state.times)
+    if places > meter.amount:
+        places = meter.amount
+    elif live + cost > places:
+        places = min(meter.amount, max(2 * places, live + cost))
     if state is None:
-        state = Ring(_empty(min(meter.amount, max(_SMALLEST, cost))))
-    elif state.newest() > now:
-        state = Ring(array("q", [min(time, now) for time in state.in_order()]))
-    size = len(state.times)
-    if size > meter.amount:
-        state = _resized(state, meter.amount)
-    elif live + cost > size:
-        state = _resized(state, min(meter.amount, max(2 * size, live + cost)))
+        state = Ring(array("q"), places)
+    else:
+        state = state.present(now)
+        if len(state.times) != places:
+            state = Ring(state.in_order()[-places:], places)
     times, at = state.times, state.next
-    size = len(times)
     if cost == 1:
         times[at] = now
     else:
-        until_end = min(cost, size - at)
+        until_end = min(cost, places - at)
         times[at : at + until_end] = array("q", [now]) * until_end
         times[: cost - until_end] = array("q", [now]) * (cost - until_end)
-    state.next = (at + cost) % size
+    state.next = (at + cost) % places
+    state.held = min(places, live + cost)
     return state
-
-
-def _resized(ring: Ring, size: int) -> Ring:
-    """The newest `size` entries in a ring of that size."""
-    kept = ring.in_order()[-size:]
-    return Ring(_empty(size - len(kept)) + kept)
 
 
 def give_back(state: Ring | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> Ring | None:
@@ -156,7 +156,7 @@ def give_back(state: Ring | None, meter: Meter, now: Micros, stamp: Stamp, amoun
     if not taken_out:
         return state
     del entries[upto - taken_out : upto]
-    return Ring(_empty(taken_out) + entries)
+    return Ring(entries, len(state.times))
 
 
 def expires_at(state: Ring, meter: Meter) -> Micros:

@@ -106,7 +106,7 @@ class Side:
 
 
 def plain(state: Any) -> object:  # noqa: ANN401 (each algorithm has its own state)
-    return (list(state.times), state.next) if isinstance(state, Ring) else state
+    return (list(state.times), state.next, state.held) if isinstance(state, Ring) else state
 
 
 def in_words(verdict: Any) -> object:  # noqa: ANN401 (a verdict)

@@ -4,8 +4,16 @@
 -- (token bucket) what receipts have put back; without the last four where they are all 0. Amounts
 -- are counted in shares there; here they are pairs (units, rest), a unit being `period` shares, so
 -- that all stay exact: shares = units * period + rest, 0 <= rest < period.
+-- In Redis, a bucket that was empty before its last admission, as of those who come seldom, is 19 digits
+-- instead (see prelude.lua): 16 the instant, 3 the units.
+local UNIT_DIGITS, MOST_UNITS = 3, 999
 
 local function read_bucket(value)
+  if #value == DIGITS + UNIT_DIGITS and byte(value) <= NINE then
+    local at, units = sub(value, 1, DIGITS) + 0, sub(value, DIGITS + 1) + 0
+    check(at, units, 0)
+    return {at, units, 0, 0, 0, 0, 0}
+  end
   local at, units, rest, over, over_rest, credited, credited_rest = unpack_message(value)
   check(at, units, rest)
   if not over and not credited_rest then
@@ -16,9 +24,16 @@ local function read_bucket(value)
   return {at, units, rest, over, over_rest, credited, credited_rest}
 end
 
-local function write_bucket(state)
+local function write_bucket(state, hit)
   if state[4] == 0 and state[5] == 0 and state[6] == 0 and state[7] == 0 then
-    return pack_message(state[1], state[2], state[3])
+    local at, units, rest = state[1], state[2], state[3]
+    if SETS_INTEGERS and rest == 0 and units <= MOST_UNITS and at >= LEAST then
+      if hit.number ~= at or hit.units ~= units then
+        hit.number, hit.units, hit.digits = at, units, format('%d%03d', at, units)
+      end
+      return hit.digits
+    end
+    return pack_message(at, units, rest)
   end
   return pack_message(unpack(state, 1, 7))
 end
@@ -102,8 +117,12 @@ local function level(state, hit, now)
   if not state then
     return 0, 0
   end
-  local units, rest = bounded(state[2], state[3], state[4], state[5], hit)
-  local drained, drained_rest = drained_in(now - state[1], units, hit)
+  local span, over, over_rest = now - state[1], state[4], state[5]
+  if over == 0 and over_rest == 0 and span * hit.amount / hit.period >= state[2] + 2 then
+    return 0, 0 -- long since, as drained_in would say
+  end
+  local units, rest = bounded(state[2], state[3], over, over_rest, hit)
+  local drained, drained_rest = drained_in(span, units, hit)
   units, rest = minus(units, rest, drained, drained_rest, hit.period)
   if units < 0 then
     return 0, 0

@@ -29,6 +29,10 @@ local function save(key, hit, state, now, least_ttl)
     call('DEL', key)
     return
   end
+  if state.added then -- to digits of the same window, so its time to live is right as it is
+    call('INCRBY', key, state.added)
+    return
+  end
   local algorithm = hit.algorithm
   local ttl = time_to_live(algorithm.expires_at(state, hit) - now, least_ttl)
   if algorithm.save then

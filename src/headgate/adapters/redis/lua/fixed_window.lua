@@ -1,6 +1,10 @@
 -- Fixed window. Twin of headgate/core/algorithms/fixed_window.py.
 --
--- State: MessagePack, number of the window (calendar windows: its start), count in it.
+-- State: the start of the window plus the count in it, in digits (see prelude.lua), if the count is less
+-- than what all starts are multiples of: the period, or a minute in a calendar. Otherwise MessagePack,
+-- number of the window (calendar windows: its start), count in it.
+
+local CALENDAR_STEP = 60000000
 
 local function window(hit, now)
   if not hit.start then
@@ -16,13 +20,23 @@ end
 
 local fixed_window = {
   read = function(value, hit)
+    if #value == DIGITS and byte(value) <= NINE then
+      local step = hit.start and CALENDAR_STEP or hit.period
+      local count = value % step
+      check(value - count, count, 0)
+      return {value - count, count, step}
+    end
     local number, count = unpack_message(value)
     check(number, count, 0)
     return {hit.start and number or number * hit.period, count}
   end,
 
   write = function(state, hit)
-    return pack_message(hit.start and state[1] or state[1] / hit.period, state[2])
+    local start, count, step = state[1], state[2], hit.start and CALENDAR_STEP or hit.period
+    if count < step and start % step == 0 and is_worth_digits(start, count, hit) then
+      return digits(start + count, hit)
+    end
+    return pack_message(hit.start and start or start / hit.period, count)
   end,
 
   decide = function(state, hit, now, cost)
@@ -39,7 +53,14 @@ local fixed_window = {
     local used = count + cost
     if used <= amount then
       local reset_after = used > 0 and left_of_window or 0
-      return cost > 0 and {start, used} or state, 1, amount - used, reset_after, 0, 0, start, 0, 0
+      local after = state
+      if cost > 0 then
+        after = {start, used}
+        if state and state[1] == start and state[3] and used < state[3] then
+          after.added = cost
+        end
+      end
+      return after, 1, amount - used, reset_after, 0, 0, start, 0, 0
     end
     local left = math.max(0, amount - count)
     local retry_after = cost <= amount and left_of_window or NEVER

@@ -16,7 +16,7 @@ local leaky_bucket = {
       if reset_after > hit.max_delay then
         left = 0 -- whoever comes next would have to wait for too long
       end
-      local after = cost > 0 and {now, units + cost, rest, 0, 0, 0, 0} or state
+      local after = cost > 0 and {now, units + cost, rest, 0, 0, 0, 0, now + reset_after} or state
       return after, 1, left, reset_after, 0, delay, now, units + cost, rest
     end
     local left = hit.capacity - units
@@ -42,6 +42,9 @@ local leaky_bucket = {
   end,
 
   expires_at = function(state, hit)
+    if state[8] then -- decide has just worked it out
+      return state[8]
+    end
     local units, rest = bounded(state[2], state[3], state[4], state[5], hit)
     return state[1] + time_to_drain(units, rest, hit)
   end,

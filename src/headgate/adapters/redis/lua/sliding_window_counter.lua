@@ -1,6 +1,12 @@
 -- Sliding window counter. Twin of headgate/core/algorithms/sliding_window_counter.py.
 --
--- State: MessagePack, number of this window, count in it, count in the window before.
+-- State: start of this window + count in it * base + count in the window before, in digits (see prelude.lua),
+-- if both counts are less than the base, which is the root of the period: all starts are multiples of
+-- that. Otherwise MessagePack, number of this window, count in it, count in the window before.
+
+local function base_of(hit)
+  return math.floor(math.sqrt(hit.period))
+end
 
 -- The least elapsed at which floor(count * (period - elapsed) / period) <= most.
 local function faded(count, most, period)
@@ -34,13 +40,23 @@ end
 
 local sliding_window_counter = {
   read = function(value, hit)
+    if #value == DIGITS and byte(value) <= NINE then
+      local both, base = value % hit.period, base_of(hit)
+      local previous = both % base
+      check(value - both, both, previous)
+      return {value - both, (both - previous) / base, previous, base}
+    end
     local number, current, previous = unpack_message(value)
     check(number, current, previous)
     return {number * hit.period, current, previous}
   end,
 
   write = function(state, hit)
-    return pack_message(state[1] / hit.period, state[2], state[3])
+    local start, current, previous, base = state[1], state[2], state[3], base_of(hit)
+    if current < base and previous < base and is_worth_digits(start, current, hit) then
+      return digits(start + current * base + previous, hit)
+    end
+    return pack_message(start / hit.period, current, previous)
   end,
 
   decide = function(state, hit, now, cost)
@@ -55,7 +71,13 @@ local sliding_window_counter = {
     local used = base + cost
     if used <= amount then
       local reset_after = wait_until(previous, current + cost, 0, period, elapsed)
-      local after = cost > 0 and {start, current + cost, previous} or state
+      local after = state
+      if cost > 0 then
+        after = {start, current + cost, previous}
+        if state and state[4] and state[1] == start and current + cost < state[4] then
+          after.added = cost * state[4]
+        end
+      end
       return after, 1, amount - used, reset_after, 0, 0, start, 0, 0
     end
     local left = math.max(0, amount - base)

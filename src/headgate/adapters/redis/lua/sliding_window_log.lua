@@ -1,92 +1,111 @@
 -- Sliding window log. Twin of headgate/core/algorithms/sliding_window_log.py.
 --
--- State: one string, '<dd' index of the next (and oldest) place and number of places; then
--- the ring, one '<d' instant per place, 0 where it is empty. Places are read one by one and
+-- State: one string. First '<BI3I3I3d': the width of a place in bytes, the index of the next place, the
+-- number of places, how many instants are held (the newest ones), and the newest instant in full. Then
+-- the ring, the lowest bytes of one instant per place. All that is held is less than 256^width
+-- microseconds older than the newest, so those bytes are enough: 3 for 16 seconds, 4 for 71 minutes, 5
+-- for 12 days. What no longer fits is written anew with a larger width. Places are read one by one and
 -- written in one piece (two at the wrap), so that a large log costs little more than a small one.
 
 local sliding_window_log = {}
 
-local HEADER = 16
+local HEADER, HEADER_SIZE = '<BI3I3I3d', 18
 local SMALLEST = 16
+local PLACE, SPAN = {}, {} -- by width
+for width = 3, 7 do
+  PLACE[width], SPAN[width] = '<I' .. width, 256 ^ width
+end
+-- Widening a ring takes half a microsecond per place, so a large one has from the first what its period needs.
+local LARGE = 1024
+
+-- A ring held in a table, which save() writes as a whole. `times` are oldest first.
+local function ring_of(times, places)
+  return {times = times, places = places, held = #times, newest = times[#times] or 0}
+end
+
+-- The form of old: '<dd' index of the next (and oldest) place, number of places; one '<d' per place, 0 if empty.
+local function read_older(key, header)
+  local next_place, places = struct.unpack('<dd', header)
+  check(next_place, places, places - next_place - 1)
+  local raw, times = call('GETRANGE', key, 16, 15 + 8 * places), {}
+  for place = next_place, next_place + places - 1 do
+    local time = struct.unpack('<d', raw, 8 * (place % places) + 1)
+    check(time, 0, 0)
+    if time > 0 then
+      times[#times + 1] = time
+    end
+  end
+  return ring_of(times, places)
+end
 
 -- A ring that is on the server: only its header is read at once.
 function sliding_window_log.load(key)
-  local header = call('GETRANGE', key, 0, HEADER - 1)
+  local header = call('GETRANGE', key, 0, HEADER_SIZE - 1)
   if header == '' then
     return nil
+  elseif byte(header) == 0 then
+    return read_older(key, header)
   end
-  local next_place, places = struct.unpack('<dd', header)
-  check(next_place, places, places - next_place - 1)
-  return {key = key, next = next_place, places = places}
+  local width, next_place, places, held, newest = struct.unpack(HEADER, header)
+  local span = SPAN[width]
+  check(newest, places - next_place - 1, places - held)
+  if not span or call('STRLEN', key) ~= HEADER_SIZE + width * places then
+    error('not a counter')
+  end
+  return {key = key, width = width, span = span, next = next_place, places = places, held = held, newest = newest}
 end
 
--- The entry at a place counted from the oldest.
+-- An instant of which the lowest bytes are known.
+local function in_full(ring, low)
+  return ring.newest - (ring.newest - low) % ring.span
+end
+
+-- The entry at a place counted from the oldest that is held.
 local function rank(ring, place)
-  local index = (ring.next + place) % ring.places
   if ring.times then
-    return ring.times[index + 1]
+    return ring.times[place + 1]
   end
-  local at = HEADER + 8 * index
-  local time = struct.unpack('<d', call('GETRANGE', ring.key, at, at + 7))
-  check(time, 0, 0)
-  return time
-end
-
-local function newest(ring)
-  return rank(ring, ring.places - 1)
+  local width = ring.width
+  local at = HEADER_SIZE + width * ((ring.next - ring.held + place) % ring.places)
+  return in_full(ring, (struct.unpack(PLACE[width], call('GETRANGE', ring.key, at, at + width - 1))))
 end
 
 -- All entries in a table, oldest first.
 local function in_order(ring)
-  local times = {}
   if ring.times then
-    for place = 0, ring.places - 1 do
-      times[place + 1] = rank(ring, place)
-    end
-    return times
+    return ring.times
   end
-  local raw = call('GETRANGE', ring.key, HEADER, HEADER + 8 * ring.places - 1)
-  for place = 0, ring.places - 1 do
-    local index = (ring.next + place) % ring.places
-    local time = struct.unpack('<d', raw, 8 * index + 1)
-    check(time, 0, 0)
-    times[place + 1] = time
+  local width, times = ring.width, {}
+  local raw = call('GETRANGE', ring.key, HEADER_SIZE, HEADER_SIZE + width * ring.places - 1)
+  for place = 1, ring.held do
+    local index = (ring.next - ring.held + place - 1) % ring.places
+    times[place] = in_full(ring, (struct.unpack(PLACE[width], raw, width * index + 1)))
   end
   return times
 end
 
--- A ring held in a table, which save() writes as a whole. `times` are oldest first.
-local function ring_of(times, places)
-  local all = {}
-  local empty = places - #times
-  for place = 1, places do
-    if place <= empty then
-      all[place] = 0
-    else
-      all[place] = times[place - empty]
-    end
-  end
-  return {times = all, next = 0, places = places}
-end
-
--- How many entries are later than `cutoff`: the ring is sorted from the oldest on.
-local function count_since(ring, cutoff)
-  local low, high = 0, ring.places
+-- How many entries are later than `cutoff`, and the oldest of them: the ring is sorted.
+local function in_view(ring, cutoff)
+  local low, high, oldest = 0, ring.held, nil
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if rank(ring, middle) > cutoff then
-      high = middle
+    local time = rank(ring, middle)
+    if time > cutoff then
+      high, oldest = middle, time
     else
       low = middle + 1
     end
   end
-  return ring.places - low
+  return ring.held - low, oldest
 end
 
--- What was admitted later than now, after the clock stepped back, was admitted now.
-local function clamped(ring, now)
-  local times = in_order(ring)
-  for place, time in ipairs(times) do
+-- The ring itself, or, if the clock stepped back, with what was admitted later than now admitted now.
+local function ring_present(ring, now)
+  if ring.newest <= now then
+    return ring
+  end
+  local times = {}
+  for place, time in ipairs(in_order(ring)) do
     times[place] = math.min(time, now)
   end
   return ring_of(times, ring.places)
@@ -101,95 +120,95 @@ function sliding_window_log.decide(state, hit, now, cost)
     end
     return nil, 0, amount, 0, NEVER, 0, now, 0, 0
   end
-  local last = newest(state)
-  if last > now then
-    state = clamped(state, now)
-    last = now
-  end
-  local live = count_since(state, math.max(0, now - period))
+  state = ring_present(state, now)
+  local live, oldest = in_view(state, now - period)
   if live + cost <= amount then
-    local latest = cost > 0 and now or last
-    local reset_after = latest > 0 and math.max(0, latest + period - now) or 0
-    local after = cost > 0 and {admit = cost, now = now, live = live, ring = state} or state
-    return after, 1, amount - live - cost, reset_after, 0, 0, now, 0, 0
+    if cost > 0 then
+      local after = {admit = cost, now = now, live = live, oldest = oldest, ring = state}
+      return after, 1, amount - live - cost, period, 0, 0, now, 0, 0
+    end
+    return state, 1, amount - live, live > 0 and state.newest + period - now or 0, 0, 0, now, 0, 0
   end
-  local reset_after = live > 0 and last + period - now or 0
+  local reset_after = live > 0 and state.newest + period - now or 0
   local retry_after = NEVER
   if cost <= amount then
     -- So many of the oldest in view must leave it; the last of those says when.
     local leaving = live + cost - amount
-    retry_after = rank(state, state.places - live + leaving - 1) + period - now
+    retry_after = rank(state, state.held - live + leaving - 1) + period - now
   end
   return state, 0, math.max(0, amount - live), reset_after, retry_after, 0, now, 0, 0
 end
 
 function sliding_window_log.charge(state, hit, now, cost)
-  local live = 0
-  if state and newest(state) > now then
-    state = clamped(state, now)
-    live = state.places
-  elseif state then
-    live = count_since(state, math.max(0, now - hit.period))
+  local live, oldest = 0, nil
+  if state then
+    state = ring_present(state, now)
+    live, oldest = in_view(state, now - hit.period)
   end
   -- Past the limit only the newest `amount` matter: the older leave first.
-  return {admit = math.min(cost, hit.amount), now = now, live = live, ring = state}
+  return {admit = math.min(cost, hit.amount), now = now, live = live, oldest = oldest, ring = state}
 end
 
-local function resized(ring, places)
-  local times = in_order(ring)
-  local kept = {}
-  for place = math.max(1, #times - places + 1), #times do
-    kept[#kept + 1] = times[place]
+-- Writes a whole ring, as narrow as its entries allow.
+local function write_whole(key, ring, hit)
+  local times, spread = ring.times, ring.places > LARGE and hit.period or 0
+  spread = math.max(spread, ring.newest - (times[1] or 0))
+  local width = 3
+  while width < 7 and SPAN[width] <= spread do
+    width = width + 1
   end
-  return ring_of(kept, places)
-end
-
--- Writes a whole ring.
-local function write_whole(key, ring)
-  local parts = {struct.pack('<dd', ring.next, ring.places)}
-  for place = 1, ring.places do
-    parts[place + 1] = struct.pack('<d', ring.times[place])
+  local place, span = PLACE[width], SPAN[width]
+  local parts = {struct.pack(HEADER, width, ring.held % ring.places, ring.places, ring.held, ring.newest)}
+  for index, time in ipairs(times) do
+    parts[index + 1] = struct.pack(place, time % span)
   end
+  parts[#parts + 1] = string.rep('\0', width * (ring.places - ring.held))
   call('SET', key, table.concat(parts))
+end
+
+-- Of the instants in view those that there are places for, and the admission.
+local function with_admission(state, places)
+  local times, before = {}, state.ring and in_order(state.ring) or {}
+  for place = #before - math.min(state.live, places - state.admit) + 1, #before do
+    times[#times + 1] = before[place]
+  end
+  for _ = 1, state.admit do
+    times[#times + 1] = state.now
+  end
+  return ring_of(times, places)
 end
 
 -- Writes what decide, charge or give_back returned.
 function sliding_window_log.save(key, state, hit)
-  local ring, cost = state, 0
-  if state.admit then
-    ring, cost = state.ring, state.admit
-    if not ring then
-      ring = ring_of({}, math.min(hit.amount, math.max(SMALLEST, cost)))
-    elseif ring.places > hit.amount then
-      ring = resized(ring, hit.amount)
-    elseif state.live + cost > ring.places then
-      ring = resized(ring, math.min(hit.amount, math.max(2 * ring.places, state.live + cost)))
-    end
-  end
-  if ring.times then
-    for place = 0, cost - 1 do
-      ring.times[(ring.next + place) % ring.places + 1] = state.now
-    end
-    ring.next = (ring.next + cost) % ring.places
-    write_whole(key, ring)
+  local ring, cost = state.ring, state.admit
+  if not cost then
+    write_whole(key, state, hit)
     return
   end
-  local until_end = math.min(cost, ring.places - ring.next)
-  if until_end > 0 then
-    call('SETRANGE', key, HEADER + 8 * ring.next, string.rep(struct.pack('<d', state.now), until_end))
+  local places, needed = ring and ring.places or math.min(SMALLEST, hit.amount), state.live + cost
+  if places > hit.amount then
+    places = hit.amount
+  elseif needed > places then
+    places = math.min(hit.amount, math.max(2 * places, needed))
   end
+  local fits = ring and ring.width and ring.places == places
+  if not fits or (state.oldest and state.now - state.oldest >= ring.span) then
+    write_whole(key, with_admission(state, places), hit)
+    return
+  end
+  local next_place, width = ring.next, ring.width
+  local entry = struct.pack(PLACE[width], state.now % ring.span)
+  local until_end = math.min(cost, places - next_place)
+  call('SETRANGE', key, HEADER_SIZE + width * next_place, string.rep(entry, until_end))
   if cost > until_end then
-    call('SETRANGE', key, HEADER, string.rep(struct.pack('<d', state.now), cost - until_end))
+    call('SETRANGE', key, HEADER_SIZE, string.rep(entry, cost - until_end))
   end
-  call('SETRANGE', key, 0, struct.pack('<d', (ring.next + cost) % ring.places))
+  next_place = (next_place + cost) % places
+  call('SETRANGE', key, 0, struct.pack(HEADER, width, next_place, places, math.min(places, needed), state.now))
 end
 
 function sliding_window_log.expires_at(state, hit)
-  if state.admit and state.admit > 0 then
-    return state.now + hit.period
-  end
-  local ring = state.admit and state.ring or state
-  return (ring and newest(ring) or 0) + hit.period
+  return (state.admit and state.now or state.newest) + hit.period
 end
 
 ALGORITHMS[SLIDING_WINDOW_LOG] = sliding_window_log
@@ -219,5 +238,5 @@ function sliding_window_log.give_back(state, hit, now, stamp, amount)
 end
 
 function sliding_window_log.is_unused(state)
-  return newest(state) == 0
+  return state.held == 0
 end

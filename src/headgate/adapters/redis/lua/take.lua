@@ -14,7 +14,7 @@
 local given, least_ttl, only_peek = struct.unpack('<ddd', ARGV[1])
 local now = read_clock(given)
 local keys, sizes, numbers = KEYS, ARGV[2], ARGV[3]
-local pack, byte = struct.pack, string.byte
+local pack = struct.pack
 
 -- The number at a place of a row of '<I2'.
 local function short(row, place)

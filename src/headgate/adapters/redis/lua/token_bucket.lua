@@ -20,8 +20,12 @@ local token_bucket = {
       if state then
         credited, credited_rest = state[6], state[7]
       end
-      local after = cost > 0 and {now, units + cost, rest, 0, 0, credited, credited_rest} or state
       local reset_after = time_to_drain(units + cost, rest, hit)
+      local after = state
+      if cost > 0 then
+        local ends = credited == 0 and credited_rest == 0 and now + reset_after
+        after = {now, units + cost, rest, 0, 0, credited, credited_rest, ends}
+      end
       local stamped, stamped_rest = plus(units + cost, rest, credited, credited_rest, hit.period)
       return after, 1, math.max(0, left), reset_after, 0, delay, now, stamped, stamped_rest
     end
@@ -39,6 +43,9 @@ local token_bucket = {
   end,
 
   expires_at = function(state, hit)
+    if state[8] then -- decide has just worked it out
+      return state[8]
+    end
     local units, rest = state[2], state[3]
     if state[6] > 0 or state[7] > 0 then -- some receipt may still have to know what others put back
       units, rest = fullest(hit)
