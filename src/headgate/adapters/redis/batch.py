@@ -73,7 +73,7 @@ def hand_out(batch: Batch, answer: object) -> None:
     kind = UnderReplicated if isinstance(answer, Unconfirmed) else Decision
     rows = _ROW.iter_unpack(memoryview(answer)[_INSTANT.size :])
     for hits, future in batch:
-        alone = len(hits) == 1  # nearly always, and a list for one takes twice as long
+        alone = len(hits) == 1  # nearly always: no loop for one
         mine = (next(rows),) if alone else [next(rows) for _ in hits]
         if future.done():  # cancelled meanwhile; its rows were still its own
             continue
@@ -81,7 +81,7 @@ def hand_out(batch: Batch, answer: object) -> None:
             msg = f"the counter {hits[0].key!r} or one beside it holds something else"
             future.set_exception(StoreError(msg, transient=False))
         elif alone:
-            future.set_result((_decision(kind, hits[0], mine[0], now),))
+            future.set_result([_decision(kind, hits[0], mine[0], now)])
         else:
             future.set_result([_decision(kind, hit, row, now) for hit, row in zip(hits, mine, strict=True)])
 
