@@ -52,6 +52,7 @@ class HeaderLines(Generic[T]):
         self._remaining = name(headers.REMAINING)
         self._reset = name(headers.RESET)
         self._cost = name(headers.COST)
+        self._usual_cost = (self._cost, value("1"))
         self._policy = name(headers.POLICY)
         self._standing = name(headers.STANDING)
         self._phrases: dict[Meter, HeaderPhrases[T]] = {}
@@ -83,7 +84,7 @@ class HeaderLines(Generic[T]):
             phrases.limit,
             (self._remaining, value(f"{left}")),
             (self._reset, value(f"{(now + reset_after + _BEFORE_SECONDS) // SECOND}")),
-            (self._cost, value(f"{cost}")),
+            self._usual_cost if cost == 1 else (self._cost, value(f"{cost}")),
             policies,
             (self._standing, value(standing)),
         ]
