@@ -48,10 +48,13 @@ class HeaderLines(Generic[T]):
         """`name` and `value` bring names and values of headers into the form."""
         self._name = name
         self._value = value
-        self._limit, self._policy = name(headers.LIMIT), name(headers.POLICY)
-        self._remaining, self._reset, self._cost, self._standing = map(
-            name, (headers.REMAINING, headers.RESET, headers.COST, headers.STANDING)
-        )
+        self._limit = name(headers.LIMIT)
+        self._remaining = name(headers.REMAINING)
+        self._reset = name(headers.RESET)
+        self._cost = name(headers.COST)
+        self._usual_cost = (self._cost, value("1"))
+        self._policy = name(headers.POLICY)
+        self._standing = name(headers.STANDING)
         self._phrases: dict[Meter, HeaderPhrases[T]] = {}
 
     def for_verdict(self, verdict: Verdict) -> list[tuple[T, T]]:
@@ -60,7 +63,9 @@ class HeaderLines(Generic[T]):
         if not verdict.allowed or not bounds:
             return [(self._name(name), self._value(value)) for name, value in verdict.headers().items()]
         decisions = verdict.decisions
-        at = 0 if len(bounds) == 1 else tightest(bounds, decisions)
+        if len(bounds) == 1:
+            return self.written((self._phrases_of(bounds[0]),), decisions, 0, bounds[0][0][2])
+        at = tightest(bounds, decisions)
         return self.written([self._phrases_of(bound) for bound in bounds], decisions, at, bounds[at][0][2])
 
     def written(
@@ -79,7 +84,7 @@ class HeaderLines(Generic[T]):
             phrases.limit,
             (self._remaining, value(f"{left}")),
             (self._reset, value(f"{(now + reset_after + _BEFORE_SECONDS) // SECOND}")),
-            (self._cost, value(f"{cost}")),
+            self._usual_cost if cost == 1 else (self._cost, value(f"{cost}")),
             policies,
             (self._standing, value(standing)),
         ]

@@ -113,6 +113,25 @@ def test_nonsense_about_a_caller_is_no_way_in(said: object) -> None:
     assert statuses(app, scope_of()) == [400]
 
 
+def test_callers_behind_trusted_proxies_are_counted_each_for_itself() -> None:
+    """What a proxy says of its caller counts if the proxy is trusted, and changes nothing otherwise."""
+
+    def scope(peer: str, *forwarded: tuple[str, str]) -> Any:  # noqa: ANN401 (ASGI)
+        return scope_of(peer=peer, headers=[("host", "localhost"), *forwarded])
+
+    rules = [{"name": "daily", "per": ["ip"], "limits": "1/day"}]
+    app = RateLimitMiddleware(hello, rules=rules, trusted_proxies=["10.0.0.0/8"])
+    scopes = [
+        scope("10.0.0.1", ("x-forwarded-for", "198.51.100.1")),
+        scope("10.0.0.2", ("x-forwarded-for", "203.0.113.9"), ("x-forwarded-for", "198.51.100.1")),  # the same caller
+        scope("10.0.0.1", ("x-forwarded-for", "198.51.100.2")),
+        scope("10.0.0.1", ("forwarded", "for=198.51.100.2")),
+        scope("192.0.2.1"),
+        scope("192.0.2.1", ("x-forwarded-for", "198.51.100.3")),  # a stranger's word
+    ]
+    assert statuses(app, *scopes) == [200, 429, 200, 429, 200, 429]
+
+
 def test_skipped_paths_are_not_counted() -> None:
     """The skip list holds for all spellings of a path, and for nothing else."""
     app = RateLimitMiddleware(hello, rules=DAILY, skip=["/health", "/static/*"])

@@ -73,14 +73,17 @@ def hand_out(batch: Batch, answer: object) -> None:
     kind = UnderReplicated if isinstance(answer, Unconfirmed) else Decision
     rows = _ROW.iter_unpack(memoryview(answer)[_INSTANT.size :])
     for hits, future in batch:
-        mine = [next(rows) for _ in hits] if len(hits) > 1 else (next(rows),)
+        alone = len(hits) == 1  # nearly always: no loop for one
+        mine = (next(rows),) if alone else [next(rows) for _ in hits]
         if future.done():  # cancelled meanwhile; its rows were still its own
             continue
         if mine[0][0] < 0:
             msg = f"the counter {hits[0].key!r} or one beside it holds something else"
             future.set_exception(StoreError(msg, transient=False))
+        elif alone:
+            future.set_result([_decision(kind, hits[0], mine[0], now)])
         else:
-            future.set_result([_decision(kind, hit, row, now) for hit, row in zip(hits, mine)])  # noqa: B905 (checked)
+            future.set_result([_decision(kind, hit, row, now) for hit, row in zip(hits, mine, strict=True)])
 
 
 def fail(batch: Batch, answer: object) -> None:

@@ -228,10 +228,10 @@ def _with_headers(lines: list[tuple[bytes, bytes]], send: Send) -> Send:
     if not lines:
         return send
 
-    def sending(message: Message) -> Awaitable[None]:  # it waits for nothing itself, so it need not be a coroutine
+    async def sending(message: Message) -> None:  # async, because asgiref warns of what only returns an awaitable
         if message["type"] in _STARTS:
             message["headers"] = [*message.get("headers", ()), *lines]
-        return send(message)
+        await send(message)
 
     return sending
 
