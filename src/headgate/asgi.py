@@ -9,22 +9,22 @@ In Starlette and FastAPI also by ``app.add_middleware(RateLimitMiddleware, "redi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.asgi import KEY, AsgiGate, Callers, Opened
 from headgate.edge.frameworks.gate import Gate
-from headgate.edge.frameworks.limits import Joined
+from headgate.edge.frameworks.limits import JoinedLimiter
 from headgate.errors import InvalidSettings
 from headgate.facade import Limiter
 from headgate.wiring.frameworks import check_workers, credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from headgate.edge.frameworks.asgi import App, Cost, Identify
-    from headgate.edge.frameworks.limits import RouteLimit
     from headgate.wiring import Rules
 
 __all__ = ["Admission", "RateLimitMiddleware", "admission"]
@@ -61,9 +61,7 @@ class RateLimitMiddleware(AsgiGate):
             if limiter.hit_now is not None:
                 check_workers()
 
-            def join(limits: Sequence[RouteLimit]) -> Limiter:
-                return Limiter(limiter.store, Joined(limiter.snapshots, limits), limiter.bare_keys)
-
+            join = partial(JoinedLimiter, limiter)
             return Opened(limiter, Gate(limiter, limiter.snapshots, join, skip=skip, headers=headers))
 
         identity, proxies = credentials(trusted_proxies)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate import facade, sync
+from headgate import sync
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.gate import Gate
-from headgate.edge.frameworks.limits import Joined
+from headgate.edge.frameworks.limits import JoinedLimiter
 from headgate.edge.frameworks.without_loop import Checking, ThreadGate
 from headgate.edge.frameworks.wsgi import KEY, WsgiGate
 from headgate.errors import InvalidSettings
@@ -69,8 +69,7 @@ def thread_gate(
         check_workers()
 
     def join(limits: Sequence[RouteLimit]) -> Checking:
-        snapshots = Joined(inner.snapshots, limits)
-        return sync.Limiter(facade.Limiter(inner.store, snapshots, inner.bare_keys, inner.follower))
+        return sync.Limiter(JoinedLimiter(inner, limits))
 
     gate: Gate[Checking] = Gate(limiter, inner.snapshots, join, skip=skip, headers=headers)
     return ThreadGate(gate, inner.store, *credentials(trusted_proxies, waits=False), local=local)
