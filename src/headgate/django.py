@@ -79,7 +79,11 @@ class RateLimitMiddleware:
             status, headers, body = asked
             return HttpResponse(body, status=status, headers=dict(headers))
         setattr(request, _KEY, asked)
-        response = self._get_response(request)
+        try:
+            response = self._get_response(request)
+        except BaseException:  # only where Django is told to pass errors on
+            self._threads.close(asked)
+            raise
         for name, value in self._threads.gate.headers(asked.verdict):
             response.headers[name] = value
         close = response.close
