@@ -16,7 +16,7 @@ from headgate.edge.frameworks.limits import JoinedLimiter
 from headgate.edge.frameworks.without_loop import Checking, ThreadGate
 from headgate.edge.frameworks.wsgi import KEY, WsgiGate
 from headgate.errors import InvalidSettings
-from headgate.wiring.frameworks import check_workers, credentials
+from headgate.wiring.frameworks import check_workers, credentials_for_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -72,7 +72,7 @@ def thread_gate(
         return sync.Limiter(JoinedLimiter(inner, limits))
 
     gate: Gate[Checking] = Gate(limiter, inner.snapshots, join, skip=skip, headers=headers)
-    return ThreadGate(gate, inner.store, *credentials(trusted_proxies, waits=False), local=local)
+    return ThreadGate(gate, inner.store, *credentials_for_threads(trusted_proxies), local=local)
 
 
 def admission(environ: Mapping[str, Any]) -> Admission:

@@ -10,6 +10,7 @@ from headgate.adapters.clock import wall_clock
 from headgate.core.address import parse_network
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.proxies import Proxies
+from headgate.edge.frameworks.blocking_identity import BlockingIdentity
 from headgate.edge.frameworks.workers import ONE_EACH, workers_of
 from headgate.errors import InvalidSettings
 from headgate.settings import from_environment, web_concurrency
@@ -27,11 +28,30 @@ class Credentials(NamedTuple):
     proxies: Proxies
 
 
-def credentials(trusted_proxies: Iterable[str] | None, *, waits: bool = True) -> Credentials:
-    """As `HEADGATE_JWT_…` and `HEADGATE_TRUSTED_PROXIES` say; the application's own proxies come before the latter.
+class CredentialsForThreads(NamedTuple):
+    """The same, for applications without an event loop."""
 
-    Without an event loop (`waits`) nobody can fetch an issuer's keys.
-    """
+    identity: Identity | BlockingIdentity
+    proxies: Proxies
+
+
+def credentials(trusted_proxies: Iterable[str] | None) -> Credentials:
+    """As `HEADGATE_JWT_…` and `HEADGATE_TRUSTED_PROXIES` say; the application's own proxies come before the latter."""
+    settings = _settings(trusted_proxies)
+    return Credentials(_identity(settings), Proxies(settings.trusted_proxies))
+
+
+def credentials_for_threads(trusted_proxies: Iterable[str] | None) -> CredentialsForThreads:
+    """As `credentials`; an issuer's keys are fetched on a loop in the background."""
+    settings = _settings(trusted_proxies)
+    proxies = Proxies(settings.trusted_proxies)
+    identity = _identity(settings)  # now, so that what is wrong with the settings is said now
+    if settings.jwt_jwks_url is None:
+        return CredentialsForThreads(identity, proxies)
+    return CredentialsForThreads(BlockingIdentity(lambda: _identity(settings), _by_address(settings)), proxies)
+
+
+def _settings(trusted_proxies: Iterable[str] | None) -> Settings:
     settings = from_environment()
     if trusted_proxies is not None:
         try:
@@ -40,21 +60,22 @@ def credentials(trusted_proxies: Iterable[str] | None, *, waits: bool = True) ->
             msg = f"trusted_proxies: {error}"
             raise InvalidSettings(msg) from None
         settings = replace(settings, trusted_proxies=networks)
-    if settings.jwt_jwks_url is not None and not waits:
-        msg = "HEADGATE_JWT_JWKS_URL needs an ASGI application; set HEADGATE_JWT_KEY, or give a function as identify"
-        raise InvalidSettings(msg)
-    return Credentials(_identity(settings), Proxies(settings.trusted_proxies))
+    return settings
 
 
 def _identity(settings: Settings) -> Identity:
     if not (settings.jwt_algorithms or settings.jwt_key or settings.jwt_jwks_url):
-        return Identity(wall_clock, proxies=Proxies(settings.trusted_proxies), api_key_header=settings.api_key_header)
+        return _by_address(settings)
     try:
         from headgate.wiring.identity import identity_from  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
         msg = "tokens need PyJWT, which is not installed: pip install 'headgate[server]'"
         raise InvalidSettings(msg) from error
     return identity_from(settings, None, None, wall_clock)
+
+
+def _by_address(settings: Settings) -> Identity:
+    return Identity(wall_clock, proxies=Proxies(settings.trusted_proxies), api_key_header=settings.api_key_header)
 
 
 def check_workers() -> None:
