@@ -58,6 +58,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
         skip: Iterable[str] = (),
         headers: str = "all",
         trusted_proxies: Iterable[str] | None = None,
+        database_url: str | None = None,
     ) -> None:
         """`identify` and `cost` get the request (or WebSocket) without its body."""
         super().__init__(
@@ -69,6 +70,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
             skip=skip,
             headers=headers,
             trusted_proxies=trusted_proxies,
+            database_url=database_url,
         )
 
     def headers_for(self, scope: Scope) -> list[tuple[str, str]]:
@@ -91,6 +93,7 @@ def setup(
     skip: Iterable[str] = (),
     headers: str = "all",
     trusted_proxies: Iterable[str] | None = None,
+    database_url: str | None = None,
 ) -> None:
     """Limit a whole application. What is wrong with the rules is raised here, before the application starts.
 
@@ -106,6 +109,7 @@ def setup(
         skip=skip,
         headers=headers,
         trusted_proxies=trusted_proxies,
+        database_url=database_url,
     )
 
     def around(inner: App) -> RateLimitMiddleware:

@@ -21,22 +21,28 @@ class BlockingIdentity:
     threads, and after a fork: each process has one of its own.
     """
 
-    def __init__(self, make: Callable[[], Identity], near: Identity) -> None:
-        """`make` gives what is asked about credentials; `near` knows nothing but addresses, and never waits."""
+    def __init__(self, make: Callable[[], Identity], near: Identity, *, has_records: bool) -> None:
+        """`make` gives what is asked about credentials; `near` knows nothing but addresses, and never waits.
+
+        `has_records` says that users are on record there.
+        """
         self.api_key_header = near.api_key_header
         """The header that API keys come in."""
         self._near = near
+        self._has_records = has_records
         self._behind: InBackground[_Started] = InBackground(lambda: _Started(make()))
 
     async def called(self, call: Call) -> Request:
-        """See `Identity.called`. The first caller with credentials waits until there are keys."""
-        if call.authorization is None and call.api_key is None:
-            return await self._near.called(call)
+        """See `Identity.called`. The first caller in a process waits until it has started."""
         background = self._behind.running()
+        if background.resident.is_ready and call.authorization is None and call.api_key is None:
+            return await self._near.called(call)
         return background.ask(background.resident.called, call)
 
     async def stated(self, request: Request) -> Request:
         """See `Identity.stated`."""
+        if not self._has_records:
+            return request
         background = self._behind.running()
         return background.ask(background.resident.stated, request)
 
@@ -51,6 +57,7 @@ class _Started:
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self._starting: asyncio.Task[None] | None = None
+        self.is_ready = False
 
     async def called(self, call: Call) -> Request:
         await self._start()
@@ -64,6 +71,7 @@ class _Started:
         if self._starting is None:
             self._starting = asyncio.create_task(self._identity.start())
         await asyncio.shield(self._starting)
+        self.is_ready = True
 
     async def close(self) -> None:
         await self._identity.close()

@@ -91,7 +91,7 @@ class ThreadGate:
             request = run(self._identity.called(call))._replace(route=place.template)
         else:
             address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
-            request = described(identify(), call, address, place.template)
+            request = run(self._identity.stated(described(identify(), call, address, place.template)))
         verdict = self.gate.limiter_for(place.limits).check(request, None if cost is None else cost())
         if not verdict.allowed:
             return self.gate.refusal(verdict)
