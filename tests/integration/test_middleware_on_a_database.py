@@ -19,6 +19,8 @@ from headgate import InvalidSettings, fastapi
 from headgate.adapters.postgres import Database
 from headgate.adapters.redis import RedisCache, feed_at, store_at
 from headgate.controlplane.announcing import Announcer
+from headgate.dataplane.without_waiting import run
+from headgate.edge.frameworks.blocking_identity import BlockingIdentity
 from headgate.flask import RateLimiter
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ _PATIENCE = 60.0
 _EACH = {"name": "each", "limits": "1000/day", "per": ["user"]}
 
 
+def _url(server: Server) -> str:
+    return f"{server.url}?deadline_ms=5000"  # a busy machine is no outage
+
+
 class Operator:
     """Changes a control plane from elsewhere, and has the changes announced."""
 
@@ -41,7 +47,7 @@ class Operator:
     def do(self, change: Callable[[Accounts], Awaitable[T]]) -> T:
         """Make a change."""
 
-        async def run() -> T:
+        async def changed() -> T:
             database, feed, store = Database(self._urls[0]), feed_at(self._urls[1]), store_at(self._urls[1])
             try:
                 done = await change(Accounts(database))
@@ -52,7 +58,7 @@ class Operator:
                 await store.close()
                 await database.close()
 
-        return asyncio.run(run())
+        return asyncio.run(changed())
 
 
 class Application:
@@ -130,6 +136,9 @@ def _in_flask(store: str, **options: Any) -> Iterator[Application]:  # noqa: ANN
     app.get("/", endpoint="told")(lambda: _told(limiter.admission()))
     app.get("/own", endpoint="own")(limiter.limit("5/day", name="own")(lambda: "own"))
     yield Application(lambda path, headers: app.test_client().get(path, headers=headers))
+    identity = limiter._threads._identity
+    assert isinstance(identity, BlockingIdentity)
+    run(identity.close())  # else its thread ends in the middle of another test
 
 
 @pytest.fixture(params=[_in_fastapi, _in_flask])
@@ -143,7 +152,7 @@ def test_keys_rules_and_blocks_of_a_control_plane(
     making: Callable[..., Iterator[Application]], database_url: str, valkey: Server
 ) -> None:
     """An application knows callers by their API keys, takes the rules, and hears of what changes."""
-    operator = Operator(database_url, valkey.url)
+    operator = Operator(database_url, _url(valkey))
 
     async def prepare(accounts: Accounts) -> tuple[Any, str]:
         await accounts.tiers.create({"name": "premium", "limits": {}}, "me")
@@ -152,7 +161,7 @@ def test_keys_rules_and_blocks_of_a_control_plane(
         return await accounts.keys.create({"user": "ann", "limits": {"each": "9/day"}}, "me")
 
     key, secret = operator.do(prepare)
-    for application in making(valkey.url, database_url=database_url):
+    for application in making(_url(valkey), database_url=database_url):
         application.comes_to_say("ann premium 9", x_api_key=secret)
         assert application.said().startswith("None None ")
         assert application.said(x_api_key=f"{secret[:-1]}x").startswith("None None ")
@@ -173,7 +182,7 @@ def test_rules_of_ones_own_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With rules of its own an application has only users, keys and blocks there; `identify` may name the user."""
-    operator = Operator(database_url, valkey.url)
+    operator = Operator(database_url, _url(valkey))
 
     async def prepare(accounts: Accounts) -> None:
         await accounts.tiers.create({"name": "premium", "limits": {}}, "me")
@@ -183,9 +192,9 @@ def test_rules_of_ones_own_stay(
     operator.do(prepare)
     monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
     rules = [{**_EACH, "limits": "7/day"}]
-    for application in making(valkey.url, rules=rules, identify=_identified):
+    for application in making(_url(valkey), rules=rules, identify=_identified):
         application.comes_to_say("ann premium 7", x_user="ann")
-        assert application.said(x_user="bob") == "bob None 7"
+        application.comes_to_say("bob None 7", x_user="bob")
 
 
 def test_a_database_needs_counters_that_are_shared(

@@ -47,7 +47,7 @@ class BlockingIdentity:
         return background.ask(background.resident.stated, request)
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """End the thread. Who does not call it leaves that to the end of the process, or of the application."""
         self._behind.close()
 
 
