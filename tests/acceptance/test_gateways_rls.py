@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RULES = """
 rules:
-  - {name: web, match: {attributes: {domain: web}}, per: [ip], limits: 3/minute, algorithm: fixed_window}
+  - {name: web, match: {attributes: {domain: web}}, per: [ip], limits: 3/day, algorithm: fixed_window}
   - {name: llm, match: {attributes: {domain: llm}}, per: [attribute:model], limits: 100/hour, algorithm: fixed_window}
   - {name: seen, match: {attributes: {domain: shadow}}, limits: 1/hour, action: log}
 """
@@ -79,8 +79,9 @@ def test_a_plain_client_is_answered(client: Client) -> None:
     assert [each.statuses[0].limit_remaining for each in answers] == [2, 1, 0, 0]
     refused = answers[3]
     limit = refused.statuses[0].current_limit
-    assert (limit.name, limit.requests_per_unit, limit.unit) == ("web", 3, 2)
-    assert 0 < refused.statuses[0].duration_until_reset.seconds <= 60
+    assert (limit.name, limit.requests_per_unit, limit.unit) == ("web", 3, 4)
+    reset = refused.statuses[0].duration_until_reset
+    assert 0 < reset.seconds + reset.nanos / 10**9 <= 86_400
     headers = {each.key: each.value for each in refused.response_headers_to_add}
     assert int(headers["retry-after"]) > 0
     assert b'"violated-policies":["web"]' in refused.raw_body

@@ -15,7 +15,7 @@ from headgate.edge.grpc.connection import LARGEST_MESSAGE, MOST_STREAMS
 from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Frame, Kind, Setting
 from headgate.edge.grpc.server import serving_grpc
 from headgate.edge.http.server import free_address
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -183,6 +183,7 @@ def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
     talk(run)
 
 
+SENTENCE = "there must be something"
 LONG = b"\x00\x01a\x7f\x81\x7f" + b"b" * 16_384
 BROKEN = {
     "not HTTP/2": (b"GET / HTTP/1.1\r\n", ErrorCode.PROTOCOL_ERROR),
@@ -249,6 +250,32 @@ def test_whatever_comes_the_server_answers_the_next_client(sent: list[tuple[int,
     talk(run)
 
 
+def test_methods_answer_at_once_or_later() -> None:
+    """Either way there is an answer, or a status that says why there is none."""
+
+    def now(message: bytes) -> bytes:
+        if not message:
+            raise InvalidRequest(SENTENCE)
+        return message
+
+    async def later(message: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return now(message)
+
+    async def run(client: Client) -> None:
+        for stream, path in ((1, "/now"), (5, "/later")):
+            fields = [*FIELDS[:2], (":path", path), *FIELDS[3:]]
+            client.send(client.call(stream, b"a", fields))
+            assert await client.answer() == b"a"
+            client.send(client.call(stream + 2, b"", fields))
+            failed = await client.next(Kind.HEADERS)
+            assert failed.flags & END_STREAM
+            assert b"grpc-status\x013" in failed.content
+            assert SENTENCE.encode() in failed.content
+
+    talk(run, {"/now": now, "/later": later})
+
+
 def test_calls_that_nobody_waits_for_are_given_up() -> None:
     """A reset cancels its call; more calls at once than there may be are refused."""
 
@@ -301,3 +328,47 @@ def test_an_end_waits_for_calls_under_way() -> None:
         client.writer.close()
 
     asyncio.run(conversation())
+
+
+def test_answers_that_are_not_taken_are_bounded() -> None:
+    """Whoever leaves no room for answers gets no more calls through than there may be at once."""
+
+    async def run(client: Client) -> None:
+        client.send(frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}))
+        client.send(*[client.call(1 + 2 * number, b"a") for number in range(MOST_STREAMS + 1)])
+        refused = await client.next(Kind.RST_STREAM)
+        assert refused.stream == 1 + 2 * MOST_STREAMS
+        assert refused.content == ErrorCode.REFUSED_STREAM.to_bytes(4, "big")
+
+    talk(run, {"/test/echo": lambda message: message})
+
+
+@pytest.mark.parametrize("last", ["reset", "unsound", "window"])
+def test_an_end_does_not_wait_for_calls_that_have_ended(last: str) -> None:
+    """However the last call comes to its end, by the caller or by us, the connection is closed then."""
+
+    async def conversation() -> None:
+        address = free_address("127.0.0.1", 0)
+        async with serving_grpc({"/test/echo": lambda message: message}, address, 600):
+            client = Client(*await asyncio.open_connection(address.host, address.port))
+            client.send(PREFACE, frames.settings({Setting.INITIAL_WINDOW_SIZE: 10}))
+            client.send(client.call(1, b"x" * 30) if last == "window" else client.headers(1))
+            client.send(frames.frame(Kind.PING, 0, 0, bytes(8)))
+            await client.next(Kind.PING)
+            end = asyncio.create_task(ending(client))
+        await end
+        with pytest.raises(EOFError):
+            await client.next(Kind.PING)
+        client.writer.close()
+
+    async def ending(client: Client) -> None:
+        await client.next(Kind.GOAWAY)
+        client.send(
+            {
+                "reset": frames.reset(1, ErrorCode.NO_ERROR),
+                "unsound": frames.frame(Kind.DATA, END_STREAM, 1, b"x"),
+                "window": frames.window_update(1, 100),
+            }[last]
+        )
+
+    asyncio.run(asyncio.wait_for(conversation(), 60))

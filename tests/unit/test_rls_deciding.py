@@ -191,3 +191,28 @@ def test_what_is_on_record_counts() -> None:
         return [(await service.decide(prepare(question))).overall_code for question in asked]
 
     assert asyncio.run(run()) == [Code.OK, Code.OVER_LIMIT, Code.OK]
+
+
+def test_what_is_asked_most_is_decided_at_once() -> None:
+    """One descriptor to count by the rules takes no waiting, where the counters are here; everything else may."""
+    envoy = Envoy([RULES[0] | {"limits": "2/day", "algorithm": "sliding_window_counter"}])
+    verdict = envoy.service.decide_now(prepare(Question("web", (SEARCH,))))
+    assert verdict is not None
+    assert (verdict.allowed, verdict.remaining) == (True, 1)
+    others = [
+        (SEARCH, SEARCH),
+        (SEARCH._replace(hits_addend=0),),
+        (SEARCH._replace(is_negative_hits=True),),
+        (SEARCH._replace(limit=Override(1, Unit.HOUR)),),
+    ]
+    for descriptors in others:
+        assert envoy.service.decide_now(prepare(Question("web", descriptors))) is None
+    assert envoy.ask("web", SEARCH).statuses[0].limit_remaining == 0
+
+    async def stated(request: Request) -> Request:
+        return request
+
+    looked_up = RateLimits(envoy.limiter, stated)
+    assert looked_up.decide_now(prepare(Question("web", (SEARCH,)))) is None
+    answer = asyncio.run(looked_up.decide(prepare(Question("web", (SEARCH,)))))
+    assert answer.overall_code is Code.OVER_LIMIT

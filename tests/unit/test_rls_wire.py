@@ -14,6 +14,8 @@ from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, O
 from headgate.edge.rls.wire import read_question, write_answer
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=200)
+SHORT = st.text(st.characters(codec="utf-8"), max_size=6)
+UNKNOWN_FIELD = b"\x78\x05"
 UINT32 = st.integers(0, 2**32 - 1)
 DESCRIPTORS = st.builds(
     Descriptor,
@@ -78,6 +80,27 @@ def test_any_bytes_are_a_question_or_refused(message: bytes) -> None:
     """Malformed messages are refused with a sentence, and nothing else ever happens."""
     with suppress(InvalidRequest):
         assert isinstance(read_question(message), Question)
+
+
+@given(st.lists(st.tuples(SHORT, SHORT), max_size=3), st.integers(0), st.integers(0, 255), st.integers(0, 3))
+def test_what_is_usual_is_read_like_all_else(entries: list[tuple[str, str]], at: int, byte: int, cut: int) -> None:
+    """A field that nobody knows in front changes nothing, whether the rest is sound, spoilt or cut off."""
+    message = MESSAGES["RateLimitRequest"](domain="web")
+    descriptor = message.descriptors.add()
+    for key, value in entries:
+        descriptor.entries.add(key=key, value=value)
+    spoilt = bytearray(message.SerializeToString())
+    if cut:
+        spoilt[at % len(spoilt)] = byte
+    for each in (message.SerializeToString(), bytes(spoilt), bytes(spoilt[:-cut])):
+        assert outcome(each) == outcome(UNKNOWN_FIELD + each)
+
+
+def outcome(message: bytes) -> Question | str:
+    try:
+        return read_question(message)
+    except InvalidRequest as error:
+        return str(error)
 
 
 def test_unknown_fields_are_passed_over() -> None:

@@ -50,7 +50,8 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
         line("rules", f"{control.runs_on} ({rules}; changes are picked up)")
         line("database", _database(chosen))
     if grpc_address is not None:
-        line("grpc", f"{grpc_address.url.removeprefix('http://')} (Envoy's rate-limit service)")
+        kind = "Envoy's rate-limit service" + ("" if chosen.tls_cert is None else ", with TLS")
+        line("grpc", f"{grpc_address.url.removeprefix('http://')} ({kind})")
     line("store", f"{(chosen.redis_url or '').partition(':')[0]} ({_how_long(limiter.store)})")
     if chosen.service_token is not None:
         line("access", 'only for who sends HEADGATE_SERVICE_TOKEN, as -H "X-Headgate-Token: $TOKEN"')

@@ -166,6 +166,11 @@ class Ready:
             ]
             self._always = tuple(Bound(hit, rule, step.policy) for hit, step in zip(hits, self._steps, strict=True))
 
+    @property
+    def has_exceptions(self) -> bool:
+        """Whether some users or API keys have limits of their own."""
+        return bool(self._overrides)
+
     def bind(
         self,
         request: Request,

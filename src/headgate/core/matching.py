@@ -45,6 +45,9 @@ class Plan(NamedTuple):
     """The `allow` or `block` rule that decides by itself, if one does."""
     unlimited: tuple[Rule, ...]
     """Rules that apply and count nothing."""
+    alike: object | None = None
+    """The same for all requests of one path, method and tier, if that alone says which rules apply and what each
+    charges; else None."""
 
 
 class _Winners(NamedTuple):
@@ -62,6 +65,8 @@ class _Kind(NamedTuple):
     asking: tuple[Node, ...]
     """Where attributes and addresses decide; if they lead nowhere, or there is nothing here, `winners` stands."""
     winners: _Winners
+    alike: object | None = None
+    """See `Plan`. Only what is remembered has it."""
 
 
 class Snapshot:
@@ -112,11 +117,12 @@ class Snapshot:
         unlimited: list[Rule] = []
         names: dict[Part, str] = {}
         own = request.limits
+        alike = kind.alike if cost is None and own is None else None
         for ready in winners.rules:
             side = shadows if ready.is_watched else enforced
             if not ready.bind(request, address, cost, names, side, own):
                 unlimited.append(ready.rule)
-        return _new(Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited)))
+        return _new(Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited), alike))
 
     def _winners_for(self, kind: _Kind, request: Request, address: Address | None) -> _Winners:
         leaves: list[Leaf] = []
@@ -136,6 +142,8 @@ class Snapshot:
             if can_be_remembered:
                 self._remember(self._settled, settled, kind)
         if can_be_remembered:
+            if not kind.asking and not any(ready.has_exceptions for ready in kind.winners.rules):
+                kind = kind._replace(alike=object())
             self._remember(self._kinds, (request.path, request.method, request.tier), kind)
         return kind
 

@@ -79,7 +79,7 @@ class Verdict:
     _meter: Meter
     _cost: int
     """Both only for a bare key itself."""
-    _id: str
+    _id: str | None
     _findings: tuple[Finding, ...]
     _binding: Finding | None
     _receipts: tuple[Receipt, ...]
@@ -114,11 +114,10 @@ class Verdict:
     @property
     def id(self) -> str:
         """A name for this verdict, for logs and questions."""
-        try:
-            return self._id
-        except AttributeError:
-            self._id = new_id()
-            return self._id
+        made = getattr(self, "_id", None)  # an AttributeError would take longer than the rest of it
+        if made is None:
+            made = self._id = new_id()
+        return made
 
     @property
     def source(self) -> Source:
@@ -299,6 +298,7 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
     made = Verdict()
     made._asked = plan  # noqa: SLF001 (in place of __init__)
     made._answer = (decisions, watched)  # noqa: SLF001 (as above)
+    made._id = None  # noqa: SLF001 (as above; most of these are asked for it, and it is sooner seen that there is none)
     made.allowed = plan.gate is None or plan.gate.action is Action.ALLOW
     for decision in decisions:
         if not decision.allowed:

@@ -19,13 +19,15 @@ from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
 from headgate.core.event import Event, EventKind, beside, deciding, event_of, kind_of
 from headgate.core.histogram import bucket_of
+from headgate.core.rule import Action
 from headgate.core.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from headgate.core.decision import Hit
     from headgate.core.event import Deciding
+    from headgate.core.matching import Plan
     from headgate.core.request import Request
     from headgate.core.rule import Rule
     from headgate.core.units import Micros
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
     Offer: TypeAlias = Callable[[Request, int | None, Verdict, float], None]
     Timer: TypeAlias = Callable[[], float]
+    Group: TypeAlias = tuple[list[str | None], list[float]]
+    """The user of each of some alike requests, and how long those took that were timed."""
+    Shortcut: TypeAlias = tuple[Micros, Micros, str | None, list[str | None], list[float], float | None]
+    """From when to when, for which route, the lists of a group, and the chance that one that is timed becomes an event;
+    None where all do."""
 
 MOST_EVENTS: Final = 50_000
 """That wait to be taken. When more come, the oldest go."""
@@ -47,10 +54,12 @@ _TURNS: Final = 4_096
 _TOGETHER: Final = 8_192
 _MADE_TOGETHER: Final = 128
 _PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
-"""What became of requests, which rule decided it, whether without the store, and what is `beside`."""
+"""The `_outcome` of what simply passed; it is not part of keys."""
 _DENIED: Final = (EventKind.DENIED.value,)
 """The end of a key: the one rule that applied has denied. By far the most frequent of what does not simply pass."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
+_STORED: Final = frozenset({Decision}).issuperset
+"""Whether all of some types are that of a store's decision."""
 _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
 
 
@@ -81,11 +90,14 @@ class Recorder:
         self._kept: list[tuple[Any, ...]] = []
         """What events are made of: the arguments of `event_of`."""
         self._events: deque[Event] = deque(maxlen=most_events)
-        self._users: dict[tuple[Any, ...], list[str | None]] = {}
-        """By all that is counted but the user: the user of each request since the last fold, one after the other."""
+        self._groups: dict[tuple[Any, ...], Group] = {}
+        """By all that is counted but the user: requests since the last fold."""
         self._counted: dict[tuple[Any, ...], Counter[str | None]] = {}
-        self._times: dict[tuple[tuple[Any, ...], int], int] = {}
-        """By the same and how long it took."""
+        self._times: dict[tuple[Any, ...], Counter[int]] = {}
+        """By the same: how often they took about how long."""
+        self._passing: dict[object, Shortcut] = {}
+        """By `Plan.alike`: where requests are counted that pass."""
+        self._refused: dict[object, Shortcut] = {}
         self._keys: dict[str, Micros] = {}
         self.offer = self._offering()
 
@@ -101,99 +113,74 @@ class Recorder:
 
     def _offering(self) -> Offer:
         """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
-        users_of, alike, attend, use = self._users.get, self._alike, self._attend, self._use
-        several, record, keep = self._record_several, self._record, self._keep
+        passing, refused = self._passing.get, self._refused.get
+        attend, keep, use, record = self._attend, self._keep, self._use, self._record
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
             plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
-            enforced = plan[1]
-            if len(enforced) == 1:
-                ((hit, rule, _),), (decision,) = enforced, verdict._answer[0]  # noqa: SLF001 (as above)
-                if type(decision) is Decision and not decision[4] and not plan[2]:
-                    key: tuple[Any, ...]
-                    if verdict.allowed:
-                        key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2])
-                        users = users_of(key) or alike(key)
-                        users.append(request[0])
-                        if started or rule.sample > _SELDOM:
-                            attend(request, cost, verdict, key, users, rule.sample, started)
-                    else:
-                        key = (decision[6] // MINUTE, request[4], request[8] or request[6], rule.name, hit[2], _DENIED)
-                        users = users_of(key) or alike(key)
-                        users.append(request[0])
-                        by = (rule, hit, decision)
-                        keep(request, cost, verdict, EventKind.DENIED, by, decision[6], key, started)
-                    if request[2]:
-                        use(request[2], decision[6])
-                    return
-            elif enforced and verdict.allowed and not plan[2]:
-                several(request, cost, verdict, started)
+            shortcut = (passing if verdict.allowed else refused)(plan[5])
+            if shortcut is None:
+                record(request, cost, verdict, started)
                 return
-            record(request, cost, verdict, started)
+            begin, end, route, users, latencies, chance = shortcut
+            decisions = verdict._answer[0]  # noqa: SLF001 (as above)
+            first = decisions[0]
+            at = first[6]
+            is_stored = first.__class__ is Decision and (len(decisions) == 1 or _STORED(map(type, decisions)))
+            if not is_stored or not begin <= at < end or request[8] != route:
+                record(request, cost, verdict, started)
+                return
+            users.append(request[0])
+            latency = attend(users, latencies, started) if started else None
+            if chance is None:
+                hit, rule, _ = plan[1][0]
+                keep(request, cost, verdict, EventKind.DENIED, (rule, hit, decisions[0]), at, latency)
+            elif started and random() < chance:  # noqa: S311 (nothing secret depends on it)
+                keep(request, cost, verdict, EventKind.ALLOWED, deciding(verdict, EventKind.ALLOWED), at, latency)
+            if request[2]:
+                use(request[2], at)
 
         return offer
 
-    def _record_several(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-        """Record a request that passed under several limits."""
-        enforced, decisions = verdict.plan.enforced, verdict.decisions
-        for decision in decisions:
-            if decision.delay or type(decision) is not Decision:
-                self._record(request, cost, verdict, started)
-                return
-        at = decisions[0].at
-        charged = [part for hit, rule, _ in enforced for part in (rule.name, hit.cost)]
-        key = (at // MINUTE, request.tier, request.route or request.path, *charged)
-        users = self._users.get(key) or self._alike(key)
-        users.append(request.user)
-        sample = max([rule.sample for _, rule, _ in enforced])
-        if started or sample > _SELDOM:
-            self._attend(request, cost, verdict, key, users, sample, started)
-        if request.api_key:
-            self._use(request.api_key, at)
-
-    def _attend(
-        self,
-        request: Request,
-        cost: int | None,
-        verdict: Verdict,
-        key: tuple[Any, ...],
-        users: list[str | None],
-        sample: float,
-        started: float,
-    ) -> None:
-        """Look more closely at a request that simply passed."""
-        if len(users) >= _TOGETHER:
-            self._fold()
-        chance = sample if sample > _SELDOM else sample * _ONE_IN
-        if random() < chance:  # noqa: S311 (nothing secret depends on it)
-            by, at = deciding(verdict, EventKind.ALLOWED), verdict.decisions[0].at
-            self._keep(request, cost, verdict, EventKind.ALLOWED, by, at, key, started)
-        elif started:
-            self._time(key, started)
-
     def _record(self, request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-        """Record what is not so simple: no limit, a wait, a refusal, a rule that is watched, a store that is away."""
+        """Record what there is no shortcut for, and find one for what follows."""
         plan, decisions = verdict.plan, verdict.decisions
         at = decisions[0].at if decisions else self._clock()
-        kind = kind_of(verdict)
-        by = deciding(verdict, kind)
-        decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
+        sample = max([bound.rule.sample for bound in plan.enforced], default=0.0)
+        by: Deciding | None = None
+        outcome: tuple[Any, ...] = ()
+        if not _is_simple(plan, decisions):
+            kind = kind_of(verdict)
+            by = deciding(verdict, kind)
+            outcome = (_outcome(verdict, kind, by),)
+        elif verdict.allowed:
+            kind = EventKind.ALLOWED
+        else:
+            kind, outcome = EventKind.DENIED, (_DENIED,)
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
-        is_degraded = any(type(decision) in _DEGRADED for decision in decisions)
-        has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
-        outcome = (kind.value, decider, is_degraded, beside(verdict) if has_more else ())
-        key = (at // MINUTE, request.tier, request.route or request.path, *charged, outcome)
-        users = self._users.get(key) or self._alike(key)
+        key = (at // MINUTE, request.tier, request.route or request.path, *charged, *outcome)
+        users, latencies = group = self._groups.get(key) or self._new_group(key)
         users.append(request.user)
-        if len(users) >= _TOGETHER:
-            self._fold()
+        latency = self._attend(users, latencies, started) if started else None
         if request.api_key:
             self._use(request.api_key, at)
-        sample = max([bound.rule.sample for bound in plan.enforced], default=0.0) if kind in _SAMPLED else 1.0
-        if random() < sample:  # noqa: S311 (as above)
-            self._keep(request, cost, verdict, kind, by, at, key, started)
-        elif started:
-            self._time(key, started)
+        chance, is_looked_at = sample, True
+        if kind not in _SAMPLED:
+            chance = 1.0
+        elif sample <= _SELDOM and kind is EventKind.ALLOWED:
+            chance, is_looked_at = sample * _ONE_IN, started != 0
+        if is_looked_at and random() < chance:  # noqa: S311 (as above)
+            self._keep(request, cost, verdict, kind, by or deciding(verdict, kind), at, latency)
+        if by is None and plan.alike is not None and not _can_wait(plan) and (sample <= _SELDOM or not verdict.allowed):
+            self._cut_short(plan.alike, request.route, at, group, chance if verdict.allowed else None)
+
+    def _cut_short(self, alike: object, route: str | None, at: Micros, group: Group, chance: float | None) -> None:
+        """Count alike requests of this minute by a shortcut from now on."""
+        shortcuts = self._refused if chance is None else self._passing
+        known = shortcuts.get(alike)
+        if known is None or known[1] <= at:
+            begin = at - at % MINUTE
+            shortcuts[alike] = (begin, begin + MINUTE, route, *group, chance)
 
     def take_events(self) -> list[Event]:
         """The events since the last time, in the order in which they were decided."""
@@ -206,7 +193,11 @@ class Recorder:
     def take_counts(self) -> tuple[list[Count], list[Took]]:
         """What was counted since the last time."""
         self._fold()
-        self._users.clear()
+        for kept in (self._groups, self._passing, self._refused):
+            kept.clear()
+        for users in self._counted.values():
+            for user in [user for user in users if user is not None and len(user) > LONGEST]:
+                users[None] += users.pop(user)
         counts = [
             Count(minute * MINUTE, user, tier, endpoint, charged, kind, rule, is_degraded, number, also)
             for (minute, tier, endpoint, *rest), users in self._counted.items()
@@ -214,8 +205,9 @@ class Recorder:
             for user, number in users.items()
         ]
         took = [
-            Took(minute * MINUTE, tier, _short(endpoint), _rules(rest), bucket, number)
-            for ((minute, tier, endpoint, *rest), bucket), number in self._times.items()
+            Took(minute * MINUTE, tier, endpoint, _rules(rest), bucket, number)
+            for (minute, tier, endpoint, *rest), buckets in self._times.items()
+            for bucket, number in buckets.items()
         ]
         self._counted, self._times = {}, {}
         return counts, took
@@ -225,13 +217,12 @@ class Recorder:
         keys, self._keys = self._keys, {}
         return keys
 
-    def _time(self, key: tuple[Any, ...], started: float) -> float:
-        """Note how long a decision took."""
-        latency, times = self._timer() - started, self._times
-        timed = (key, bucket_of(int(latency * SECOND)))
-        if timed not in times and len(times) >= MOST_ALIKE:
-            timed = ((*key[:2], OTHER, *key[3:]), timed[1])
-        times[timed] = times.get(timed, 0) + 1
+    def _attend(self, users: list[str | None], latencies: list[float], started: float) -> float:
+        """Note how long a decision took, and look after its group."""
+        latency = self._timer() - started
+        latencies.append(latency)
+        if len(users) >= _TOGETHER:
+            self._fold()
         return latency
 
     def _keep(
@@ -242,11 +233,9 @@ class Recorder:
         kind: EventKind,
         by: Deciding | tuple[Rule, Hit, Decision],
         at: Micros,
-        key: tuple[Any, ...],
-        started: float,
+        latency: float | None,
     ) -> None:
         """Keep what an event is made of. It is made with others, later: one by one they take twice the time."""
-        latency = self._time(key, started) if started else None
         if self._keeps_events:
             self.emitted += 1
             self._kept.append((request, cost, verdict, kind, by, at, self.emitted, latency))
@@ -263,22 +252,24 @@ class Recorder:
         if api_key in self._keys or (len(self._keys) < MOST_KEYS and len(api_key) <= LONGEST):
             self._keys[api_key] = at
 
-    def _alike(self, key: tuple[Any, ...]) -> list[str | None]:
-        """The users of alike requests, of which there is none yet."""
-        if len(self._users) >= MOST_ALIKE:
+    def _new_group(self, key: tuple[Any, ...]) -> Group:
+        """The group of alike requests of which there is none yet."""
+        if len(self._groups) >= MOST_ALIKE:
             key = (*key[:2], OTHER, *key[3:])
         elif (short := _short(key[2])) is not key[2]:
             key = (*key[:2], short, *key[3:])
-        return self._users.setdefault(key, [])
+        return self._groups.setdefault(key, ([], []))
 
     def _fold(self) -> None:
-        """Count users instead of keeping each of them."""
-        for key, users in self._users.items():
-            counted = self._counted.setdefault(key, Counter())
-            counted.update(users)
-            users.clear()
-            for user in [user for user in counted if user is not None and len(user) > LONGEST]:
-                counted[None] += counted.pop(user)
+        """Count users and times instead of keeping each of them."""
+        for key, (users, latencies) in self._groups.items():
+            if users:
+                self._counted.setdefault(key, Counter()).update(users)
+                users.clear()
+            if latencies:
+                buckets = [bucket_of(int(latency * SECOND)) for latency in latencies]
+                self._times.setdefault(key, Counter()).update(buckets)
+                latencies.clear()
 
 
 def _turns(timer: Timer) -> Iterator[Timer | None]:
@@ -286,6 +277,29 @@ def _turns(timer: Timer) -> Iterator[Timer | None]:
     drawn = Random(_TURNS)  # noqa: S311 (nothing secret depends on it)
     timed = set(drawn.sample(range(_TURNS), _TURNS // _ONE_IN))
     return cycle([timer if place in timed else None for place in range(_TURNS)])
+
+
+def _is_simple(plan: Plan, decisions: Sequence[Decision]) -> bool:
+    """Whether the store has decided and that is all: it passed, or the one rule that applied has denied it."""
+    if plan.shadows or not decisions or not _STORED(map(type, decisions)):
+        return False
+    if len(decisions) == 1:
+        return not decisions[0].delay
+    return all(decision.allowed and not decision.delay for decision in decisions)
+
+
+def _can_wait(plan: Plan) -> bool:
+    """Whether one of the rules holds requests back, so that not all of them are simple."""
+    return any(bound.rule.action is Action.THROTTLE for bound in plan.enforced)
+
+
+def _outcome(verdict: Verdict, kind: EventKind, by: Deciding) -> tuple[Any, ...]:
+    """What became of a request, which rule decided it, whether without the store, and what is `beside`."""
+    plan = verdict.plan
+    decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
+    is_degraded = any(type(decision) in _DEGRADED for decision in verdict.decisions)
+    has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
+    return (kind.value, decider, is_degraded, beside(verdict) if has_more else ())
 
 
 def _short(endpoint: str | None) -> str | None:

@@ -6,9 +6,11 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from headgate.edge.http.access import Access
 from headgate.edge.http.server import Address, free_address
 from headgate.edge.rls.deciding import RateLimits
 from headgate.errors import HeadgateError
+from headgate.wiring.serving import transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,6 +34,7 @@ async def rate_limit_service(
         yield None
         return
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
+    from headgate.edge.grpc.protection import Protection, tls_context  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
 
     try:
@@ -39,11 +42,14 @@ async def rate_limit_service(
     except HeadgateError as error:
         msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
         raise HeadgateError(msg) from error
-    rate_limits = RateLimits(limiter, None if identity is None else identity.stated)
+    # Where nothing is on record nobody has to wait for it.
+    rate_limits = RateLimits(limiter, None if identity is None or identity.records is None else identity.stated)
     for_call = None
     if traces is not None:
         from headgate.edge.grpc.traced import traced  # noqa: PLC0415 (an extra)
 
         for_call = traced(traces)
-    async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds, for_call):
+    files, token = transport(chosen).tls, chosen.service_token
+    protection = Protection(None if files is None else tls_context(files), None if token is None else Access(token))
+    async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds, for_call, protection):
         yield address

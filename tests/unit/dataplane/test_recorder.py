@@ -98,6 +98,70 @@ def test_counts_equal_a_recount_of_events_where_all_are_kept(
     assert _recounted(events) == _counted(scene.recorder.take_counts()[0])
 
 
+STEADY: Final[list[dict[str, Any]]] = [
+    {"name": "users", "per": "user", "limits": "3/minute", "algorithm": "fixed_window"},
+    {"name": "all", "limits": "30/minute", "match": {"endpoints": ["/two"]}},
+    {"name": "regional", "limits": "9/minute", "match": {"endpoints": ["/one"], "attributes": {"region": "eu"}}},
+    {"name": "slow", "per": "user", "limits": "5/second", "algorithm": "leaky_bucket", "action": "throttle",
+     "max_delay": "1s", "match": {"endpoints": ["/slow"]}, "layer": "s"},
+    {"name": "watched", "per": "user", "limits": "2/minute", "action": "log", "match": {"endpoints": ["/watched"]}},
+]  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["/", "/two", "/one", "/slow", "/watched"]),
+            st.sampled_from(["ann", "bob", None]),
+            st.sampled_from([None, None, "/{template}"]),
+            st.sampled_from([None, None, 2]),
+            st.sampled_from([{}, {}, {"region": "eu"}]),
+            st.booleans(),
+            st.sampled_from([0, 0, 1, 30, 61, -61]),
+        ),
+        max_size=60,
+    )
+)
+def test_shortcuts_change_nothing(calls: list[tuple[Any, ...]]) -> None:
+    """What is counted and kept by a shortcut is what is counted and kept without one, whatever came before."""
+    scene = Scene([{**rule, "sample": 0} for rule in STEADY])
+    scene.limiter.recorder = None
+    short, long = (Recorder(scene.clock, lambda: 1.5) for _ in range(2))
+    assert scene.limiter.check_now is not None
+    for path, user, route, cost, attributes, is_away, seconds in calls:
+        scene.clock.advance(seconds)
+        request = Request(user=user, path=path, route=route, attributes=attributes)
+        verdict = scene.limiter.check_now(request, cost)
+        plan, decisions = verdict.plan, verdict.decisions
+        watched = [finding.decision for finding in verdict.findings if finding.shadow]
+        if is_away:
+            decisions = [degraded_allow(bound.hit, scene.clock()) for bound in plan.enforced]
+        started = float(seconds == 0)
+        short.offer(request, cost, made_of(plan, decisions, watched), started)
+        long.offer(request, cost, made_of(plan._replace(alike=None), decisions, watched), started)
+        if seconds == 1:
+            assert _everything(short) == _everything(long)
+    assert _everything(short) == _everything(long)
+
+
+def _everything(recorder: Recorder) -> list[Any]:
+    counts, took = recorder.take_counts()
+    return [[event._replace(id="") for event in recorder.take_events()], sorted(counts, key=repr), sorted(took)]
+
+
+def test_a_decision_of_the_minute_before_is_counted_there() -> None:
+    """Where decisions come late, each is counted in its own minute, and those of this one go on as before."""
+    scene = Scene(STEADY)
+    for minutes in (0, 0, 1, -1, 0, 1, 0):
+        scene.clock.advance(minutes * 60)
+        scene.check(user=f"{minutes}")
+    minutes_of = Counter[int]()
+    for count in scene.recorder.take_counts()[0]:
+        minutes_of[count.minute] += count.requests
+    assert [number for _, number in sorted(minutes_of.items())] == [4, 3]
+
+
 def test_what_becomes_of_a_request_is_told() -> None:
     """Admissions, denials, waits, blocks and what a watched rule would deny are told apart, with the rule behind it."""
     scene = Scene()

@@ -6,10 +6,11 @@ How much that is HTTP/2 calls windows (RFC 9113, section 5.2): one for the conne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.grpc import frames
-from headgate.edge.grpc.frames import END_HEADERS, END_STREAM, Broken, ErrorCode, Kind
+from headgate.edge.grpc.frames import DATA, END_HEADERS, END_STREAM, HEADERS, Broken, ErrorCode, Kind
 from headgate.edge.grpc.header_blocks import literal
 from headgate.edge.grpc.statuses import GrpcStatus
 
@@ -23,6 +24,15 @@ _STATUS_200: Final = b"\x88"
 _HEAD: Final = _STATUS_200 + literal(b"content-type", b"application/grpc")
 _OK: Final = literal(b"grpc-status", b"%d" % GrpcStatus.OK)
 _UNCOMPRESSED: Final = b"\x00"
+_PREFIX: Final = 5
+"""Of a message: whether it is compressed, and its size."""
+
+# An answer that fits into the windows, which nearly every one does, is three frames in a row.
+_BEFORE_MESSAGE: Final = Struct(f">IBI{len(_HEAD)}sIBIBI").pack
+_AFTER_MESSAGE: Final = Struct(f">IBI{len(_OK)}s").pack
+_HEAD_SIZE: Final = len(_HEAD) << 8 | HEADERS
+_OK_SIZE: Final = len(_OK) << 8 | HEADERS
+_LAST: Final = END_HEADERS | END_STREAM
 
 
 @dataclass(slots=True)
@@ -46,22 +56,24 @@ class Answering:
         """What streams were granted beyond the initial window."""
         self._waiting: list[_Waiting] = []
 
-    def __bool__(self) -> bool:
-        """Whether anything is still waiting to be sent."""
-        return bool(self._waiting)
+    def __len__(self) -> int:
+        """How many answers are still waiting to be sent."""
+        return len(self._waiting)
 
     def answer(self, stream: int, message: bytes) -> None:
         """Send an answer, at once or as soon as there is room."""
-        data = _UNCOMPRESSED + len(message).to_bytes(4, "big") + message
-        size = len(data)
-        head = frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD)
+        size = _PREFIX + len(message)
         if not self._waiting and size <= self._window and size <= self._initial and size <= frames.LARGEST:
             self._window -= size
-            self._extra.pop(stream, None)
-            self._write(head + frames.frame(Kind.DATA, 0, stream, data) + _end(stream))
+            if self._extra:
+                self._extra.pop(stream, None)
+            before = _BEFORE_MESSAGE(
+                _HEAD_SIZE, END_HEADERS, stream, _HEAD, size << 8 | DATA, 0, stream, 0, len(message)
+            )
+            self._write(before + message + _end(stream))
             return
-        self._write(head)
-        self._waiting.append(_Waiting(stream, data))
+        self._write(frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD))
+        self._waiting.append(_Waiting(stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message))
         self._send_waiting()
 
     def fail(self, stream: int, failed: Failed) -> None:
@@ -113,7 +125,7 @@ class Answering:
 
 
 def _end(stream: int) -> bytes:
-    return frames.frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream, _OK)
+    return _AFTER_MESSAGE(_OK_SIZE, _LAST, stream, _OK)
 
 
 def refuse_content_type(stream: int) -> bytes:

@@ -1,25 +1,40 @@
 """One HTTP/2 connection that carries gRPC calls of one message each (RFC 9113).
 
-Frames come in, calls go to their methods as tasks, answers go out in one write for each turn of
-the event loop. What is not needed for that is refused: push, other methods than POST, streams of
-messages, compressed messages.
+Frames come in, calls go to their methods, answers go out in one write for each turn of the event
+loop; a call is a task only if its method has to wait. What is not needed for that is refused: push,
+other methods than POST, streams of messages, compressed messages.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.edge.grpc import frames
 from headgate.edge.grpc.answering import Answering, refuse_content_type
-from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PREFACE, Broken, ErrorCode, Frame, Kind, Setting
+from headgate.edge.grpc.frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    Broken,
+    ErrorCode,
+    Frame,
+    Kind,
+    Setting,
+)
 from headgate.edge.grpc.header_blocks import MOST_BYTES, HeaderBlocks
 from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
+from headgate.edge.http.access import WHO_IS_ANSWERED
 from headgate.errors import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from headgate.edge.grpc.header_blocks import HeaderFields
     from headgate.edge.grpc.methods import ForCall, Method
 
 MOST_STREAMS: Final = 1_000
@@ -29,6 +44,7 @@ _WINDOW: Final = 2**20
 _USUAL_WINDOW: Final = 65_535
 _SECONDS_FOR_PREFACE: Final = 10.0
 _PREFIX: Final = 5
+_BLOCKS: Final = frozenset({HEADERS, int(Kind.CONTINUATION)})
 _GREETING: Final = frames.settings(
     {
         Setting.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
@@ -46,21 +62,22 @@ class _Block(NamedTuple):
     content: bytearray
 
 
-class _Call(NamedTuple):
-    """A call whose message is not all there yet."""
-
-    method: Method
-    message: bytearray
-
-
 class Connection(asyncio.Protocol):
     """Talks to one client."""
 
     def __init__(
-        self, methods: Mapping[str, Method], connections: set[Connection], for_call: ForCall | None = None
+        self,
+        methods: Mapping[str, Method],
+        connections: set[Connection],
+        admits: Callable[[HeaderFields], bool],
+        for_call: ForCall | None = None,
     ) -> None:
-        """`connections` has this one in it as long as it is open; `for_call` makes methods that know their headers."""
+        """`connections` has this one in it as long as it is open.
+
+        `admits` says by its headers whether a call may be answered; `for_call` makes methods that know their headers.
+        """
         self._methods = methods
+        self._admits = admits
         self._for_call = for_call
         self._connections = connections
         self._loop = asyncio.get_running_loop()
@@ -68,8 +85,13 @@ class Connection(asyncio.Protocol):
         self._blocks = HeaderBlocks()
         self._block: _Block | None = None
         self._last = 0
-        self._calls: dict[int, _Call] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._calls: dict[int, Method] = {}
+        """Calls whose message is not all there yet."""
+        self._pieces: dict[int, bytearray] = {}
+        """What there is of those messages that come in several frames."""
+        self._usual: tuple[HeaderFields | None, Method | None] = (None, None)
+        """The header fields of the last call that was in order, and its method."""
+        self._tasks: dict[int, asyncio.Task[bytes]] = {}
         self._uncredited = 0
         self._out: list[bytes] = []
         self._answering = Answering(self._write)
@@ -111,6 +133,7 @@ class Connection(asyncio.Protocol):
                 return
             for frame in frames.cut(received):
                 self._take(frame)
+            self._end_if_done()
         except Broken as broken:
             self._write(frames.goaway(self._last, broken.code))
             self._flush()
@@ -132,9 +155,9 @@ class Connection(asyncio.Protocol):
         kind = frame.kind
         if self._block is not None and (kind != Kind.CONTINUATION or frame.stream != self._block.stream):
             raise Broken(ErrorCode.PROTOCOL_ERROR)
-        if kind == Kind.DATA:
+        if kind == DATA:
             self._data(frame)
-        elif kind in {Kind.HEADERS, Kind.CONTINUATION}:
+        elif kind in _BLOCKS:
             self._header_block(frame)
         elif kind == Kind.SETTINGS:
             self._settings(frame)
@@ -163,7 +186,7 @@ class Connection(asyncio.Protocol):
         self._write(frames.frame(Kind.SETTINGS, ACK, 0))
 
     def _header_block(self, frame: Frame) -> None:
-        if frame.kind == Kind.HEADERS:
+        if frame.kind == HEADERS:
             if not frame.stream & 1:
                 raise Broken(ErrorCode.PROTOCOL_ERROR)
             stream, flags, content = frame.stream, frame.flags, frame.unpadded()
@@ -185,66 +208,97 @@ class Connection(asyncio.Protocol):
             self._last = stream
             self._begin(stream, fields, ended=bool(flags & END_STREAM))
         elif stream in self._calls and flags & END_STREAM:
-            self._start(stream)
+            self._start(stream, bytes(self._pieces.get(stream, b"")))
 
-    def _begin(self, stream: int, fields: dict[str, str], *, ended: bool) -> None:
+    def _begin(self, stream: int, fields: HeaderFields, *, ended: bool) -> None:
         """A new call."""
-        method = self._methods.get(fields.get(":path", ""))
-        if self._is_leaving or len(self._calls) + len(self._tasks) >= MOST_STREAMS:
+        usual, method = self._usual
+        if self._is_leaving or len(self._calls) + len(self._tasks) + len(self._answering) >= MOST_STREAMS:
             self._write(frames.reset(stream, ErrorCode.REFUSED_STREAM))
-        elif fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
+            return
+        if fields is not usual or method is None:
+            method = self._method(stream, fields)
+            if method is None:
+                return
+            self._usual = fields, method
+        self._calls[stream] = method if self._for_call is None else self._for_call(method, fields)
+        if ended:
+            self._start(stream, b"")
+
+    def _method(self, stream: int, fields: HeaderFields) -> Method | None:
+        """The method of a call; None if it was refused."""
+        path = fields.get(":path", "")
+        method = self._methods.get(path)
+        if fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
             self._write(refuse_content_type(stream))
-        elif method is None:
-            sentence = f"there is no method {shown(fields.get(':path', ''))} here"
-            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, sentence))
-        else:
-            if self._for_call is not None:
-                method = self._for_call(method, fields)
-            self._calls[stream] = _Call(method, bytearray())
-            if ended:
-                self._start(stream)
+            return None
+        if method is None:
+            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, f"there is no method {shown(path)} here"))
+            return None
+        if not self._admits(fields):
+            self._fail(stream, Failed(GrpcStatus.UNAUTHENTICATED, WHO_IS_ANSWERED))
+            return None
+        return method
 
     def _data(self, frame: Frame) -> None:
-        self._uncredited += len(frame.content)
+        _, flags, stream, content = frame
+        self._uncredited += len(content)
         if self._uncredited > _WINDOW // 2:
             self._write(frames.window_update(0, self._uncredited))
             self._uncredited = 0
-        call = self._calls.get(frame.stream)
-        if call is None:
-            if frame.stream > self._last or not frame.stream:
+        if stream not in self._calls:
+            if stream > self._last or not stream:
                 raise Broken(ErrorCode.PROTOCOL_ERROR)
             return  # it was refused or answered already
-        call.message.extend(frame.unpadded())
-        if len(call.message) > LARGEST_MESSAGE:
-            self._drop(frame.stream)
+        content = frame.unpadded()
+        if flags & END_STREAM and stream not in self._pieces:  # whole, as nearly all are
+            self._start(stream, content)
+            return
+        pieces = self._pieces.setdefault(stream, bytearray())
+        pieces += content
+        if len(pieces) > LARGEST_MESSAGE:
+            self._drop(stream)
             sentence = f"a message has at most {LARGEST_MESSAGE} bytes here"
-            self._fail(frame.stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
-            self._write(frames.reset(frame.stream, ErrorCode.NO_ERROR))
-        elif frame.flags & END_STREAM:
-            self._start(frame.stream)
+            self._fail(stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
+            self._write(frames.reset(stream, ErrorCode.NO_ERROR))
+        elif flags & END_STREAM:
+            self._start(stream, bytes(pieces))
 
     # Calls
 
-    def _start(self, stream: int) -> None:
+    def _start(self, stream: int, content: bytes) -> None:
         """The message is all there."""
-        method, content = self._calls.pop(stream)
+        method = self._calls.pop(stream)
+        self._pieces.pop(stream, None)
         if content[:1] == b"\x01":
             self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood here"))
         elif len(content) < _PREFIX or int.from_bytes(content[1:_PREFIX], "big") != len(content) - _PREFIX:
             self._fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
         else:
-            self._tasks[stream] = self._loop.create_task(self._run(stream, method, bytes(content[_PREFIX:])))
+            self._ask(stream, method, content[_PREFIX:])
 
-    async def _run(self, stream: int, method: Method, message: bytes) -> None:
+    def _ask(self, stream: int, method: Method, message: bytes) -> None:
+        """Answer at once, or as soon as there is an answer."""
         try:
-            answer = await method(message)
+            answer = method(message)
         except Exception as error:  # noqa: BLE001 (the caller and the log are told)
             self._fail(stream, failure_of(error))
-        else:
+            return
+        if isinstance(answer, bytes):
             self._answering.answer(stream, answer)
-        finally:
-            self._tasks.pop(stream, None)
-            self._end_if_done()
+            return
+        self._tasks[stream] = task = self._loop.create_task(answer)
+        task.add_done_callback(partial(self._waited, stream))
+
+    def _waited(self, stream: int, task: asyncio.Task[bytes]) -> None:
+        """A method has come to its end."""
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if self._tasks.pop(stream, None) is not None:  # somebody waits for it still
+            if error is None:
+                self._answering.answer(stream, task.result())
+            elif isinstance(error, Exception):
+                self._fail(stream, failure_of(error))
+        self._end_if_done()
 
     def _fail(self, stream: int, failed: Failed) -> None:
         self._answering.fail(stream, failed)
@@ -252,6 +306,7 @@ class Connection(asyncio.Protocol):
     def _drop(self, stream: int) -> None:
         """Nobody waits for an answer any more."""
         self._calls.pop(stream, None)
+        self._pieces.pop(stream, None)
         self._answering.forget(stream)
         task = self._tasks.pop(stream, None)
         if task is not None:

@@ -21,6 +21,7 @@ class GrpcStatus(IntEnum):
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 class Failed(Exception):

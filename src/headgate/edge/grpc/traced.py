@@ -26,7 +26,8 @@ def traced(traces: Traces) -> ForCall:
             with traces.span(name, fields.get) as span:
                 span.set_attribute("rpc.system", "grpc")
                 try:
-                    return await method(message)
+                    made = method(message)
+                    return made if isinstance(made, bytes) else await made
                 except BaseException:
                     mark_failed(span)
                     raise

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
 OPEN_TO_ALL: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes have no token, and nothing is decided there."""
+WHO_IS_ANSWERED: Final = "this service answers only who sends its token, as Authorization: Bearer or X-Headgate-Token"
 _BEARER: Final = "bearer "
 
 
@@ -29,12 +30,13 @@ class Access:
         """Raise `Unanswerable` for whoever does not show the token, in its header or as a bearer."""
         if scope.path in OPEN_TO_ALL:
             return
-        given = scope.headers.get(TOKEN_HEADER)
         # What a gateway forwards has the `Authorization` of its caller.
-        if given is None and not scope.path.startswith(forward_auth.PATH):
-            authorization = scope.headers.get("authorization") or ""
-            if authorization[: len(_BEARER)].lower() == _BEARER:
-                given = authorization[len(_BEARER) :].strip(" ")
-        if given is None or not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token):
-            sentence = "this service answers only who sends its token, as Authorization: Bearer or X-Headgate-Token"
-            raise Unanswerable(HTTPStatus.UNAUTHORIZED, sentence, ("www-authenticate", "Bearer"))
+        authorization = None if scope.path.startswith(forward_auth.PATH) else scope.headers.get("authorization")
+        if not self.admits(scope.headers.get(TOKEN_HEADER), authorization):
+            raise Unanswerable(HTTPStatus.UNAUTHORIZED, WHO_IS_ANSWERED, ("www-authenticate", "Bearer"))
+
+    def admits(self, given: str | None, authorization: str | None) -> bool:
+        """Whether the token was given, in the header of its own or else as a bearer."""
+        if given is None and authorization is not None and authorization[: len(_BEARER)].lower() == _BEARER:
+            given = authorization[len(_BEARER) :].strip(" ")
+        return given is not None and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)

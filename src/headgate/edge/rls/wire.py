@@ -22,8 +22,12 @@ from headgate.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headgate.core.units import Micros
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
+_FIRST, _SECOND = 1 << 3 | _BYTES, 2 << 3 | _BYTES
+"""How fields 1 and 2 begin, where they are texts or messages."""
 _MORE, _SEVEN = 0x80, 0x7F
 _MOST_SHIFT: Final = 63
 _MASK32: Final = 2**32 - 1
@@ -38,6 +42,38 @@ _MOST_LIMITS: Final = 1_024
 
 def read_question(message: bytes) -> Question:
     """The question in a message; `InvalidRequest` if it is none."""
+    return _usual_question(message) or _question(message)
+
+
+def _usual_question(message: bytes) -> Question | None:
+    """The question of a message as nearly all are: a domain, one descriptor of nothing but entries, no text of
+    128 bytes or more. None for every other, which `_question` reads in six times the time.
+    """
+    entries: list[tuple[str, str]] = []
+    try:
+        at, end = 2 + message[1], len(message)
+        domain = message[2:at].decode()
+        size = message[at + 1]
+        if message[0] != _FIRST or message[1] >= _MORE or message[at] != _SECOND or size >= _MORE:
+            return None
+        at += 2
+        if at + size != end:
+            return None
+        while at < end:
+            after = at + 2 + message[at + 1]
+            value = at + 4 + message[at + 3]
+            if message[at] != _FIRST or message[at + 2] != _FIRST or message[value] != _SECOND:
+                return None
+            if value + 2 + message[value + 1] != after or after > end:
+                return None
+            entries.append((message[at + 4 : value].decode(), message[value + 2 : after].decode()))
+            at = after
+    except (IndexError, UnicodeDecodeError):
+        return None
+    return Question(domain, (Descriptor(tuple(entries)),))
+
+
+def _question(message: bytes) -> Question:
     domain, descriptors, hits = "", [], 0
     for number, value in _fields(message):
         if number == 1:
@@ -83,30 +119,44 @@ def read_text(message: bytes) -> str:
 
 def write_answer(answer: Answer) -> bytes:
     """The answer as a message."""
-    parts = [_whole(1, answer.overall_code)]
-    parts += [_message(2, _status(status)) for status in answer.statuses]
-    for key, value in answer.response_headers_to_add:
-        head = _KEYS.get(key) or _KEYS.setdefault(key, _bare(1, key.lower()))
-        parts.append(_message(3, head + _bare(2, value)))
+    parts = [number(1, answer.overall_code)]
+    parts += [field(2, _status(status)) for status in answer.statuses]
+    parts += [header(key, value.encode()) for key, value in answer.response_headers_to_add]
     if answer.raw_body:
-        parts.append(_message(5, answer.raw_body))
+        parts.append(field(5, answer.raw_body))
     return b"".join(parts)
 
 
 def _status(status: Status) -> bytes:
-    message = _whole(1, status.code)
+    code = number(1, status.code)
     if status.current_limit is None:
-        return message
-    limit = _LIMITS.get(status.current_limit)
-    if limit is None:
-        name, amount, unit = status.current_limit
-        limit = _message(2, _whole(1, amount) + _whole(2, unit) + _bare(3, name))
+        return code
+    return code + limit(status.current_limit) + standing(status.limit_remaining, status.until_reset)
+
+
+def limit(current: CurrentLimit) -> bytes:
+    """The limit in a status."""
+    known = _LIMITS.get(current)
+    if known is None:
+        known = field(
+            2, number(1, current.requests_per_unit) + number(2, current.unit) + field(3, current.name.encode())
+        )
         if len(_LIMITS) >= _MOST_LIMITS:
             _LIMITS.clear()
-        _LIMITS[status.current_limit] = limit
-    seconds, micros = divmod(status.until_reset, SECOND)
-    until_reset = _message(4, _whole(1, seconds) + _whole(2, micros * _NANOS_OF_A_MICRO))
-    return message + limit + _whole(3, status.limit_remaining) + until_reset
+        _LIMITS[current] = known
+    return known
+
+
+def standing(left: int, until_reset: Micros) -> bytes:
+    """What is left of a limit, and until when, in a status."""
+    seconds, micros = divmod(until_reset, SECOND)
+    return number(3, left) + field(4, number(1, seconds) + number(2, micros * _NANOS_OF_A_MICRO))
+
+
+def header(name: str, value: bytes) -> bytes:
+    """A header in an answer."""
+    key = _KEYS.get(name) or _KEYS.setdefault(name, field(1, name.lower().encode()))
+    return field(3, key + field(2, value))
 
 
 # Reading: https://protobuf.dev/programming-guides/encoding
@@ -181,27 +231,27 @@ def _malformed() -> InvalidRequest:
 # Writing
 
 
-def _whole(field: int, number: int) -> bytes:
-    """A number; 0 is left out, as protobuf does."""
-    if not number:
+def number(place: int, value: int) -> bytes:
+    """A field that is a number; 0 is left out, as protobuf does."""
+    if not value:
         return b""
-    return bytes((field << 3,)) + _as_varint(number)
+    if value < _MORE:
+        return bytes((place << 3, value))
+    return bytes((place << 3, *_varint_of(value)))
 
 
-def _bare(field: int, text: str) -> bytes:
-    return _message(field, text.encode())
+def field(place: int, content: bytes) -> bytes:
+    """A field that is a text or a message."""
+    size = len(content)
+    if size < _MORE:
+        return bytes((place << 3 | _BYTES, size)) + content
+    return bytes((place << 3 | _BYTES, *_varint_of(size))) + content
 
 
-def _message(field: int, content: bytes) -> bytes:
-    return bytes((field << 3 | _BYTES,)) + _as_varint(len(content)) + content
-
-
-def _as_varint(number: int) -> bytes:
-    if number < _MORE:
-        return bytes((number,))
-    out = bytearray()
-    while number >= _MORE:
-        out.append(number & _SEVEN | _MORE)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+def _varint_of(value: int) -> list[int]:
+    out = []
+    while value >= _MORE:
+        out.append(value & _SEVEN | _MORE)
+        value >>= 7
+    out.append(value)
+    return out
