@@ -17,18 +17,27 @@ from tests.unit.dataplane.signing import jwk, private_key, signed
 from tests.unit.frameworks import django_project
 
 from headgate import InvalidSettings
+from headgate.adapters import background
 from headgate.adapters.clock import monotonic
 from headgate.flask import RateLimiter
 from headgate.wsgi import RateLimitMiddleware, admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, Iterable, Iterator, MutableMapping
     from pathlib import Path
 
 django.setup()
 
 _RULES = [{"name": "each", "per": ["user"], "limits": "1000/day"}]
 _PATIENCE = 60
+
+
+@pytest.fixture(autouse=True)
+def _threads_end_with_the_test() -> Iterator[None]:
+    before = set(background._all)
+    yield
+    for each in set(background._all) - before:
+        each.close()
 
 
 def _bearer(user: str, key: str = "P-256:a") -> dict[str, str]:
