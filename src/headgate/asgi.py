@@ -9,22 +9,23 @@ In Starlette and FastAPI also by ``app.add_middleware(RateLimitMiddleware, "redi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.asgi import KEY, AsgiGate, Callers, Opened
 from headgate.edge.frameworks.gate import Gate
-from headgate.edge.frameworks.limits import Joined
+from headgate.edge.frameworks.limits import JoinedLimiter
 from headgate.errors import InvalidSettings
 from headgate.facade import Limiter
-from headgate.wiring.frameworks import check_workers, credentials
+from headgate.wiring.frameworks import central, check_workers, credentials
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
+    from headgate.dataplane import limiter as asynchronous
     from headgate.edge.frameworks.asgi import App, Cost, Identify
-    from headgate.edge.frameworks.limits import RouteLimit
     from headgate.wiring import Rules
 
 __all__ = ["Admission", "RateLimitMiddleware", "admission"]
@@ -44,12 +45,15 @@ class RateLimitMiddleware(AsgiGate):
         skip: Iterable[str] = (),
         headers: str = "all",
         trusted_proxies: Iterable[str] | None = None,
+        database_url: str | None = None,
     ) -> None:
         """`store` is an address, or a limiter that is opened and closed elsewhere.
 
         `identify` and `cost` get the scope, and may be coroutines: who calls (a user's id, a
         `headgate.Request`, or None), and what the call costs. `skip` are endpoints, written as in
         rules, that are never limited. `headers` is ``all``, ``x-ratelimit``, ``ratelimit`` or ``none``.
+        `database_url` is the database of a control plane: users, API keys and blocks are its, and so are the
+        rules if there are no others here.
         """
         skip = [skip] if isinstance(skip, str) else list(skip)
         if isinstance(store, Limiter) and rules is not None:
@@ -61,13 +65,18 @@ class RateLimitMiddleware(AsgiGate):
             if limiter.hit_now is not None:
                 check_workers()
 
-            def join(limits: Sequence[RouteLimit]) -> Limiter:
-                return Limiter(limiter.store, Joined(limiter.snapshots, limits), limiter.bare_keys)
+            at = central(database_url, store, limiter, rules)
+            gate: Gate[asynchronous.Limiter] = Gate(
+                limiter,
+                limiter.snapshots,
+                partial(JoinedLimiter, limiter),
+                skip=skip,
+                headers=headers,
+                awaits_rules=at is not None and at.takes_rules,
+            )
+            return Opened(limiter, gate, Callers(*credentials(trusted_proxies, at), identify))
 
-            return Opened(limiter, Gate(limiter, limiter.snapshots, join, skip=skip, headers=headers))
-
-        identity, proxies = credentials(trusted_proxies)
-        super().__init__(app, opening, Callers(identity, proxies, identify), cost, owned=not isinstance(store, Limiter))
+        super().__init__(app, opening, cost, owned=not isinstance(store, Limiter))
 
 
 def admission(scope: Mapping[str, Any]) -> Admission:

@@ -35,7 +35,7 @@ __all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limi
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _KEY: Final = "headgate"
-_NAMES: Final = ("STORE", "RULES", "IDENTIFY", "COST", "SKIP", "HEADERS", "TRUSTED_PROXIES")
+_NAMES: Final = ("STORE", "RULES", "IDENTIFY", "COST", "SKIP", "HEADERS", "TRUSTED_PROXIES", "DATABASE_URL")
 
 
 class RateLimitMiddleware:
@@ -60,6 +60,7 @@ class RateLimitMiddleware:
             skip=given.get("SKIP", ()),
             headers=given.get("HEADERS", "all"),
             trusted_proxies=given.get("TRUSTED_PROXIES"),
+            database_url=given.get("DATABASE_URL"),
         )
         self._threads.gate.check_it_limits(_limits(get_resolver()) if not given.get("RULES") else ())
 
@@ -79,7 +80,11 @@ class RateLimitMiddleware:
             status, headers, body = asked
             return HttpResponse(body, status=status, headers=dict(headers))
         setattr(request, _KEY, asked)
-        response = self._get_response(request)
+        try:
+            response = self._get_response(request)
+        except BaseException:  # only where Django is told to pass errors on
+            self._threads.close(asked)
+            raise
         for name, value in self._threads.gate.headers(asked.verdict):
             response.headers[name] = value
         close = response.close

@@ -59,9 +59,12 @@ class RateLimiter:
         skip: Iterable[str] = (),
         headers: str = "all",
         trusted_proxies: Iterable[str] | None = None,
+        database_url: str | None = None,
     ) -> None:
         """As `headgate.asgi.RateLimitMiddleware`; `identify` and `cost` get Flask's request."""
-        self._threads = thread_gate(store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies)
+        self._threads = thread_gate(
+            store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies, database_url=database_url
+        )
         self._identify = identify
         self._cost = cost
         self._checked: set[str] = set()

@@ -19,7 +19,9 @@ from starlette.requests import HTTPConnection
 
 from headgate import asgi
 from headgate.asgi import Admission
+from headgate.edge.frameworks.asgi import KEY
 from headgate.edge.frameworks.limits import RouteLimit, exempt, mark
+from headgate.edge.frameworks.server_errors import answer_errors_with_headers
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
         skip: Iterable[str] = (),
         headers: str = "all",
         trusted_proxies: Iterable[str] | None = None,
+        database_url: str | None = None,
     ) -> None:
         """`identify` and `cost` get the request (or WebSocket) without its body."""
         super().__init__(
@@ -67,7 +70,13 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
             skip=skip,
             headers=headers,
             trusted_proxies=trusted_proxies,
+            database_url=database_url,
         )
+
+    def headers_for(self, scope: Scope) -> list[tuple[str, str]]:
+        """What the caller behind a scope is told: nothing, if nobody was asked about the call."""
+        found = scope.get(KEY)
+        return self._gate.headers(found.verdict) if isinstance(found, Admission) else []
 
 
 def _of_scope(function: Callable[[HTTPConnection], T] | None) -> Callable[[Scope], T] | None:
@@ -84,8 +93,13 @@ def setup(
     skip: Iterable[str] = (),
     headers: str = "all",
     trusted_proxies: Iterable[str] | None = None,
+    database_url: str | None = None,
 ) -> None:
-    """Limit a whole application. What is wrong with the rules is raised here, before the application starts."""
+    """Limit a whole application. What is wrong with the rules is raised here, before the application starts.
+
+    Answers to errors that nothing in the application handles have the headers too, although
+    Starlette makes them outside of every middleware.
+    """
     middleware = RateLimitMiddleware(
         app,
         store,
@@ -95,6 +109,7 @@ def setup(
         skip=skip,
         headers=headers,
         trusted_proxies=trusted_proxies,
+        database_url=database_url,
     )
 
     def around(inner: App) -> RateLimitMiddleware:
@@ -102,6 +117,7 @@ def setup(
         return middleware
 
     app.add_middleware(around)
+    answer_errors_with_headers(app, middleware.headers_for)
 
 
 def rate_limit(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
     from headgate.dataplane import held
+    from headgate.dataplane import limiter as asynchronous
     from headgate.wiring import Rules
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -38,7 +39,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 class Limiter:
     """`headgate.Limiter` for synchronous programs; safe to share between threads."""
 
-    def __init__(self, limiter: facade.Limiter) -> None:
+    def __init__(self, limiter: asynchronous.Limiter) -> None:
         """Wrap an asynchronous limiter; people call `Limiter.open`."""
         self._limiter = self.waiting = limiter
         """The same with `await`, which never really waits."""

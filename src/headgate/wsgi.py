@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate import facade, sync
+from headgate import sync
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.gate import Gate
-from headgate.edge.frameworks.limits import Joined
+from headgate.edge.frameworks.limits import JoinedLimiter
 from headgate.edge.frameworks.without_loop import Checking, ThreadGate
 from headgate.edge.frameworks.wsgi import KEY, WsgiGate
 from headgate.errors import InvalidSettings
-from headgate.wiring.frameworks import check_workers, credentials
+from headgate.wiring.frameworks import central, check_workers, credentials_for_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -43,9 +43,12 @@ class RateLimitMiddleware(WsgiGate):
         skip: Iterable[str] = (),
         headers: str = "all",
         trusted_proxies: Iterable[str] | None = None,
+        database_url: str | None = None,
     ) -> None:
         """As `headgate.asgi.RateLimitMiddleware`; `identify` and `cost` get the environment."""
-        threads = thread_gate(store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies)
+        threads = thread_gate(
+            store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies, database_url=database_url
+        )
         threads.gate.check_it_limits(())
         super().__init__(app, threads, identify, cost)
 
@@ -57,6 +60,7 @@ def thread_gate(
     skip: Iterable[str],
     headers: str,
     trusted_proxies: Iterable[str] | None,
+    database_url: str | None,
 ) -> ThreadGate:
     """What stands before applications that have no event loop."""
     if isinstance(store, sync.Limiter) and rules is not None:
@@ -69,11 +73,12 @@ def thread_gate(
         check_workers()
 
     def join(limits: Sequence[RouteLimit]) -> Checking:
-        snapshots = Joined(inner.snapshots, limits)
-        return sync.Limiter(facade.Limiter(inner.store, snapshots, inner.bare_keys, inner.follower))
+        return sync.Limiter(JoinedLimiter(inner, limits))
 
-    gate: Gate[Checking] = Gate(limiter, inner.snapshots, join, skip=skip, headers=headers)
-    return ThreadGate(gate, inner.store, *credentials(trusted_proxies, waits=False), local=local)
+    at = central(database_url, store, inner, rules)
+    awaits_rules = at is not None and at.takes_rules
+    gate: Gate[Checking] = Gate(limiter, inner.snapshots, join, skip=skip, headers=headers, awaits_rules=awaits_rules)
+    return ThreadGate(gate, inner.store, *credentials_for_threads(trusted_proxies, at), local=local)
 
 
 def admission(environ: Mapping[str, Any]) -> Admission:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import socket
@@ -36,6 +37,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._echo()
         elif self.path == "/stream":
             self._stream()
+        elif self.path == "/told":
+            self._answer(json.dumps({name.lower(): value for name, value in self.headers.items()}).encode())
         else:
             self._answer(b"hello\n")
 
@@ -155,6 +158,48 @@ def nginx(folder: Path, ports: dict[int, int], **changes: str) -> Iterator[httpx
     )
     command = [program, "-c", str(config), "-p", str(folder), "-e", "stderr"]
     with running(command, ports[8000], folder / "nginx.log") as client:
+        yield client
+
+
+@contextmanager
+def caddy(folder: Path, ports: dict[int, int]) -> Iterator[httpx.Client]:
+    """The shipped Caddyfile, on other ports, with nothing to administer it and nothing left behind."""
+    program = shutil.which("caddy")
+    if program is None:
+        pytest.skip("Caddy is not on PATH; install it, for example with apt-get install caddy")
+    config = folder / "Caddyfile"
+    shipped = with_ports((DEPLOY / "caddy" / "Caddyfile").read_text(), ports)
+    config.write_text(f"{{\n\tadmin off\n}}\n{shipped}")
+    places = [f"XDG_CONFIG_HOME={folder}", f"XDG_DATA_HOME={folder}"]
+    command = ["env", *places, program, "run", "--config", str(config), "--adapter", "caddyfile"]
+    with running(command, ports[8000], folder / "caddy.log") as client:
+        yield client
+
+
+@contextmanager
+def traefik(folder: Path, ports: dict[int, int]) -> Iterator[httpx.Client]:
+    """The shipped configuration for Traefik, on other ports."""
+    program = shutil.which("traefik")
+    if program is None:
+        pytest.skip("Traefik is not on PATH; its releases are single binaries")
+    config = folder / "dynamic.yaml"
+    config.write_text(with_ports((DEPLOY / "traefik" / "dynamic.yaml").read_text(), ports))
+    own = free_port()
+    command = [
+        program,
+        "--global.checkNewVersion=false",
+        "--global.sendAnonymousUsage=false",
+        f"--entryPoints.web.address=127.0.0.1:{ports[8000]}",
+        f"--providers.file.filename={config}",
+        "--api.insecure=true",
+        f"--entryPoints.traefik.address=127.0.0.1:{own}",
+    ]
+    with running(command, ports[8000], folder / "traefik.log") as client:
+        until = time.monotonic() + PATIENCE
+        # It listens before it has read its routes.
+        while not httpx.get(f"http://127.0.0.1:{own}/api/http/routers/application@file", trust_env=False).is_success:
+            assert time.monotonic() < until
+            time.sleep(0.02)
         yield client
 
 

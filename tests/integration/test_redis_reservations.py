@@ -24,12 +24,12 @@ RULES: list[dict[str, Any]] = [
 ALICE = Request(user="alice")
 
 
-async def _settled_by_many(url: str, actual: int | None) -> tuple[int, dict[str, int]]:
+async def _settled_by_many(url: str, actual: int | None, ttl: int = 60_000_000) -> tuple[int, dict[str, int]]:
     """Reserve 400, settle ten times at once by two limiters; how many were told so, and what is left of each limit."""
     seal = Seal("shared")
     async with Limiter.open(url, rules=RULES) as one, Limiter.open(url, rules=RULES) as other:
         verdict = await one.check(ALICE, 400)
-        text = seal.write(settling.reserved(verdict, 60_000_000))
+        text = seal.write(settling.reserved(verdict, ttl))
         outcomes = await asyncio.gather(
             *(settling.settle(limiter.store, seal.read(text), actual) for limiter in (one, other) for _ in range(5))
         )
@@ -45,6 +45,12 @@ def test_many_settle_and_one_counts(valkey: Server, actual: int | None, left: in
     assert remaining == {"hour": left, "all": left + 4000, "slots": 900}
     if actual is not None and actual > 400:
         assert told == 1
+
+
+def test_many_settle_above_after_the_ttl_and_one_counts(valkey: Server) -> None:
+    """What was used beyond a reservation that has expired is charged once, however many say so."""
+    told, remaining = asyncio.run(_settled_by_many(valkey.url + PATIENT, 700, ttl=1))
+    assert (told, remaining) == (1, {"hour": 300, "all": 4300, "slots": 900})
 
 
 @pytest.mark.parametrize(("actual", "left"), [(100, 900), (700, 300)])

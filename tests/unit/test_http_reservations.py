@@ -109,13 +109,50 @@ def test_releasing_gives_everything_back(fleet: Fleet) -> None:
     assert (fleet.left(), fleet.left("bucket"), fleet.left("slots")) == (100, 200, 50)
 
 
-def test_an_expired_reservation_stays_taken(fleet: Fleet) -> None:
-    """After its ttl a reservation cannot be settled, which is said in a sentence, and nothing is booked."""
+@pytest.mark.parametrize("actual", [0, 10, 40, None])
+def test_an_expired_reservation_stays_taken(fleet: Fleet, actual: int | None) -> None:
+    """After its ttl nothing is given back, which is said in a sentence."""
     reservation = fleet.ask("/v1/reserve", {**KEY, "cost": 40, "ttl": 5})[1]["reservation"]
     fleet.clock.advance(seconds=5)
-    status, problem = fleet.ask("/v1/settle", {"reservation": reservation, "actual": 90})
+    status, problem = fleet.ask("/v1/settle", {"reservation": reservation, "actual": actual})
     assert (status, problem["detail"]) == (404, "the reservation has expired; what it had taken stays taken")
     assert fleet.left_of_key() == 60
+
+
+def test_what_was_used_beyond_an_expired_reservation_is_charged(fleet: Fleet) -> None:
+    """The ttl bounds only what is given back: what was used beyond it is charged, once, for a day from then on."""
+    weekly = {"key": "k", "limit": "100/7d", "algorithm": "fixed_window"}
+    reservation = fleet.ask("/v1/reserve", {**weekly, "cost": 40, "ttl": 5})[1]["reservation"]
+    outcomes = []
+    for seconds in (5, 3_600, 82_000, 800):  # the last one is too late
+        fleet.clock.advance(seconds=seconds)
+        outcomes.append(fleet.ask("/v1/settle", {"reservation": reservation, "actual": 90}, 1))
+    assert [status for status, _ in outcomes] == [200, 200, 200, 404]
+    assert [body["settled"] for _, body in outcomes[:3]] == [True, False, False]
+    left = asyncio.run(fleet.limiter.peek("k", "100/7d", 0, algorithm="fixed_window")).remaining
+    assert left == 10
+
+
+def test_a_settling_in_time_is_not_repeated_after_the_ttl(fleet: Fleet) -> None:
+    """Whoever repeats a charge when the reservation has expired charges nothing."""
+    reservation = fleet.ask("/v1/reserve", {**KEY, "cost": 40, "ttl": 5})[1]["reservation"]
+    outcomes = []
+    for _ in range(3):
+        outcomes.append(fleet.ask("/v1/settle", {"reservation": reservation, "actual": 50})[1]["settled"])
+        fleet.clock.advance(seconds=20)
+    assert outcomes == [True, False, False]
+    assert fleet.left_of_key() == 50
+
+
+def test_slots_are_free_again_after_the_ttl_too(fleet: Fleet) -> None:
+    """Slots that rules held for a reservation come back whenever it is settled, as whatever."""
+    for actual in (1, 50):
+        reservation = fleet.ask("/v1/reserve", {"user": "u", "cost": 40, "ttl": 5})[1]["reservation"]
+        assert fleet.left("slots") == 10
+        fleet.clock.advance(seconds=6)
+        fleet.ask("/v1/settle", {"reservation": reservation, "actual": actual})
+        assert fleet.left("slots") == 50
+        fleet.clock.advance(seconds=7_200)
 
 
 def test_what_nothing_limits_is_settled_without_a_trace(fleet: Fleet) -> None:

@@ -1,8 +1,6 @@
 """A store that makes its callers wait, for threads: they block, and meet on one event loop in the background.
 
-A thread puts its call in a queue, wakes the loop unless somebody did, and waits. The loop
-starts everything that it finds in the queue in one turn, so the checks of many threads
-reach a Redis store together and travel as one script call.
+The checks of many threads reach a Redis store together and travel as one script call.
 
 Each store has a loop and a thread of its own. Stores do not share connections, so their
 calls could not travel together on one loop either; and this way nobody has to know who
@@ -11,239 +9,47 @@ else still needs the thread.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
-import weakref
-from collections import deque
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING
 
-from headgate.errors import StoreError
-
-try:
-    from uvloop import new_event_loop
-except ImportError:  # it is faster, and not needed
-    from asyncio import new_event_loop  # type: ignore[assignment] # any loop will do
+from headgate.adapters.background import InBackground
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.ports import CounterStore
-
-T = TypeVar("T")
-
-_SECONDS_BETWEEN_LOOKS: Final = 1.0
-_SECONDS_TO_CLOSE: Final = 5.0
 
 
 class BlockingStore:
     """A `CounterStore` whose coroutines end without an event loop: they block their thread until the answer is there.
 
-    Safe under threads, and after a fork: the child begins with a store, a loop and a thread
-    of its own, and leaves those of its parent alone.
+    Safe under threads, and after a fork.
     """
 
     def __init__(self, make: Callable[[], CounterStore]) -> None:
         """`make` gives the store to wait for. Nothing is made or started before the first call."""
-        self._make = make
-        self._lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
-        self._background: _Background | None = None
-        self._closed = False
-        _stores.add(self)
+        self._behind: InBackground[CounterStore] = InBackground(make)
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
-        background = self._running()
-        return background.ask(background.store.take, hits)
+        background = self._behind.running()
+        return background.ask(background.resident.take, hits)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`."""
-        background = self._running()
-        return background.ask(background.store.peek, hits)
+        background = self._behind.running()
+        return background.ask(background.resident.peek, hits)
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
         """See `CounterStore.give_back`."""
-        background = self._running()
-        background.ask(background.store.give_back, receipts)
+        background = self._behind.running()
+        background.ask(background.resident.give_back, receipts)
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`."""
-        background = self._running()
-        background.ask(background.store.reset, keys)
+        background = self._behind.running()
+        background.ask(background.resident.reset, keys)
 
     async def close(self) -> None:
         """See `CounterStore.close`. Threads that still wait get a `StoreError`; the background thread ends."""
-        with self._lock:
-            self._closed = True
-            background, self._background = self._background, None
-        if background is not None:
-            background.stop()
-            background.join()
-
-    def __del__(self) -> None:
-        """Nobody can ask any more, so the thread need not go on."""
-        if self._background is not None:
-            self._background.stop()
-
-    def _running(self) -> _Background:
-        background = self._background
-        if background is not None and not background.ended:
-            return background
-        with self._lock:
-            if self._closed:
-                msg = "this limiter was closed; open another one"
-                raise StoreError(msg, transient=False)
-            if self._background is None or self._background.ended:
-                self._background = _Background(self._make())
-            return self._background
-
-    def begin_anew(self) -> None:
-        """Forget what was inherited, in a forked child: there the thread is gone, and a lock may be held by nobody."""
-        self._lock = threading.RLock()
-        if self._background is not None:
-            self._background.ended = True
-            # Kept for ever: closing an inherited loop would take its parent's connections out of the
-            # epoll set that both share, and the parent would never again hear of an answer.
-            _left_to_the_parent.append(self._background)
-            self._background = None
-
-
-class _Call:
-    """One call on its way: what is asked, and what came of it."""
-
-    __slots__ = ("argument", "done", "error", "method", "result")
-
-    def __init__(self, method: Callable[[Any], Coroutine[Any, Any, Any]], argument: object) -> None:
-        self.method = method
-        self.argument = argument
-        self.result: Any = None
-        self.error: BaseException | None = None
-        # Made for this call alone. Who is interrupted by a signal while waiting leaves a lock behind
-        # that is released later; used again, it would end somebody else's wait.
-        self.done = threading.Lock()
-        self.done.acquire()
-
-    def fail(self, error: BaseException) -> None:
-        """Let the caller raise this."""
-        self.error = error
-        self.done.release()
-
-
-class _Background:
-    """A thread with an event loop, a store that lives on it, and a queue of calls to that store."""
-
-    def __init__(self, store: CounterStore) -> None:
-        """Start the thread. It does not end the process's life, nor prolong it."""
-        self.store = store
-        self.ended = False
-        """Whether the loop will start no more calls."""
-        self._calls: deque[_Call] = deque()
-        self._woken = False
-        self._stopping = asyncio.Event()
-        self._loop = new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="headgate", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as error:  # no more threads, or the interpreter is about to exit
-            self._loop.close()
-            msg = f"cannot wait for an answer: {error}"
-            raise StoreError(msg, transient=True) from error
-
-    # In the threads that ask
-
-    def ask(self, method: Callable[[Any], Coroutine[Any, Any, T]], argument: object) -> T:
-        """Have the loop call a method of the store; return its result, or raise what it raises."""
-        if threading.get_ident() == self._thread.ident:
-            msg = "the thread that answers cannot ask as well; it would wait for itself"
-            raise StoreError(msg, transient=False)
-        call = _Call(method, argument)
-        self._calls.append(call)
-        if not self._woken:
-            self._wake()
-        if self.ended:
-            self._refuse_calls()
-        while not call.done.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
-            if self.ended:  # the loop broke down, or this process was forked by a signal's handler just now
-                msg = "the thread that was to answer has ended"
-                raise StoreError(msg, transient=True)
-            self._wake()  # a signal may have interrupted the thread that wanted to
-        if call.error is not None:
-            raise call.error
-        result: T = call.result
-        return result
-
-    def _wake(self) -> None:
-        self._woken = True
-        with suppress(RuntimeError):  # the loop was closed a moment ago
-            self._loop.call_soon_threadsafe(self._start_calls)
-
-    def stop(self) -> None:
-        """Tell the thread to end."""
-        with suppress(RuntimeError):  # it has
-            self._loop.call_soon_threadsafe(self._stopping.set)
-
-    def join(self) -> None:
-        """Wait until the thread has ended, but not for ever."""
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_SECONDS_TO_CLOSE)
-
-    def _refuse_calls(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._calls.popleft().fail(_closed_meanwhile())
-
-    # In the thread that answers
-
-    def _run(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._live())
-        finally:
-            self.ended = True  # before the queue is emptied: who comes later empties it again
-            self._refuse_calls()
-
-    async def _live(self) -> None:
-        """Keep the loop going until told to stop; then nobody waits any more, and the store is closed."""
-        await self._stopping.wait()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
-        await self.store.close()
-
-    def _start_calls(self) -> None:
-        """Start everything that was asked until now, in one turn of the loop."""
-        self._woken = False  # before the queue is emptied: who comes later wakes the loop again
-        if self._stopping.is_set():
-            self._refuse_calls()
-        calls = self._calls
-        while calls:
-            self._loop.create_task(_answer(calls.popleft()))
-
-
-async def _answer(call: _Call) -> None:
-    # Not a callback on the task: that would hand out the result a turn of the loop later.
-    try:
-        call.result = await call.method(call.argument)
-    except asyncio.CancelledError:
-        call.fail(_closed_meanwhile())
-    except BaseException as error:  # noqa: BLE001 (somebody waits, and must hear of anything)
-        call.fail(error)
-    else:
-        call.done.release()
-
-
-def _closed_meanwhile() -> StoreError:
-    return StoreError("the limiter was closed while this call waited for an answer", transient=False)
-
-
-_stores: weakref.WeakSet[BlockingStore] = weakref.WeakSet()
-_left_to_the_parent: list[_Background] = []
-
-
-def _after_fork_in_child() -> None:
-    for store in _stores:
-        store.begin_anew()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+        self._behind.close()

@@ -21,7 +21,7 @@ from headgate.dataplane.jwt_verifier import Bearer
 from headgate.dataplane.proxies import Proxies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from headgate.core.known import KnownKey
     from headgate.core.units import Micros
@@ -48,6 +48,13 @@ class Call(NamedTuple):
     api_key: str | None = None
 
 
+class Beside(NamedTuple):
+    """What begins and ends together with an identity."""
+
+    start: Callable[[], Awaitable[None]]
+    close: Callable[[], Awaitable[None]]
+
+
 class Identity:
     """Finds out who is asking. Never raises: who cannot be made out is nobody in particular."""
 
@@ -67,6 +74,7 @@ class Identity:
         """Why keys were not believed; `tokens` counts the same of tokens."""
         self.tokens = tokens
         self.records = records
+        self.beside: Beside | None = None
         self._clock = clock
         self._proxies = proxies or Proxies()
 
@@ -143,6 +151,8 @@ class Identity:
             await self.tokens.keys.refresh()
         if self.records is not None:
             await self.records.start()
+        if self.beside is not None:
+            await self.beside.start()
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -150,6 +160,8 @@ class Identity:
             await self.tokens.keys.close()
         if self.records is not None:
             await self.records.close()
+        if self.beside is not None:
+            await self.beside.close()
 
 
 def _token(authorization: str | None) -> str | None:

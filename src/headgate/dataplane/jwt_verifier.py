@@ -14,6 +14,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
@@ -82,7 +83,7 @@ class _Refused(Exception):
 
 
 class JwtVerifier:
-    """Reads tokens. Never raises; `refused` counts why tokens were not believed."""
+    """Reads tokens. Never raises; `refused` counts why tokens were not believed. Safe under threads."""
 
     def __init__(self, keys: Keys, demands: Demands, clock: Callable[[], Micros]) -> None:
         """`clock` says what time it is."""
@@ -108,19 +109,23 @@ class JwtVerifier:
         parts = _FORM.fullmatch(token)
         if parts is None:
             raise _Refused(Refusal.MALFORMED)
-        if self._generation != self.keys.generation:
-            self._known.clear()
-            self._generation = self.keys.generation
+        generation = self.keys.generation
+        if self._generation != generation:
+            # Others may be about to remember what older keys have verified; that goes where nobody looks any more.
+            self._known = {}
+            self._generation = generation
+        known = self._known
         name = sha256(token.encode()).digest()
-        bearer = self._known.get(name)
+        bearer = known.get(name)
         if bearer is None:
             claims = self._signed(parts[1], parts[2], parts[3])
             bearer = self._bearer(claims)
-            if len(self._known) >= _MOST_REMEMBERED:
-                del self._known[next(iter(self._known))]
-            self._known[name] = bearer
+            if len(known) >= _MOST_REMEMBERED:
+                with suppress(RuntimeError):  # another thread was quicker to let one go
+                    known.pop(next(iter(known)), None)
+            known[name] = bearer
         if bearer.until <= self._clock():
-            del self._known[name]
+            known.pop(name, None)
             raise _Refused(Refusal.EXPIRED)
         return bearer
 

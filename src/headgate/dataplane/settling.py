@@ -1,8 +1,9 @@
 """Settling what was reserved, by any process that knows what it was; only the first settling counts.
 
-That somebody has settled is a slot beside the counters, which lasts as long as the reservation does. It is
-taken together with what was used beyond the reservation, all or nothing, so no charge is ever made twice.
-What is given back has receipts, which count once by themselves: a settling that broke off can be repeated.
+That somebody has settled is a slot beside the counters, which lasts as long as the same settling could do
+anything again: as long as the reservation, and after a charge until no more are taken. It is taken together
+with what was used beyond the reservation, all or nothing, so no charge is ever made twice. What is given back
+has receipts, which count once by themselves: a settling that broke off can be repeated.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from headgate.core.keys import companion
 from headgate.core.limit import Slots
 from headgate.core.meter import Algorithm, Meter, check_cost
 from headgate.core.safety import OnStoreError, Safety
+from headgate.core.units import DAY
 from headgate.errors import NotFound, StoreError
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from headgate.ports import CounterStore
 
 _ONE_ALONE: Final = Meter(Slots(1), Algorithm.CONCURRENCY)
+_CHARGED_AFTERWARDS: Final = DAY
+"""How long after a reservation has expired more can be charged for it, which has to be remembered for as long."""
 # While the store is away nothing is settled: whoever asks must know, and come again.
 _MUST_BE_KNOWN: Final = Safety(OnStoreError.DENY)
 
@@ -71,7 +75,9 @@ def charges(verdict: Verdict, *, everywhere: bool = False) -> list[Charge]:
 async def settle(store: CounterStore, held: Reserved, actual: int | None = None) -> bool:
     """Book what was really used, and free the slots; False if that was done before, and nothing is done.
 
-    Without an amount everything that was reserved was used. Raises `NotFound` once the reservation has expired.
+    Without an amount everything that was reserved was used. Once the reservation has expired nothing is given
+    back but slots; what was used beyond it is charged for another day. If there is nothing to charge then, or
+    it is too late for that, `NotFound` is raised.
     """
     if actual is not None:
         check_cost(actual)
@@ -82,13 +88,18 @@ async def settle(store: CounterStore, held: Reserved, actual: int | None = None)
     claim = _claim(held, new_id() if owed else f"as {actual}")
     (now,) = await store.peek((claim,))
     _check_known(now.source)
-    if now.at >= held.expires:
+    charged_until = held.expires + _CHARGED_AFTERWARDS
+    is_late = now.at >= held.expires
+    if is_late and (not owed or now.at >= charged_until):
+        await store.give_back(back(held.charges, None))
         msg = "the reservation has expired; what it had taken stays taken"
         raise NotFound(msg)
+    if owed:
+        claim = claim._replace(ttl=charged_until - now.at)
     decided = (await store.take((claim, *owed)))[0]
     _check_known(decided.source)
     if decided.allowed:
-        await store.give_back(back(held.charges, actual))
+        await store.give_back(back(held.charges, None if is_late else actual))
     return decided.allowed
 
 

@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.adapters.clock import wall_clock
+from headgate.adapters.redis import is_redis_url
 from headgate.core.address import parse_network
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.proxies import Proxies
+from headgate.edge.frameworks.blocking_identity import BlockingIdentity
 from headgate.edge.frameworks.workers import ONE_EACH, workers_of
 from headgate.errors import InvalidSettings
 from headgate.settings import from_environment, web_concurrency
@@ -17,6 +19,7 @@ from headgate.settings import from_environment, web_concurrency
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headgate.dataplane.limiter import Limiter
     from headgate.settings import Settings
 
 
@@ -27,11 +30,56 @@ class Credentials(NamedTuple):
     proxies: Proxies
 
 
-def credentials(trusted_proxies: Iterable[str] | None, *, waits: bool = True) -> Credentials:
-    """As `HEADGATE_JWT_…` and `HEADGATE_TRUSTED_PROXIES` say; the application's own proxies come before the latter.
+class CredentialsForThreads(NamedTuple):
+    """The same, for applications without an event loop."""
 
-    Without an event loop (`waits`) nobody can fetch an issuer's keys.
-    """
+    identity: Identity | BlockingIdentity
+    proxies: Proxies
+
+
+class Central(NamedTuple):
+    """A control plane that an application belongs to, and the limiter that it speaks to there."""
+
+    database_url: str
+    redis_url: str
+    limiter: Limiter
+    takes_rules: bool
+    """Whether its rules hold, since the application has none of its own."""
+
+
+def central(database_url: str | None, store: object, limiter: Limiter, rules: object) -> Central | None:
+    """The control plane at `database_url`, or, for counters on Redis, at `HEADGATE_DATABASE_URL`; None without one."""
+    is_redis = isinstance(store, str) and is_redis_url(store)
+    if database_url is None and is_redis:
+        database_url = from_environment().database_url
+    if database_url is None:
+        return None
+    if not is_redis:
+        msg = "database_url needs counters on redis://…, since changes to users, keys and rules are announced there"
+        raise InvalidSettings(msg)
+    return Central(database_url, str(store), limiter, rules is None)
+
+
+def credentials(trusted_proxies: Iterable[str] | None, at: Central | None = None) -> Credentials:
+    """As `HEADGATE_JWT_…` and `HEADGATE_TRUSTED_PROXIES` say; the application's own proxies come before the latter."""
+    settings = _settings(trusted_proxies)
+    return Credentials(_identity(settings, at), Proxies(settings.trusted_proxies))
+
+
+def credentials_for_threads(trusted_proxies: Iterable[str] | None, at: Central | None = None) -> CredentialsForThreads:
+    """As `credentials`; whatever has to be waited for is on a loop in the background."""
+    settings = _settings(trusted_proxies)
+    proxies = Proxies(settings.trusted_proxies)
+    identity = _identity(settings, at)  # now, so that what is wrong with the settings is said now
+    if settings.jwt_jwks_url is None and at is None:
+        return CredentialsForThreads(identity, proxies)
+    near = _by_address(settings)
+    return CredentialsForThreads(
+        BlockingIdentity(lambda: _identity(settings, at), near, has_records=at is not None), proxies
+    )
+
+
+def _settings(trusted_proxies: Iterable[str] | None) -> Settings:
     settings = from_environment()
     if trusted_proxies is not None:
         try:
@@ -40,21 +88,27 @@ def credentials(trusted_proxies: Iterable[str] | None, *, waits: bool = True) ->
             msg = f"trusted_proxies: {error}"
             raise InvalidSettings(msg) from None
         settings = replace(settings, trusted_proxies=networks)
-    if settings.jwt_jwks_url is not None and not waits:
-        msg = "HEADGATE_JWT_JWKS_URL needs an ASGI application; set HEADGATE_JWT_KEY, or give a function as identify"
-        raise InvalidSettings(msg)
-    return Credentials(_identity(settings), Proxies(settings.trusted_proxies))
+    return settings
 
 
-def _identity(settings: Settings) -> Identity:
-    if not (settings.jwt_algorithms or settings.jwt_key or settings.jwt_jwks_url):
-        return Identity(wall_clock, proxies=Proxies(settings.trusted_proxies), api_key_header=settings.api_key_header)
+def _identity(settings: Settings, at: Central | None) -> Identity:
+    if at is None and not (settings.jwt_algorithms or settings.jwt_key or settings.jwt_jwks_url):
+        return _by_address(settings)
     try:
         from headgate.wiring.identity import identity_from  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
-        msg = "tokens need PyJWT, which is not installed: pip install 'headgate[server]'"
+        msg = "tokens and API keys need PyJWT, which is not installed: pip install 'headgate[server]'"
         raise InvalidSettings(msg) from error
-    return identity_from(settings, None, None, wall_clock)
+    if at is None:
+        return identity_from(settings, None, None, wall_clock)
+    from headgate.wiring.central import central_identity  # noqa: PLC0415 (not everybody has a control plane)
+
+    settings = replace(settings, database_url=at.database_url, redis_url=at.redis_url)
+    return central_identity(settings, at.limiter, takes_rules=at.takes_rules)
+
+
+def _by_address(settings: Settings) -> Identity:
+    return Identity(wall_clock, proxies=Proxies(settings.trusted_proxies), api_key_header=settings.api_key_header)
 
 
 def check_workers() -> None:

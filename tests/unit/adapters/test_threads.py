@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from headgate.adapters import threads
+from headgate.adapters import background as module
 from headgate.adapters.threads import BlockingStore
 from headgate.dataplane.without_waiting import run
 from headgate.errors import StoreError
@@ -75,7 +75,7 @@ class Opened:
         run(self.store.reset([key]))
 
     def in_loop(self, function: object, *arguments: object) -> None:
-        background = self.store._background
+        background = self.store._behind._background
         assert background is not None
         background._loop.call_soon_threadsafe(function, *arguments)  # type: ignore[arg-type] # whatever it is
 
@@ -143,7 +143,7 @@ def test_calls_of_many_threads_are_started_in_one_turn(opened: Opened) -> None:
     assert busy.wait(PATIENCE)
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(opened.reset, name) for name in "abcdefgh"]
-        background = opened.store._background
+        background = opened.store._behind._background
         assert background is not None
         while len(background._calls) < 8:
             assert not any(future.done() for future in futures)
@@ -178,7 +178,7 @@ def test_closing_ends_every_wait(opened: Opened) -> None:
 def test_a_call_that_comes_while_closing_is_refused(opened: Opened) -> None:
     """A call that is too late for the loop, and too early to know that, is refused as well."""
     run(opened.store.take([]))
-    background = opened.store._background
+    background = opened.store._behind._background
     assert background is not None
 
     def stop_first() -> None:
@@ -187,7 +187,7 @@ def test_a_call_that_comes_while_closing_is_refused(opened: Opened) -> None:
 
     with ThreadPoolExecutor(1) as pool:
         background._woken = True  # so that the call finds its way only by what follows
-        late = pool.submit(lambda: background.ask(background.store.take, []))
+        late = pool.submit(lambda: background.ask(background.resident.take, []))
         while not background._calls:
             assert not late.done()
         opened.in_loop(stop_first)
@@ -195,7 +195,7 @@ def test_a_call_that_comes_while_closing_is_refused(opened: Opened) -> None:
             late.result(PATIENCE)
     background.join()
     with pytest.raises(StoreError, match="was closed while"):
-        background.ask(background.store.take, [])
+        background.ask(background.resident.take, [])
 
 
 def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monke
 
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)
-        background = opened.store._background
+        background = opened.store._behind._background
         assert background is not None
         opened.in_loop(break_down)
         with pytest.raises(StoreError):
@@ -220,10 +220,10 @@ def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monke
 
 def test_a_thread_that_vanished_is_noticed(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits looks now and then whether there is still somebody to wait for."""
-    monkeypatch.setattr(threads, "_SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.001)
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)
-        background = opened.store._background
+        background = opened.store._behind._background
         assert background is not None
         background.ended = True
         with pytest.raises(StoreError, match="has ended") as caught:
@@ -235,9 +235,9 @@ def test_a_thread_that_vanished_is_noticed(opened: Opened, monkeypatch: pytest.M
 
 def test_a_wake_that_was_lost_is_made_up_for(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a signal stopped a thread right before it woke the loop, the others do not wait for ever."""
-    monkeypatch.setattr(threads, "_SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.001)
     run(opened.store.take([]))
-    background = opened.store._background
+    background = opened.store._behind._background
     assert background is not None
     background._woken = True
     assert run(opened.store.take([])) == []
@@ -343,7 +343,7 @@ def test_a_forked_child_begins_anew(opened: Opened) -> None:
     """After a fork the child has a store of its own, whatever was going on; the parent's calls come to their end."""
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)
-        opened.store._lock.acquire()  # as if another thread were starting the background thread right now
+        opened.store._behind._lock.acquire()  # as if another thread were starting the background thread right now
         child = fork()
         if child == 0:
             signal.alarm(PATIENCE)  # a child that hangs dies by it
@@ -352,7 +352,7 @@ def test_a_forked_child_begins_anew(opened: Opened) -> None:
             run(opened.store.close())
             closed = [store.closed for store in opened.made] == [False, True]
             os._exit(0 if stayed_away and mine == [] and closed else 1)
-        opened.store._lock.release()
+        opened.store._behind._lock.release()
         assert os.waitpid(child, 0)[1] == 0
         opened.in_loop(opened.made[0].go.set)
         waiting.result(PATIENCE)

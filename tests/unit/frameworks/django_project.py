@@ -38,7 +38,13 @@ def plain(_request: HttpRequest, **_parts: Any) -> HttpResponse:  # noqa: ANN401
     return HttpResponse("plain")
 
 
+def fails(_request: HttpRequest) -> HttpResponse:
+    """A view with an error in it."""
+    raise ZeroDivisionError
+
+
 urlpatterns = [
+    path("fails", fails),
     path("limited/<int:number>", limited),
     path("free", free),
     path("plain/<str:name>/", plain),

@@ -49,13 +49,6 @@ _POLICY_VIOLATION: Final = 1008
 _REMEMBERED: Final = 4_096
 
 
-class Opened(NamedTuple):
-    """A limiter, and the gate that it is asked through."""
-
-    limiter: Limiter
-    gate: Gate[Limiter]
-
-
 class Callers:
     """Who calls: as the application says, or as tokens, keys and addresses do."""
 
@@ -75,7 +68,8 @@ class Callers:
         if self._identify is None:
             return (await self._identity.called(call))._replace(route=route)
         who = self._identify(scope)
-        return described(await who if isawaitable(who) else who, call, self._address(scope), route)
+        request = described(await who if isawaitable(who) else who, call, self._address(scope), route)
+        return request if self._identity.records is None else await self._identity.stated(request)
 
     def request_now(self, scope: Scope, path: str, route: str | None) -> Request | None:
         """The same, at once, where callers are known by nothing but their address."""
@@ -110,17 +104,22 @@ class Callers:
         await self._identity.close()
 
 
+class Opened(NamedTuple):
+    """A limiter, the gate that it is asked through, and who finds out about callers."""
+
+    limiter: Limiter
+    gate: Gate[Limiter]
+    callers: Callers
+
+
 class AsgiGate:
     """Stands before an ASGI application."""
 
-    def __init__(
-        self, app: App, opening: Callable[[], Opened], callers: Callers, cost: Cost | None, *, owned: bool
-    ) -> None:
-        """`opening` gives a limiter, anew each time; `owned` says whether it begins and ends with the application."""
+    def __init__(self, app: App, opening: Callable[[], Opened], cost: Cost | None, *, owned: bool) -> None:
+        """`opening` opens all anew; `owned` says whether the limiter begins and ends with the application."""
         self.app = app
         self._opening = opening
-        self._limiter, self._gate = opening()  # now, so that what is wrong with the rules is said now
-        self._callers = callers
+        self._limiter, self._gate, self._callers = opening()  # now, so that what is wrong with the rules is said now
         self._cost = cost
         self._owned = owned
         self._routes: dict[int, Routes] = {}
@@ -201,7 +200,7 @@ class AsgiGate:
             await self._callers.close()
             if self._owned:
                 await self._limiter.close()
-                self._limiter, self._gate = self._opening()  # tests start an application more than once
+            self._limiter, self._gate, self._callers = self._opening()  # tests start an application more than once
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Begin before the application does, and end after it."""

@@ -32,11 +32,16 @@ class Gate(Generic[LimiterT]):
         *,
         skip: Iterable[str] = (),
         headers: str = "all",
+        awaits_rules: bool = False,
     ) -> None:
-        """`snapshots` are the rules that `limiter` decides by; `join` makes one with limits of routes beside them."""
+        """`snapshots` are the rules that `limiter` decides by; `join` makes one with limits of routes beside them.
+
+        `awaits_rules` says that there may be some later on.
+        """
         self.skipping = Skipping(skip)
         self._limiter = limiter
         self._snapshots = snapshots
+        self._awaits_rules = awaits_rules
         self._join = join
         which = header_set(headers)
         self.headers = Headers(which, str, str).for_verdict
@@ -56,7 +61,11 @@ class Gate(Generic[LimiterT]):
 
     def check_it_limits(self, limits: Iterable[RouteLimit]) -> None:
         """Raise `InvalidSettings` if there is nothing to enforce: no rule in force, and no limit at any route."""
-        if any(rule.enabled for rule in self._snapshots.current.rule_set.rules) or any(True for _ in limits):
+        if (
+            self._awaits_rules
+            or any(rule.enabled for rule in self._snapshots.current.rule_set.rules)
+            or any(True for _ in limits)
+        ):
             return
         msg = "headgate would limit nothing: it has no rules, and no route has a limit; give it rules='rules.yaml'"
         raise InvalidSettings(msg)

@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headgate.adapters import zones
 from headgate.core.matching import Plan, Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.dataplane.limiter import Limiter
 from headgate.dataplane.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headgate.core.blocklist import BlockList
     from headgate.core.request import Request
     from headgate.core.rule import RuleSet
+    from headgate.dataplane.telling import Witness
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -86,6 +89,35 @@ def limits_at(view: object) -> tuple[RouteLimit, ...]:
 def is_exempt(view: object) -> bool:
     """Whether nothing limits a view."""
     return getattr(view, _EXEMPT, False) is True
+
+
+class JoinedLimiter(Limiter):
+    """A limiter for one route: the general one with limits beside its rules.
+
+    Whom it shuts out and whom it tells is the general limiter's to say, at every check. What
+    `Limiter` sets to begin with is left aside.
+    """
+
+    def __init__(self, general: Limiter, limits: Sequence[RouteLimit]) -> None:
+        """`general` has the counters, and is opened and closed elsewhere."""
+        self._general = general
+        super().__init__(general.store, Joined(general.snapshots, limits), general.bare_keys, general.follower)
+
+    @property
+    def blocks(self) -> BlockList | None:
+        """See `Limiter.blocks`."""
+        return self._general.blocks
+
+    @blocks.setter
+    def blocks(self, _blocks: BlockList | None) -> None: ...
+
+    @property
+    def recorder(self) -> Witness | None:
+        """See `Limiter.recorder`."""
+        return self._general.recorder
+
+    @recorder.setter
+    def recorder(self, _recorder: Witness | None) -> None: ...
 
 
 class Joined(Snapshots):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.proxies import Proxies
     from headgate.edge.frameworks.answers import Answer
+    from headgate.edge.frameworks.blocking_identity import BlockingIdentity
     from headgate.edge.frameworks.calls import Who
     from headgate.edge.frameworks.gate import Gate
     from headgate.edge.frameworks.routes import Place
@@ -42,9 +43,15 @@ class ThreadGate:
     """Asks about calls, and holds their threads back where a rule says so."""
 
     def __init__(
-        self, gate: Gate[Checking], store: CounterStore, identity: Identity, proxies: Proxies, *, local: bool
+        self,
+        gate: Gate[Checking],
+        store: CounterStore,
+        identity: Identity | BlockingIdentity,
+        proxies: Proxies,
+        *,
+        local: bool,
     ) -> None:
-        """`store` has the counters; `local` says that they are in this process."""
+        """`store` has the counters; `local` says that they are in this process. `identity` never really waits."""
         self.gate = gate
         self._store = store
         self._identity = identity
@@ -84,7 +91,7 @@ class ThreadGate:
             request = run(self._identity.called(call))._replace(route=place.template)
         else:
             address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
-            request = described(identify(), call, address, place.template)
+            request = run(self._identity.stated(described(identify(), call, address, place.template)))
         verdict = self.gate.limiter_for(place.limits).check(request, None if cost is None else cost())
         if not verdict.allowed:
             return self.gate.refusal(verdict)

@@ -1,0 +1,231 @@
+"""What makes its callers wait, for threads: they block, and meet on one event loop in the background.
+
+A thread puts its call in a queue, wakes the loop unless somebody did, and waits. The loop
+starts everything that it finds in the queue in one turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from headgate.errors import StoreError
+
+try:
+    from uvloop import new_event_loop
+except ImportError:  # it is faster, and not needed
+    from asyncio import new_event_loop  # type: ignore[assignment] # any loop will do
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+
+class Resident(Protocol):
+    """Who lives on the loop."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+T = TypeVar("T")
+ResidentT = TypeVar("ResidentT", bound=Resident)
+
+_SECONDS_BETWEEN_LOOKS: Final = 1.0
+_SECONDS_TO_CLOSE: Final = 5.0
+
+
+class InBackground(Generic[ResidentT]):
+    """Somebody on an event loop of their own, from the first call on.
+
+    Safe under threads, and after a fork: the child begins with a resident, a loop and a thread
+    of its own, and leaves those of its parent alone.
+    """
+
+    def __init__(self, make: Callable[[], ResidentT]) -> None:
+        """`make` gives the resident. Nothing is made or started before the first call."""
+        self._make = make
+        self._lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
+        self._background: Background[ResidentT] | None = None
+        self._closed = False
+        _all.add(self)
+
+    def running(self) -> Background[ResidentT]:
+        """The loop to ask on."""
+        background = self._background
+        if background is not None and not background.ended:
+            return background
+        with self._lock:
+            if self._closed:
+                msg = "this limiter was closed; open another one"
+                raise StoreError(msg, transient=False)
+            if self._background is None or self._background.ended:
+                self._background = Background(self._make())
+            return self._background
+
+    def close(self) -> None:
+        """End the thread. Threads that still wait get a `StoreError`."""
+        with self._lock:
+            self._closed = True
+            background, self._background = self._background, None
+        if background is not None:
+            background.stop()
+            background.join()
+
+    def __del__(self) -> None:
+        """Nobody can ask any more, so the thread need not go on."""
+        if self._background is not None:
+            self._background.stop()
+
+    def begin_anew(self) -> None:
+        """Forget what was inherited, in a forked child: there the thread is gone, and a lock may be held by nobody."""
+        self._lock = threading.RLock()
+        if self._background is not None:
+            self._background.ended = True
+            # Kept for ever: closing an inherited loop would take its parent's connections out of the
+            # epoll set that both share, and the parent would never again hear of an answer.
+            _left_to_the_parent.append(self._background)
+            self._background = None
+
+
+class _Call:
+    """One call on its way: what is asked, and what came of it."""
+
+    __slots__ = ("argument", "done", "error", "method", "result")
+
+    def __init__(self, method: Callable[[Any], Coroutine[Any, Any, Any]], argument: object) -> None:
+        self.method = method
+        self.argument = argument
+        self.result: Any = None
+        self.error: BaseException | None = None
+        # Made for this call alone. Who is interrupted by a signal while waiting leaves a lock behind
+        # that is released later; used again, it would end somebody else's wait.
+        self.done = threading.Lock()
+        self.done.acquire()
+
+    def fail(self, error: BaseException) -> None:
+        """Let the caller raise this."""
+        self.error = error
+        self.done.release()
+
+
+class Background(Generic[ResidentT]):
+    """A thread with an event loop, somebody who lives on it, and a queue of calls to them."""
+
+    def __init__(self, resident: ResidentT) -> None:
+        """Start the thread. It does not end the process's life, nor prolong it."""
+        self.resident = resident
+        self.ended = False
+        """Whether the loop will start no more calls."""
+        self._calls: deque[_Call] = deque()
+        self._woken = False
+        self._stopping = asyncio.Event()
+        self._loop = new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="headgate", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # no more threads, or the interpreter is about to exit
+            self._loop.close()
+            msg = f"cannot wait for an answer: {error}"
+            raise StoreError(msg, transient=True) from error
+
+    # In the threads that ask
+
+    def ask(self, method: Callable[[Any], Coroutine[Any, Any, T]], argument: object) -> T:
+        """Have the loop call a method of the resident; return its result, or raise what it raises."""
+        if threading.get_ident() == self._thread.ident:
+            msg = "the thread that answers cannot ask as well; it would wait for itself"
+            raise StoreError(msg, transient=False)
+        call = _Call(method, argument)
+        self._calls.append(call)
+        if not self._woken:
+            self._wake()
+        if self.ended:
+            self._refuse_calls()
+        while not call.done.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
+            if self.ended:  # the loop broke down, or this process was forked by a signal's handler just now
+                msg = "the thread that was to answer has ended"
+                raise StoreError(msg, transient=True)
+            self._wake()  # a signal may have interrupted the thread that wanted to
+        if call.error is not None:
+            raise call.error
+        result: T = call.result
+        return result
+
+    def _wake(self) -> None:
+        self._woken = True
+        with suppress(RuntimeError):  # the loop was closed a moment ago
+            self._loop.call_soon_threadsafe(self._start_calls)
+
+    def stop(self) -> None:
+        """Tell the thread to end."""
+        with suppress(RuntimeError):  # it has
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def join(self) -> None:
+        """Wait until the thread has ended, but not for ever."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_SECONDS_TO_CLOSE)
+
+    def _refuse_calls(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._calls.popleft().fail(_closed_meanwhile())
+
+    # In the thread that answers
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._live())
+        finally:
+            self.ended = True  # before the queue is emptied: who comes later empties it again
+            self._refuse_calls()
+
+    async def _live(self) -> None:
+        """Keep the loop going until told to stop; then nobody waits any more, and the resident is closed."""
+        await self._stopping.wait()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        await self.resident.close()
+
+    def _start_calls(self) -> None:
+        """Start everything that was asked until now, in one turn of the loop."""
+        self._woken = False  # before the queue is emptied: who comes later wakes the loop again
+        if self._stopping.is_set():
+            self._refuse_calls()
+        calls = self._calls
+        while calls:
+            self._loop.create_task(_answer(calls.popleft()))
+
+
+async def _answer(call: _Call) -> None:
+    # Not a callback on the task: that would hand out the result a turn of the loop later.
+    try:
+        call.result = await call.method(call.argument)
+    except asyncio.CancelledError:
+        call.fail(_closed_meanwhile())
+    except BaseException as error:  # noqa: BLE001 (somebody waits, and must hear of anything)
+        call.fail(error)
+    else:
+        call.done.release()
+
+
+def _closed_meanwhile() -> StoreError:
+    return StoreError("the limiter was closed while this call waited for an answer", transient=False)
+
+
+_all: weakref.WeakSet[InBackground[Any]] = weakref.WeakSet()
+_left_to_the_parent: list[Background[Any]] = []
+
+
+def _after_fork_in_child() -> None:
+    for each in _all:
+        each.begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

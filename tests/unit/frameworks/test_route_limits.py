@@ -1,0 +1,78 @@
+"""Limits at routes hold beside everything else that a limiter knows: blocks, new rules, and who is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi import Depends, FastAPI
+from flask import Flask
+from tests.unit.frameworks.driving import scope_of, status
+
+from headgate import Limiter, fastapi, sync
+from headgate.adapters import zones
+from headgate.adapters.clock import monotonic, wall_clock
+from headgate.core.blocklist import BlockList
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.dataplane.recorder import Recorder
+from headgate.flask import RateLimiter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.dataplane import limiter as dataplane
+
+    Scene = tuple[dataplane.Limiter, Callable[[], int]]
+
+_HERE = [{"id": "1", "network": "127.0.0.1/32", "reason": "Scraping."}]
+
+
+def _in_fastapi() -> Scene:
+    limiter = Limiter.open()
+    app = FastAPI()
+    app.get("/", dependencies=[Depends(fastapi.rate_limit("100/day"))])(lambda: "here")
+    fastapi.setup(app, limiter)
+    return limiter, lambda: asyncio.run(status(app, scope_of("/", peer="127.0.0.1")))
+
+
+def _in_flask() -> Scene:
+    limiter = sync.Limiter.open()
+    app = Flask("small")
+    app.get("/")(RateLimiter(app, limiter).limit("100/day")(lambda: "here"))
+    return limiter.waiting, lambda: app.test_client().get("/").status_code
+
+
+@pytest.fixture(params=[_in_fastapi, _in_flask])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    """A limiter, and a way to call a route of an application that has a limit of its own."""
+    made: Scene = request.param()
+    return made
+
+
+def test_who_is_blocked_is_so_at_routes_with_limits(scene: Scene) -> None:
+    """A block holds at once at routes that have been called already, and ends as soon as it is lifted."""
+    limiter, call = scene
+    assert call() == 200
+    limiter.blocks = BlockList(_HERE)
+    assert call() == 403
+    limiter.blocks = None
+    assert call() == 200
+
+
+def test_new_rules_hold_at_routes_with_limits(scene: Scene) -> None:
+    """Rules that are put in force later are decided together with the limit at the route."""
+    limiter, call = scene
+    assert call() == 200
+    rules: Any = [{"name": "shut", "action": "block"}]
+    limiter.snapshots.publish(parse_rule_set(rules, zones.zone))
+    assert call() == 403
+
+
+def test_the_recorder_is_told_of_routes_with_limits(scene: Scene) -> None:
+    """Whoever records a limiter's decisions hears of those at routes with limits of their own."""
+    limiter, call = scene
+    assert call() == 200
+    limiter.recorder = recorder = Recorder(wall_clock, monotonic)
+    assert [call(), call()] == [200, 200]
+    assert sum(count.requests for count in recorder.take_counts()[0]) == 2
