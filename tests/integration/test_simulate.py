@@ -17,7 +17,7 @@ from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.event_sink import PostgresEvents
 from headgate.adapters.yaml_writing import write_rule_set
 from headgate.cli.commands import run as run_command
-from headgate.core.event import EventBatch, EventKind, deciding, event_of
+from headgate.core.event import EventBatch, EventKind, event_of
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.traffic import COLUMNS, Calls
@@ -129,8 +129,7 @@ def test_a_replay_of_what_was_recorded_decides_everything_as_it_was(kind: str, v
         simulation.clock.now = call.at
         said = replay.draft.ask(call)
         assert said.verdict is not None
-        by = deciding(said.verdict, said.kind)
-        again = event_of(call.request, None, said.verdict, said.kind, by, call.at, event.sequence, None)
+        again = event_of(event.sequence, call.request, None, said.verdict, said.kind, call.at, None)
         assert _told(again) == _told(event)
 
 

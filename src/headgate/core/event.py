@@ -148,18 +148,17 @@ def deciding(verdict: Verdict, kind: EventKind) -> Deciding:
 
 
 def event_of(
+    sequence: int,
     request: Request,
     cost: int | None,
     verdict: Verdict,
     kind: EventKind,
-    by: Deciding | tuple[Rule, Hit, Decision],
     at: Micros,
-    sequence: int,
     latency: float | None,
 ) -> Event:
     """The event of one verdict; `cost` is what the caller stated beside the request."""
     user, tenant, api_key, ip, tier, method, path, attributes, route, stated, limits = request
-    rule, hit, decision = by
+    rule, hit, decision = deciding(verdict, kind)
     used = limit = charged = None
     status, wait = _PASSED, None
     if hit is not None and decision is not None:

@@ -54,7 +54,7 @@ METRICS: Final = {
             "Requests by each rule that applied and what became of them under it.",
             ("rule", "outcome", "degraded"),
         ),
-        Metric("headgate_decision_seconds", _HISTOGRAM, "How long decisions took, of one in sixteen."),
+        Metric("headgate_decision_seconds", _HISTOGRAM, "How long decisions took, of all or of a sample."),
         Metric("headgate_http_requests_total", _COUNTER, "Answers of the decision service.", ("endpoint", "status")),
         # The store
         Metric(

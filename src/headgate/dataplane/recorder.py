@@ -1,8 +1,9 @@
 """The recorder: what the limiter decides becomes events and counts, and no check ever waits for it.
 
 It is asked on every check, so what is usual (one limit, and the request passes) is done in a handful of steps:
-alike requests share a list, and their users are appended to it. One check in sixteen, by a list that was drawn
-once, is looked at more closely: it is timed, and may become an event. What did not simply pass always does.
+alike requests share a list, and their users are appended to it. Some checks, all of them where there are few and one
+in 64 where there are many, are looked at more closely: they are timed, and may become events. What did not simply
+pass always does.
 
 There is no lock and nothing to wait for; in return, a recorder belongs to one event loop.
 """
@@ -25,11 +26,8 @@ from headgate.core.units import MINUTE, SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headgate.core.decision import Hit
-    from headgate.core.event import Deciding
     from headgate.core.matching import Plan
     from headgate.core.request import Request
-    from headgate.core.rule import Rule
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
 
@@ -37,9 +35,9 @@ if TYPE_CHECKING:
     Timer: TypeAlias = Callable[[], float]
     Group: TypeAlias = tuple[list[str | None], list[float]]
     """The user of each of some alike requests, and how long those took that were timed."""
-    Shortcut: TypeAlias = tuple[Micros, Micros, str | None, list[str | None], list[float], float | None]
-    """From when to when, for which route, the lists of a group, and the chance that one that is timed becomes an event;
-    None where all do."""
+    Shortcut: TypeAlias = tuple[Micros, Micros, str | None, list[str | None], list[float], EventKind, float, bool, bool]
+    """From when to when, for which route, the lists of a group, what became of them, how probably one becomes an event
+    and whether only if it is timed, and whether they have several limits."""
 
 MOST_EVENTS: Final = 50_000
 """That wait to be taken. When more come, the oldest go."""
@@ -48,8 +46,11 @@ MOST_ALIKE: Final = 5_000
 MOST_KEYS: Final = 100_000
 LONGEST: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
-_ONE_IN: Final = 16
-_SELDOM: Final = 1 / _ONE_IN
+_MOST_SELDOM: Final = 64
+_LESS: Final = 4
+_FEW: Final = 100
+_MANY: Final = 1_000
+"""Timed between two looks. With fewer of them four times as many checks are timed from then on, with more a fourth."""
 _TURNS: Final = 4_096
 _TOGETHER: Final = 8_192
 _MADE_TOGETHER: Final = 128
@@ -82,11 +83,11 @@ class Recorder:
         self._clock = clock
         self._timer = timer
         self._keeps_events = keeps_events
-        self.turn: Callable[[], Timer | None] = _turns(timer).__next__
+        self.turn: Callable[[], Timer | None]
         """Called before a decision: the timer, if this one is to be timed."""
-        self.emitted = 0
-        """Events so far, those that were pushed out included."""
-        self._taken = 0
+        self._one_in = self._looked = 0
+        """One check in so many is timed; and how many were, since that was last looked at."""
+        self._made = self._taken = 0
         self._kept: list[tuple[Any, ...]] = []
         """What events are made of: the arguments of `event_of`."""
         self._events: deque[Event] = deque(maxlen=most_events)
@@ -100,6 +101,12 @@ class Recorder:
         self._refused: dict[object, Shortcut] = {}
         self._keys: dict[str, Micros] = {}
         self.offer = self._offering()
+        self._look_at_one_in(1)
+
+    @property
+    def emitted(self) -> int:
+        """Events so far, those that were pushed out included."""
+        return self._made + len(self._kept)
 
     @property
     def dropped(self) -> int:
@@ -114,7 +121,7 @@ class Recorder:
     def _offering(self) -> Offer:
         """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
         passing, refused = self._passing.get, self._refused.get
-        attend, keep, use, record = self._attend, self._keep, self._use, self._record
+        attend, sample, use, record = self._attend, self._sample, self._use, self._record
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
             plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
@@ -122,21 +129,23 @@ class Recorder:
             if shortcut is None:
                 record(request, cost, verdict, started)
                 return
-            begin, end, route, users, latencies, chance = shortcut
+            begin, end, route, users, latencies, kind, chance, is_seldom, is_several = shortcut
             decisions = verdict._answer[0]  # noqa: SLF001 (as above)
             first = decisions[0]
             at = first[6]
-            is_stored = first.__class__ is Decision and (len(decisions) == 1 or _STORED(map(type, decisions)))
-            if not is_stored or not begin <= at < end or request[8] != route:
+            if (
+                first.__class__ is not Decision
+                or not begin <= at < end
+                or request[8] is not route
+                or (is_several and not _STORED(map(type, decisions)))
+            ):
                 record(request, cost, verdict, started)
                 return
             users.append(request[0])
-            latency = attend(users, latencies, started) if started else None
-            if chance is None:
-                hit, rule, _ = plan[1][0]
-                keep(request, cost, verdict, EventKind.DENIED, (rule, hit, decisions[0]), at, latency)
-            elif started and random() < chance:  # noqa: S311 (nothing secret depends on it)
-                keep(request, cost, verdict, EventKind.ALLOWED, deciding(verdict, EventKind.ALLOWED), at, latency)
+            if started:
+                sample(request, cost, verdict, kind, chance, at, attend(users, latencies, started))
+            elif not is_seldom:
+                sample(request, cost, verdict, kind, chance, at, None)
             if request[2]:
                 use(request[2], at)
 
@@ -146,41 +155,40 @@ class Recorder:
         """Record what there is no shortcut for, and find one for what follows."""
         plan, decisions = verdict.plan, verdict.decisions
         at = decisions[0].at if decisions else self._clock()
-        sample = max([bound.rule.sample for bound in plan.enforced], default=0.0)
-        by: Deciding | None = None
+        is_simple = _is_simple(plan, decisions)
+        kind = kind_of(verdict)
         outcome: tuple[Any, ...] = ()
-        if not _is_simple(plan, decisions):
-            kind = kind_of(verdict)
-            by = deciding(verdict, kind)
-            outcome = (_outcome(verdict, kind, by),)
-        elif verdict.allowed:
-            kind = EventKind.ALLOWED
-        else:
-            kind, outcome = EventKind.DENIED, (_DENIED,)
+        if not is_simple:
+            outcome = (_outcome(verdict, kind),)
+        elif kind is EventKind.DENIED:
+            outcome = (_DENIED,)
         charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
         key = (at // MINUTE, request.tier, request.route or request.path, *charged, *outcome)
-        users, latencies = group = self._groups.get(key) or self._new_group(key)
+        users, latencies = self._groups.get(key) or self._new_group(key)
         users.append(request.user)
+        chance, is_seldom = self._chance(plan, kind)
+        if is_simple and plan.alike is not None and not _can_wait(plan):
+            shortcuts = self._passing if verdict.allowed else self._refused
+            known = shortcuts.get(plan.alike)
+            if known is None or known[1] <= at:
+                begin, several = at - at % MINUTE, len(decisions) > 1
+                shortcuts[plan.alike] = (
+                    begin, begin + MINUTE, request.route, users, latencies, kind, chance, is_seldom, several,
+                )  # fmt: skip
         latency = self._attend(users, latencies, started) if started else None
+        if started or not is_seldom:
+            self._sample(request, cost, verdict, kind, chance, at, latency)
         if request.api_key:
             self._use(request.api_key, at)
-        chance, is_looked_at = sample, True
-        if kind not in _SAMPLED:
-            chance = 1.0
-        elif sample <= _SELDOM and kind is EventKind.ALLOWED:
-            chance, is_looked_at = sample * _ONE_IN, started != 0
-        if is_looked_at and random() < chance:  # noqa: S311 (as above)
-            self._keep(request, cost, verdict, kind, by or deciding(verdict, kind), at, latency)
-        if by is None and plan.alike is not None and not _can_wait(plan) and (sample <= _SELDOM or not verdict.allowed):
-            self._cut_short(plan.alike, request.route, at, group, chance if verdict.allowed else None)
 
-    def _cut_short(self, alike: object, route: str | None, at: Micros, group: Group, chance: float | None) -> None:
-        """Count alike requests of this minute by a shortcut from now on."""
-        shortcuts = self._refused if chance is None else self._passing
-        known = shortcuts.get(alike)
-        if known is None or known[1] <= at:
-            begin = at - at % MINUTE
-            shortcuts[alike] = (begin, begin + MINUTE, route, *group, chance)
+    def _chance(self, plan: Plan, kind: EventKind) -> tuple[float, bool]:
+        """How probably a request becomes an event, and whether only if it is timed."""
+        if kind not in _SAMPLED:
+            return 1.0, False
+        sample = max([bound.rule.sample for bound in plan.enforced], default=0.0)
+        if kind is EventKind.ALLOWED and self._one_in > 1 and sample * self._one_in <= 1:
+            return sample * self._one_in, True
+        return sample, False
 
     def take_events(self) -> list[Event]:
         """The events since the last time, in the order in which they were decided."""
@@ -188,6 +196,9 @@ class Recorder:
         events = self._events
         taken = [events.popleft() for _ in repeat(None, len(events))]
         self._taken += len(taken)
+        if self._looked < _FEW and self._one_in > 1:
+            self._look_at_one_in(self._one_in // _LESS)
+        self._looked = 0
         return taken
 
     def take_counts(self) -> tuple[list[Count], list[Took]]:
@@ -222,29 +233,39 @@ class Recorder:
         latencies.append(latency)
         if len(users) >= _TOGETHER:
             self._fold()
+        self._looked += 1
+        if self._looked >= _MANY and self._one_in < _MOST_SELDOM:
+            self._look_at_one_in(self._one_in * _LESS)
         return latency
 
-    def _keep(
+    def _look_at_one_in(self, number: int) -> None:
+        """Time one check in so many from now on."""
+        self._one_in, self._looked = number, 0
+        self.turn = _turns(self._timer, number).__next__
+        self._passing.clear()  # they know how probably one that is timed becomes an event
+        self._refused.clear()
+
+    def _sample(
         self,
         request: Request,
         cost: int | None,
         verdict: Verdict,
         kind: EventKind,
-        by: Deciding | tuple[Rule, Hit, Decision],
+        chance: float,
         at: Micros,
         latency: float | None,
     ) -> None:
         """Keep what an event is made of. It is made with others, later: one by one they take twice the time."""
-        if self._keeps_events:
-            self.emitted += 1
-            self._kept.append((request, cost, verdict, kind, by, at, self.emitted, latency))
+        if self._keeps_events and random() < chance:  # noqa: S311 (nothing secret depends on it)
+            self._kept.append((request, cost, verdict, kind, at, latency))
             if len(self._kept) >= _MADE_TOGETHER:
                 self._make_events()
 
     def _make_events(self) -> None:
-        keep = self._events.append
-        for kept in self._kept:
-            keep(event_of(*kept))
+        keep, first = self._events.append, self._made + 1
+        for sequence, kept in enumerate(self._kept, first):
+            keep(event_of(sequence, *kept))
+        self._made += len(self._kept)
         self._kept.clear()
 
     def _use(self, api_key: str, at: Micros) -> None:
@@ -271,10 +292,10 @@ class Recorder:
                 latencies.clear()
 
 
-def _turns(timer: Timer) -> Iterator[Timer | None]:
-    """Who is timed: one in sixteen, without a rhythm that traffic could have as well."""
+def _turns(timer: Timer, one_in: int) -> Iterator[Timer | None]:
+    """Who is timed: one in so many, without a rhythm that traffic could have as well."""
     drawn = Random(_TURNS)  # noqa: S311 (nothing secret depends on it)
-    timed = set(drawn.sample(range(_TURNS), _TURNS // _ONE_IN))
+    timed = set(drawn.sample(range(_TURNS), _TURNS // one_in))
     return cycle([timer if place in timed else None for place in range(_TURNS)])
 
 
@@ -292,10 +313,10 @@ def _can_wait(plan: Plan) -> bool:
     return any(bound.rule.action is Action.THROTTLE for bound in plan.enforced)
 
 
-def _outcome(verdict: Verdict, kind: EventKind, by: Deciding) -> tuple[Any, ...]:
+def _outcome(verdict: Verdict, kind: EventKind) -> tuple[Any, ...]:
     """What became of a request, which rule decided it, whether without the store, and what is `beside`."""
-    plan = verdict.plan
-    decider = None if kind is EventKind.ALLOWED or by.rule is None else by.rule.name
+    plan, rule = verdict.plan, deciding(verdict, kind).rule
+    decider = None if kind is EventKind.ALLOWED or rule is None else rule.name
     is_degraded = any(type(decision) in _DEGRADED for decision in verdict.decisions)
     has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
     return (kind.value, decider, is_degraded, beside(verdict) if has_more else ())

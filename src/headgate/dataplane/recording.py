@@ -41,8 +41,9 @@ _SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
 class Recorder(Protocol):
     """What happens, as it is kept in memory."""
 
-    emitted: int
-    """How many events there were so far."""
+    @property
+    def emitted(self) -> int:
+        """How many events there were so far."""
 
     @property
     def dropped(self) -> int:

@@ -31,9 +31,13 @@ class Telling:
 
     def __init__(self, witness: Witness, listeners: Sequence[Callable[[Verdict], None]]) -> None:
         """`listeners` hear of each verdict after `witness`."""
-        self.turn = witness.turn
         self._witness = witness
         self._listeners = listeners
+
+    @property
+    def turn(self) -> Callable[[], Timer | None]:
+        """See `Witness.turn`."""
+        return self._witness.turn
 
     def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
         """See `Witness.offer`."""

@@ -301,14 +301,21 @@ def test_a_sample_of_admissions_is_kept_and_every_denial() -> None:
     assert sum(counted.values()) == 16_000
 
 
-def test_one_decision_in_sixteen_is_timed() -> None:
-    """The times that are noted are those of about one decision in sixteen."""
+def test_the_more_decisions_there_are_the_fewer_are_timed() -> None:
+    """Where there are few, all; where there are many, one in 64; and where they become few again, all again."""
     scene = Scene()
-    for _ in range(4_096):
-        scene.check()
-    took = scene.recorder.take_counts()[1]
-    assert sum(each.requests for each in took) == 256
-    assert {(each.endpoint, each.rules) for each in took} == {("/", ("users",))}
+
+    def timed(checks: int) -> int:
+        for _ in range(checks):
+            scene.check()
+        return sum(each.requests for each in scene.recorder.take_counts()[1])
+
+    assert timed(900) == 900
+    timed(100 + 4 * 1_000 + 16 * 1_000 + 8_192)
+    assert timed(4_096) == 64
+    for _ in range(4):
+        scene.recorder.take_events()
+    assert timed(50) == 50
 
 
 def test_without_events_there_are_only_counts() -> None:
