@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -15,7 +16,9 @@ import pytest
 from tests.acceptance.conftest import Service
 from tests.chaos.hammer import Hammer
 from tests.chaos.http_load import HttpLoad, Queues
+from tests.chaos.kafka_broker import Broker
 from tests.chaos.load import share
+from tests.integration.kafka_topic import records_of
 
 from headgate.adapters.postgres import Database
 
@@ -38,7 +41,7 @@ SMALL: Final = 2**20
 FLUSH: Final = 0.5
 RULES: Final = "rules:\n  - {name: tight, per: [user], limits: 5/minute, sample: 1}\n"
 _ACCOUNT: Final = re.compile(
-    r"events to postgres: (\d+) emitted = (\d+) stored \+ (\d+) spooled \+ (\d+) dropped \+ (\d+) refused"
+    r"events to (\w+): (\d+) emitted = (\d+) stored \+ (\d+) spooled \+ (\d+) dropped \+ (\d+) refused"
 )
 _PATIENCE: Final = 120.0
 
@@ -65,13 +68,17 @@ def _stored(url: str) -> list[str]:
 
 
 def _ended(service: Service) -> tuple[int, int, int, int, int]:
-    """Its account, once it has ended in order."""
+    """Its account of the database, once it has ended in order."""
+    return _accounts(service)["postgres"]
+
+
+def _accounts(service: Service) -> dict[str, tuple[int, int, int, int, int]]:
+    """By sink: emitted, stored, spooled, dropped and refused."""
     _, errors = service.process.communicate(timeout=_PATIENCE)
     assert service.process.returncode == 0
-    found = _ACCOUNT.search(errors.decode())
-    assert found is not None, errors.decode()
-    emitted, stored, spooled, dropped, refused = map(int, found.groups())
-    return emitted, stored, spooled, dropped, refused
+    found = {name: tuple(map(int, numbers)) for name, *numbers in _ACCOUNT.findall(errors.decode())}
+    assert found, errors.decode()
+    return found  # type: ignore[return-value] # five of each, as the pattern has them
 
 
 def _left_by_another(service: Service) -> int:
@@ -178,13 +185,18 @@ async def _alternating(
 
 
 def _measured(
-    figures: Figures, case: str, service: Service, url: str, outcome: tuple[HttpLoad, float, float]
+    figures: Figures,
+    case: str,
+    service: Service,
+    outcome: tuple[HttpLoad, float, float],
+    stored_in: Callable[[], list[str]],
+    sink: str = "postgres",
 ) -> tuple[int, int, int, int, int]:
     """End the service, and hold its account against what was answered (and one before) and what is stored."""
     load, there, away = outcome
     service.signal(signal.SIGTERM)
-    account = emitted, stored, spooled, dropped, refused = _ended(service)
-    ids = _stored(url)
+    account = emitted, stored, spooled, dropped, refused = _accounts(service)[sink]
+    ids = stored_in()
     assert not load.errors
     figures.note(case, "p99 of decisions, there", there, "ms")
     figures.note(case, "p99 of decisions, away", away, "ms")
@@ -208,11 +220,36 @@ def test_frozen_database(postgres: Postgres, valkey: Server, tmp_path: Path, fig
     try:
         assert service.check(user="u0").status_code == 200  # so that all its threads are there
         outcome = asyncio.run(_alternating(service, valkey.pid, postgres.freeze, postgres.thaw, path))
-        account = _measured(figures, case, service, url, outcome)
+        account = _measured(figures, case, service, outcome, lambda: _stored(url))
     finally:
         postgres.revive()
         service.close()
     assert (account[3] > 0) is (limit == SMALL)
+
+
+def test_frozen_broker(
+    postgres: Postgres, valkey: Server, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, figures: Figures
+) -> None:
+    """With Kafka frozen decisions go on, PostgreSQL has every event, and the topic gets each once when it is back."""
+    case = f"Kafka frozen {SECONDS_AWAY} s"
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    broker.make_topic("events")
+    url = postgres.new_database()
+    service = _service(url, valkey.url, tmp_path, kafka_brokers=broker.servers, kafka_topic="events")
+
+    def sent() -> list[str]:
+        assert len(_stored(url)) == len(outcome[0].answers) + 1
+        return [json.loads(record.value)["id"] for record in records_of(broker.servers, "events")]
+
+    try:
+        assert service.check(user="u0").status_code == 200
+        outcome = asyncio.run(_alternating(service, valkey.pid, broker.freeze, broker.thaw))
+        account = _measured(figures, case, service, outcome, sent, "kafka")
+    finally:
+        broker.thaw()
+        service.close()
+        broker.kill()
+    assert account[3] == 0
 
 
 @contextmanager
@@ -249,7 +286,7 @@ def test_full_disk(postgres: Postgres, valkey: Server, tmp_path: Path, figures: 
         try:
             assert service.check(user="u0").status_code == 200
             outcome = asyncio.run(_alternating(service, valkey.pid, fill, lambda: ballast.unlink(missing_ok=True)))
-            account = _measured(figures, case, service, url, outcome)
+            account = _measured(figures, case, service, outcome, lambda: _stored(url))
         finally:
             service.close()
     assert account[3] == 0

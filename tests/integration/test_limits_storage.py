@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -102,6 +104,21 @@ def test_strategies_on_one_server(name: str, valkey: Server) -> None:
     other.clear(item, "a")
     assert one.hit(item, "a", cost=10)
     assert all(isinstance(storage, headgate.limits.HeadgateStorage) and storage.check() for storage in storages)
+
+
+def test_a_storage_that_is_dropped_leaves_no_connection(cluster_setup: ClusterSetup) -> None:
+    """Also while the map of a cluster was just read, and nodes without slots are being let go."""
+    others = threading.enumerate()
+    for number in range(5):
+        storage = limits.storage.storage_from_string(f"headgate+{cluster_setup.url}")
+        limits.strategies.FixedWindowRateLimiter(storage).hit(RateLimitItemPerHour(3), f"dropped-{number}")
+        (thread,) = [each for each in threading.enumerate() if each.name == "headgate" and each not in others]
+        del storage
+        gc.collect()
+        thread.join(60)
+        assert not thread.is_alive()
+        del thread
+    gc.collect()  # which would warn of a connection that is still open
 
 
 def test_cluster_and_sentinel(cluster_setup: ClusterSetup, sentinel_setup: SentinelSetup) -> None:

@@ -67,7 +67,9 @@ def foreign(algorithm: Algorithm) -> list[bytes]:
         holds = [["them", *[1] * place, odd, *[1] * (2 - place)] for place in range(3) for odd in NUMBERS]
         return [b"x", encode(7), encode([]), encode({"them": 7}), encode(["them", 1]), *map(encode, holds)]
     tail = "" if algorithm in {Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_COUNTER} else "001"
-    digits = [one + tail for one in ("17672256OOOOOOOO", "1767225600000.01", "9" * 16, "0x7FFFFFFFFFFFFF")]
+    digits = [
+        one + tail for one in ("17672256OOOOOOOO", "1767225600000.01", "9" * 16, "0x7FFFFFFFFFFFFF", " 0x6605a4c148401")
+    ]
     return [b"", b"x", *map(str.encode, digits)] + [
         b"".join(encode(odd if place == at else 1) for place in range(width))
         for width in WIDTHS[algorithm]

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 MOST_EVENTS: Final = 50_000
 """That wait to be taken. When more come, the oldest go."""
 MOST_ALIKE: Final = 5_000
-"""Groups of alike requests between two looks. Beyond them endpoints are not told apart: strangers make up many."""
+"""Groups of alike requests between two looks. Beyond them endpoints and tiers are not told apart: strangers make up
+many."""
 MOST_KEYS: Final = 100_000
 LONGEST: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
@@ -170,7 +171,7 @@ class Recorder:
         if is_simple and plan.alike is not None and not _can_wait(plan):
             shortcuts = self._passing if verdict.allowed else self._refused
             known = shortcuts.get(plan.alike)
-            if known is None or known[1] <= at:
+            if (known is None and len(shortcuts) < MOST_ALIKE) or (known is not None and known[1] <= at):
                 begin, several = at - at % MINUTE, len(decisions) > 1
                 shortcuts[plan.alike] = (
                     begin, begin + MINUTE, request.route, users, latencies, kind, chance, is_seldom, several,
@@ -275,7 +276,7 @@ class Recorder:
     def _new_group(self, key: tuple[Any, ...]) -> Group:
         """The group of alike requests of which there is none yet."""
         if len(self._groups) >= MOST_ALIKE:
-            key = (*key[:2], OTHER, *key[3:])
+            key = (key[0], OTHER, OTHER, *key[3:])
         elif (short := _short(key[2])) is not key[2]:
             key = (*key[:2], short, *key[3:])
         return self._groups.setdefault(key, ([], []))

@@ -355,6 +355,11 @@ def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> No
     assert {user for count in counts for user in count.users} == {"ann", None}
     assert len({each.endpoint for each in took}) <= 4
     assert len(scene.recorder.take_keys()) == 2
+    for number in range(400):
+        scene.check(tier=f"tier-{number}")
+    counts = scene.recorder.take_counts()[0]
+    assert {count.tier for count in counts} == {"tier-0", "tier-1", "tier-2", OTHER}
+    assert sum(count.requests for count in counts) == 400
     scene.check("/" + "x" * LONGEST)
     assert [count.endpoint for count in scene.recorder.take_counts()[0]] == [OTHER]
 

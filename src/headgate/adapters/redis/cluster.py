@@ -48,7 +48,7 @@ class Cluster:
         self._nodes: dict[str, Node] = {}
         self._owners: list[Node | None] = [None] * SLOTS
         self._looking: asyncio.Task[None] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
 
     def place(self, key: Key) -> Place:
@@ -139,16 +139,14 @@ class Cluster:
             owners[start : end + 1] = [node] * (end - start + 1)
         self._owners = owners
         for name in [name for name, node in self._nodes.items() if node not in owners]:
-            task = asyncio.get_running_loop().create_task(self._let_go(self._nodes.pop(name)))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            node = self._nodes.pop(name)
+            self._leaving[node] = asyncio.get_running_loop().create_task(self._let_go(node))
 
     async def _let_go(self, node: Node) -> None:
         """Close a node that has no slots any more, when whatever was asked of it is answered or given up."""
-        try:
-            await asyncio.sleep(2 * self._patience.deadline)
-        finally:
-            await node.close()
+        await asyncio.sleep(2 * self._patience.deadline)
+        await node.close()
+        del self._leaving[node]
 
     async def connect(self) -> None:
         """Read the map and connect to all nodes that have slots; raises `StoreError` if that fails."""
@@ -161,10 +159,11 @@ class Cluster:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
-        for leaving in self._leaving:
+        for leaving in self._leaving.values():
             leaving.cancel()
-        await asyncio.gather(*self._leaving, return_exceptions=True)
-        await asyncio.gather(*[node.close() for node in self._nodes.values()])
+        await asyncio.gather(*self._leaving.values(), return_exceptions=True)
+        # Those that were leaving too: whoever is cancelled in the middle of it, or before it began, closes nothing.
+        await asyncio.gather(*[node.close() for node in (*self._nodes.values(), *self._leaving)])
 
 
 async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:

@@ -255,12 +255,14 @@ class Node:
     async def close(self) -> None:
         """Drop the connection and make no other."""
         self._closed = True
-        if self._recovering is not None:
-            self._recovering.cancel()
-            await asyncio.wait([self._recovering])
-        self._release(StoreError("the connection was closed", transient=True))
-        self._lane.drop()
-        self._deadlines.close()
+        try:
+            if self._recovering is not None:
+                self._recovering.cancel()
+                await asyncio.wait([self._recovering])
+        finally:  # also if whoever closes is cancelled meanwhile
+            self._release(StoreError("the connection was closed", transient=True))
+            self._lane.drop()
+            self._deadlines.close()
         if self._twin is not None:
             await self._twin.close()
 

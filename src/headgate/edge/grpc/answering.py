@@ -54,11 +54,16 @@ class Answering:
         self._initial = _USUAL_WINDOW
         self._extra: dict[int, int] = {}
         """What streams were granted beyond the initial window."""
-        self._waiting: list[_Waiting] = []
+        self._waiting: dict[int, _Waiting] = {}
+        self._has_more_room = False
 
     def __len__(self) -> int:
         """How many answers are still waiting to be sent."""
         return len(self._waiting)
+
+    def __contains__(self, stream: int) -> bool:
+        """Whether the answer on a stream is still waiting to be sent."""
+        return stream in self._waiting
 
     def answer(self, stream: int, message: bytes) -> None:
         """Send an answer, at once or as soon as there is room."""
@@ -73,8 +78,9 @@ class Answering:
             self._write(before + message + _end(stream))
             return
         self._write(frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD))
-        self._waiting.append(_Waiting(stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message))
-        self._send_waiting()
+        waiting = _Waiting(stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message)
+        self._waiting[stream] = waiting
+        self._send(waiting)
 
     def fail(self, stream: int, failed: Failed) -> None:
         """Say why there is no answer."""
@@ -85,7 +91,7 @@ class Answering:
     def forget(self, stream: int) -> None:
         """Send no more for a stream."""
         self._extra.pop(stream, None)
-        self._waiting = [each for each in self._waiting if each.stream != stream]
+        self._waiting.pop(stream, None)
 
     def grant(self, stream: int, content: bytes, *, is_open: bool) -> None:
         """A WINDOW_UPDATE frame has come."""
@@ -96,32 +102,40 @@ class Answering:
             raise Broken(ErrorCode.PROTOCOL_ERROR)
         if not stream:
             self._window += by
+            self._has_more_room = True
         elif is_open:
             self._extra[stream] = self._extra.get(stream, 0) + by
         if max(self._window, self._extra.get(stream, 0)) > frames.LARGEST_WINDOW:
             raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
-        self._send_waiting()
+        if stream in self._waiting:
+            self._send(self._waiting[stream])
 
     def set_initial_window(self, size: int) -> None:
         """The other end has said how much a stream can take at first; it holds for open ones too."""
         if size > frames.LARGEST_WINDOW:
             raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
         self._initial = size
-        self._send_waiting()
+        self._has_more_room = True
 
-    def _send_waiting(self) -> None:
-        for each in tuple(self._waiting):
-            room = min(self._window, self._initial + self._extra.get(each.stream, 0) - each.sent)
-            while each.rest and room > 0:
-                part = each.rest[: min(room, frames.LARGEST)]
-                each.rest = each.rest[len(part) :]
-                each.sent += len(part)
-                self._window -= len(part)
-                room -= len(part)
-                self._write(frames.frame(Kind.DATA, 0, each.stream, part))
-            if not each.rest:
-                self._write(_end(each.stream))
-                self.forget(each.stream)
+    def send_waiting(self) -> None:
+        """Send what there has come to be room for. Once for all that has come: there may be many, of either."""
+        if self._has_more_room:
+            self._has_more_room = False
+            for each in tuple(self._waiting.values()):
+                self._send(each)
+
+    def _send(self, each: _Waiting) -> None:
+        room = min(self._window, self._initial + self._extra.get(each.stream, 0) - each.sent)
+        while each.rest and room > 0:
+            part = each.rest[: min(room, frames.LARGEST)]
+            each.rest = each.rest[len(part) :]
+            each.sent += len(part)
+            self._window -= len(part)
+            room -= len(part)
+            self._write(frames.frame(Kind.DATA, 0, each.stream, part))
+        if not each.rest:
+            self._write(_end(each.stream))
+            self.forget(each.stream)
 
 
 def _end(stream: int) -> bytes:

@@ -133,6 +133,7 @@ class Connection(asyncio.Protocol):
                 return
             for frame in frames.cut(received):
                 self._take(frame)
+            self._answering.send_waiting()
             self._end_if_done()
         except Broken as broken:
             self._write(frames.goaway(self._last, broken.code))
@@ -162,8 +163,9 @@ class Connection(asyncio.Protocol):
         elif kind == Kind.SETTINGS:
             self._settings(frame)
         elif kind == Kind.WINDOW_UPDATE:
-            is_open = frame.stream in self._calls or frame.stream in self._tasks
-            self._answering.grant(frame.stream, frame.content, is_open=is_open or bool(self._answering))
+            stream = frame.stream
+            is_open = stream in self._calls or stream in self._tasks or stream in self._answering
+            self._answering.grant(stream, frame.content, is_open=is_open)
         elif kind == Kind.PING:
             self._ping(frame)
         elif kind == Kind.RST_STREAM:

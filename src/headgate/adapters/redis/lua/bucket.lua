@@ -9,7 +9,7 @@
 local UNIT_DIGITS, MOST_UNITS = 3, 999
 
 local function read_bucket(value)
-  if #value == DIGITS + UNIT_DIGITS and byte(value) <= NINE then
+  if #value == DIGITS + UNIT_DIGITS and is_digits(value) then
     local at, units = sub(value, 1, DIGITS) + 0, sub(value, DIGITS + 1) + 0
     check(at, units, 0)
     return {at, units, 0, 0, 0, 0, 0}

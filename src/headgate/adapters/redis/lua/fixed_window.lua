@@ -20,7 +20,7 @@ end
 
 local fixed_window = {
   read = function(value, hit)
-    if #value == DIGITS and byte(value) <= NINE then
+    if #value == DIGITS and is_digits(value) then
       local step = hit.start and CALENDAR_STEP or hit.period
       local count = value % step
       check(value - count, count, 0)

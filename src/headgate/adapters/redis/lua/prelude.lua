@@ -19,7 +19,16 @@ end
 -- The two cannot be confused: MessagePack of such a length begins with no digit, but for instants in 1970.
 local DIGITS, LEAST, NINE = 16, 1000000000000000, 57
 local SETS_INTEGERS = not redis.SERVER_NAME -- which Redis has not
-local byte, format, sub = string.byte, string.format, string.sub
+local byte, find, format, sub = string.byte, string.find, string.format, string.sub
+
+local function is_digits(value)
+  if byte(value) > NINE then
+    return false
+  elseif find(value, '%D') then -- Lua takes '0x1' and ' 1' for numbers, INCRBY does not
+    error('not a counter')
+  end
+  return true
+end
 
 local function is_worth_digits(start, count, hit)
   return start >= LEAST and (SETS_INTEGERS or count > hit.cost)

@@ -40,7 +40,7 @@ end
 
 local sliding_window_counter = {
   read = function(value, hit)
-    if #value == DIGITS and byte(value) <= NINE then
+    if #value == DIGITS and is_digits(value) then
       local both, base = value % hit.period, base_of(hit)
       local previous = both % base
       check(value - both, both, previous)
