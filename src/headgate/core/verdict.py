@@ -89,14 +89,13 @@ class Verdict:
     def plan(self) -> Plan:
         """What was asked of the store."""
         asked = self._asked
-        if asked.__class__ is Plan:  # nearly always
+        if isinstance(asked, Plan):  # nearly always
             return asked
         if isinstance(asked, str):
             asked = Hit(hit_key(asked, self._meter.code), self._meter, self._cost)
             self._answer = ((Decision(*self._answer[1:]),), ())
-        if isinstance(asked, Hit):
-            self._asked = asked = bare_plan(asked)
-        return asked
+        self._asked = plan = bare_plan(asked)
+        return plan
 
     @property
     def decisions(self) -> Sequence[Decision]:
