@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from headgate import Limiter
-from headgate.edge.http.server import Address, Ending, serve
+from headgate.edge.http.server import Ending, serve
 from headgate.edge.http.service import DecisionService
+from headgate.edge.listening import Address
 
 if TYPE_CHECKING:
-    from headgate.edge.http.rsgi import Exchange, Scope
+    from headgate.edge.http.answers import Answer
+    from headgate.edge.http.application import HttpRequest
 
 RULES = [{"name": "search", "per": ["user"], "limits": "1000000/hour"}]
 """One rule, which admits everything."""
@@ -26,13 +28,14 @@ PATIENT = "?deadline_ms=500"
 class Constant(DecisionService):
     """What a verdict looks like, without one."""
 
-    async def __rsgi__(self, _scope: Scope, exchange: Exchange) -> None:
-        exchange.response_bytes(200, [("content-type", "application/json")], b'{"allowed":true}\n')
+    async def answer(self, _request: HttpRequest) -> Answer:
+        """Answer the same to everything."""
+        return 200, "content-type: application/json\r\n", b'{"allowed":true}\n'
 
 
 async def _run(kind: str, port: int, url: str) -> None:
     async with Limiter.open(url + PATIENT, rules=RULES) as limiter:
-        service = (Constant if kind == "constant" else DecisionService)(limiter, body_limit=65_536, body_seconds=5)
+        service = (Constant if kind == "constant" else DecisionService)(limiter)
         await serve(service, Address("127.0.0.1", port), Ending(0, 1), lambda: print("ready", flush=True))
 
 

@@ -11,7 +11,7 @@ import uvloop
 from headgate import Limiter
 from headgate.edge.grpc.methods import RATE_LIMITS, methods
 from headgate.edge.grpc.server import serving_grpc
-from headgate.edge.http.server import free_address
+from headgate.edge.listening import free_address
 from headgate.edge.rls.deciding import RateLimits
 
 RULES = [

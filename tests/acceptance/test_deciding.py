@@ -60,7 +60,7 @@ def test_the_printed_curl_lines_work(service: Service) -> None:
     assert len(commands) == 3
     once, until_refused, look = (_paste(command) for command in commands)
     assert "HTTP/1.1 200 OK" in once
-    assert "x-ratelimit-remaining: 9" in once
+    assert "X-RateLimit-Remaining: 9" in once
     assert until_refused.split() == ["200"] * 9 + ["429"] * 3
     assert '"allowed":false' in look
 

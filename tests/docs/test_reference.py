@@ -81,7 +81,7 @@ def _options(command: Any) -> set[str]:  # noqa: ANN401 (typer brings a click of
 
 def _endpoints() -> dict[str, set[str]]:
     limiter = headgate.Limiter.open()
-    service = DecisionService(limiter, body_limit=1, body_seconds=1)
+    service = DecisionService(limiter)
     return {path: set(methods) for path, methods in service._endpoints.items()}
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.admin_setup import BOOTSTRAP, problem_of, with_admin
 
 from headgate.edge.admin.server import serve_admin
-from headgate.edge.http.server import free_address
+from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
     from tests.integration.admin_setup import Admin

@@ -18,7 +18,7 @@ from headgate.adapters import yaml_text
 from headgate.cli import commands
 from headgate.core.api_key import new_api_key
 from headgate.edge.admin.server import serve_admin
-from headgate.edge.http.server import free_address
+from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -14,7 +14,7 @@ from headgate.edge.grpc import frames
 from headgate.edge.grpc.connection import LARGEST_MESSAGE, MOST_STREAMS
 from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Frame, Kind, Setting
 from headgate.edge.grpc.server import serving_grpc
-from headgate.edge.http.server import free_address
+from headgate.edge.listening import free_address
 from headgate.errors import HeadgateError, InvalidRequest
 
 if TYPE_CHECKING:

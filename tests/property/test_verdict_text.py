@@ -17,6 +17,7 @@ from headgate.core.rule import Action, Response, Rule
 from headgate.core.verdict import verdict
 from headgate.edge.http.answers import for_verdict
 from headgate.edge.http.verdict_text import VerdictText
+from headgate.edge.http.writing import lines_of
 
 if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
@@ -71,11 +72,11 @@ def test_an_admission_written_by_hand_is_the_reference(made: Verdict) -> None:
     """Body and headers of an admission have the members, values and order that `as_dict` and `headers` have."""
     written = _text.admission(made)
     assert written is not None
-    body, headers = written
+    body, lines = written
     assert body.endswith(b"}\n")
     read: dict[str, Any] = json.loads(body)
     assert list(read.items()) == list(json.loads(json.dumps(made.as_dict())).items())
-    assert headers == [("content-type", "application/json"), *made.headers().items()]
+    assert lines == lines_of([("content-type", "application/json"), *made.headers().items()])
     assert for_verdict(made)[::2] == (200, body)
 
 
@@ -91,11 +92,11 @@ def test_a_refusal_written_by_hand_is_the_reference(made: Verdict) -> None:
     """Body and headers of a refusal have the members, values and order of `problem`, `as_dict` and `headers`."""
     written = _text.refusal(made)
     assert written is not None
-    body, headers = written
+    body, lines = written
     assert body.endswith(b"}\n")
     read: dict[str, Any] = json.loads(body)
     assert list(read.items()) == list(json.loads(json.dumps(made.problem() | made.as_dict())).items())
-    assert headers == [("content-type", "application/problem+json"), *made.headers().items()]
+    assert lines == lines_of([("content-type", "application/problem+json"), *made.headers().items()])
     assert for_verdict(made)[::2] == (429, body)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.dataplane.fake_records import Set
 from tests.unit.dataplane.signing import CLAIMS, SECRET, signed
+from tests.unit.test_http_service import headers_of
 
 from headgate import Limiter
 from headgate.core.api_key import hash_of, new_api_key
@@ -18,6 +19,8 @@ from headgate.dataplane.jwks import OneKey
 from headgate.dataplane.jwt_keys import key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
 from headgate.testing import FakeClock
 
@@ -31,53 +34,19 @@ SEARCH = {
 USERS = {"name": "users", "per": "user", "limits": "1/minute"}
 
 
-class Headers:
-    def __init__(self, *lines: tuple[str, str]) -> None:
-        self.lines = lines
-
-    def get(self, key: str) -> str | None:
-        return next(iter(self.get_all(key)), None)
-
-    def get_all(self, key: str) -> list[str]:
-        return [value for name, value in self.lines if name == key]
-
-
-class Scope:
-    def __init__(self, method: str, path: str, query: str, headers: Headers, client: str) -> None:
-        self.method, self.path, self.query_string = method, path, query
-        self.headers, self.client = headers, client
-
-
-class Exchange:
-    def __init__(self) -> None:
-        self.answers: list[tuple[int, dict[str, str], bytes]] = []
-
-    async def __call__(self) -> bytes:
-        pytest.fail("the body is the upstream's")
-
-    async def __aiter__(self) -> Any:  # noqa: ANN401 (nothing)
-        pytest.fail("the body is the upstream's")
-        yield b""
-
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.answers.append((status, dict(headers), body))
-
-
 class Gateway:
     """Something at 10.0.0.1 that asks a service."""
 
     def __init__(self, *rules: dict[str, Any], identity: Identity | None = None) -> None:
         self.limiter = Limiter.open(rules=list(rules), clock=FakeClock())
-        self.service = DecisionService(self.limiter, body_limit=1, body_seconds=1, identity=identity)
+        self.service = DecisionService(self.limiter, identity=identity)
 
     def ask(
         self, *lines: tuple[str, str], method: str = "GET", path: str = "", query: str = "", client: str = "10.0.0.1:9"
     ) -> tuple[int, dict[str, str], Any]:
-        exchange = Exchange()
-        scope = Scope(method, f"/v1/forward-auth{path}", query, Headers(*lines), client)
-        asyncio.run(self.service.__rsgi__(scope, exchange))
-        ((status, headers, body),) = exchange.answers
-        return status, headers, json.loads(body) if body else None
+        head = Head(method, f"/v1/forward-auth{path}", query, lines)
+        status, headers, body = asyncio.run(self.service.answer(HttpRequest(head, client=client)))
+        return status, headers_of(headers), json.loads(body) if body else None
 
 
 def who(**more: Any) -> Identity:  # noqa: ANN401 (parts of an identity)
@@ -201,7 +170,7 @@ def test_a_throttled_call_is_held_back() -> None:
     async def run() -> float:
         began = asyncio.get_running_loop().time()
         for _ in range(3):
-            await gateway.service.__rsgi__(Scope("GET", "/v1/forward-auth", "", Headers(), "10.0.0.1:9"), Exchange())
+            await gateway.service.answer(HttpRequest(Head("GET", "/v1/forward-auth"), client="10.0.0.1:9"))
         return asyncio.get_running_loop().time() - began
 
     assert asyncio.run(run()) >= 0.01
@@ -227,20 +196,8 @@ def test_a_check_states_who_calls() -> None:
     gateway = Gateway(USERS, identity=Identity(FakeClock(), records=set_up.records))
     for path in ("/v1/check", "/v1/peek"):
         for stated in ({"user": "u1"}, {"api_key": KEY}):
-            exchange = _Body(json.dumps(stated).encode())
-            scope = Scope("POST", path, "", Headers(("content-length", "9")), "10.0.0.1:9")
-            gateway.service._body_limit = 100
-            asyncio.run(gateway.service.__rsgi__(scope, exchange))
-            answer = json.loads(exchange.answers[0][2])
+            request = HttpRequest(Head("POST", path), json.dumps(stated).encode(), "10.0.0.1:9")
+            answer = json.loads(asyncio.run(gateway.service.answer(request))[2])
             assert answer["limit"] == 9
             assert "limits" not in answer
             assert KEY not in json.dumps(answer)
-
-
-class _Body(Exchange):
-    def __init__(self, body: bytes) -> None:
-        super().__init__()
-        self.body = body
-
-    async def __call__(self) -> bytes:
-        return self.body

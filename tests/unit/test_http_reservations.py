@@ -7,9 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.test_http_service import Exchange, Headers, Scope
 
 from headgate import Limiter
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
 from headgate.testing import FakeClock
 
@@ -33,14 +34,12 @@ class Fleet:
         self.services = [self.service("shared"), self.service("shared")]
 
     def service(self, secret: str) -> DecisionService:
-        return DecisionService(self.limiter, body_limit=10_000, body_seconds=1, secret=secret)
+        return DecisionService(self.limiter, secret=secret)
 
     def ask(self, path: str, members: dict[str, Any], which: int = 0) -> tuple[int, Any]:
-        exchange = Exchange(json.dumps(members).encode())
-        headers = Headers({"content-length": str(len(exchange.parts[0]))})
-        asyncio.run(self.services[which].__rsgi__(Scope("POST", path, headers), exchange))
-        ((status, _, body),) = exchange.answers
-        return status, body
+        request = HttpRequest(Head("POST", path), json.dumps(members).encode())
+        status, _, body = asyncio.run(self.services[which].answer(request))
+        return status, json.loads(body)
 
     def left(self, rule: str = "hour", **members: Any) -> int:  # noqa: ANN401 (of a check)
         body = self.ask("/v1/peek", {"user": "u", "cost": 0, **members})[1]
@@ -180,7 +179,6 @@ def test_another_secret_makes_another_reservation(fleet: Fleet) -> None:
 @pytest.mark.parametrize("text", ["", "x", "é", "A" * 70_000, "=" * 9, "AAAA" * 30, "\\ud800"])
 def test_texts_that_are_no_reservations(fleet: Fleet, text: str) -> None:
     """Whatever else is sent as a reservation is answered with 404 and a sentence."""
-    fleet.services[0]._body_limit = 100_000
     status, problem = fleet.ask("/v1/settle", {"reservation": text, "actual": 0})
     assert (status, problem["detail"][:30]) == (404, "there is no such reservation; ")
 

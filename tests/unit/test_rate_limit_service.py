@@ -13,7 +13,7 @@ from headgate.settings import Settings
 from headgate.wiring import rate_limit_service as wiring
 
 if TYPE_CHECKING:
-    from headgate.edge.http.server import Address
+    from headgate.edge.listening import Address
 
 
 def _served(**settings: int) -> Address | None:

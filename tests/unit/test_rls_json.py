@@ -7,9 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.test_http_service import Exchange, Headers, Scope
+from tests.unit.test_http_service import headers_of
 
 from headgate import InvalidRequest, Limiter
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
 from headgate.edge.rls.json_form import read_question
 from headgate.edge.rls.messages import Descriptor, Override, Question, Unit
@@ -21,13 +23,12 @@ def test_the_service_answers_as_envoys_own_does() -> None:
     """200 and OK; then 429, OVER_LIMIT and the limit."""
 
     async def run() -> list[tuple[int, dict[str, str], Any]]:
-        service = DecisionService(Limiter.open("memory://", rules=RULES), body_limit=1000, body_seconds=1)
+        service = DecisionService(Limiter.open("memory://", rules=RULES))
         body = b'{"domain":"web","descriptors":[{"entries":[{"key":"a","value":"b"}]}]}'
         answers = []
         for sent in (body, body, b'{"domain":""}'):
-            exchange = Exchange(sent)
-            await service.__rsgi__(Scope("POST", "/json", Headers({"content-length": str(len(sent))})), exchange)
-            answers += exchange.answers
+            status, headers, answer = await service.answer(HttpRequest(Head("POST", "/json"), sent))
+            answers.append((status, headers_of(headers), json.loads(answer)))
         return answers
 
     (status, _, ok), (refused, headers, over), (wrong, _, _) = asyncio.run(run())

@@ -16,7 +16,7 @@ from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
-    from headgate.edge.http.server import Address
+    from headgate.edge.listening import Address
     from headgate.ports import CounterStore
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane

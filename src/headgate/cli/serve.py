@@ -11,9 +11,10 @@ from headgate.cli.announcement import Places, announce
 from headgate.cli.environment import settings
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.worker import work
-from headgate.edge.http.server import Address, Ending, Transport, free_address
+from headgate.edge.http.server import Ending, Transport
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
+from headgate.edge.listening import Address, free_address
 from headgate.settings import Settings
 from headgate.wiring import complete
 from headgate.wiring.rate_limit_service import rate_limit_service

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from pathlib import Path
 
-    from headgate.edge.http.server import Address
+    from headgate.edge.listening import Address
     from headgate.settings import Settings
 
 log = logging.getLogger("headgate")

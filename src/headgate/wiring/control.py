@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from headgate.adapters.postgres import Database
     from headgate.adapters.rules_file import RulesFile
     from headgate.dataplane.recording import Counted
-    from headgate.edge.http.server import Address
+    from headgate.edge.listening import Address
     from headgate.settings import Settings
     from headgate.wiring import Counters
 

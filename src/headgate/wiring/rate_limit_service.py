@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from headgate.edge.http.access import Access
-from headgate.edge.http.server import Address, free_address
+from headgate.edge.listening import Address, free_address
 from headgate.edge.rls.deciding import RateLimits
 from headgate.errors import HeadgateError
 from headgate.wiring.serving import transport
@@ -34,7 +34,7 @@ async def rate_limit_service(
         yield None
         return
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
-    from headgate.edge.grpc.protection import Protection, tls_context  # noqa: PLC0415 (an extra)
+    from headgate.edge.grpc.protection import PROTOCOL, Protection  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
 
     try:
@@ -50,6 +50,8 @@ async def rate_limit_service(
 
         for_call = traced(traces)
     files, token = transport(chosen).tls, chosen.service_token
-    protection = Protection(None if files is None else tls_context(files), None if token is None else Access(token))
+    protection = Protection(
+        None if files is None else files.context(PROTOCOL), None if token is None else Access(token)
+    )
     async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds, for_call, protection):
         yield address

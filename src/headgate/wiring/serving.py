@@ -12,8 +12,10 @@ from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
 from headgate.dataplane.limiter import Limiter
-from headgate.edge.http.server import Tls, Transport
+from headgate.edge.http.application import Bounds
+from headgate.edge.http.server import Transport
 from headgate.edge.http.service import DecisionService
+from headgate.edge.listening import Tls
 from headgate.errors import InvalidSettings
 from headgate.wiring.recording import recorded
 from headgate.wiring.state_samples import recording_samples, state_samples
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.recording import Counted
+    from headgate.edge.http.application import Application
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
     from headgate.wiring.telemetry import Telemetry
@@ -38,7 +41,7 @@ class Running(NamedTuple):
     limiter: Limiter
     control: ControlPlane | None
     """Where there is a database."""
-    application: object
+    application: Application
     """What answers: the service, or what stands in front of it."""
     traces: Traces | None
     """Where they are wanted."""
@@ -74,8 +77,6 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             limiter,
             identity=None if control is None else control.identity,
             has_rules=(lambda: True) if control is None else control.is_ready,
-            body_limit=settings.body_limit,
-            body_seconds=settings.body_seconds,
             token=settings.service_token,
             secret=_secret(settings),
         )
@@ -103,7 +104,8 @@ def check_workers(settings: Settings) -> None:
 
 def transport(settings: Settings) -> Transport:
     """What a connection may take, and how it is protected."""
-    return Transport(settings.header_limit, settings.header_seconds, settings.connections, _tls(settings))
+    bounds = Bounds(settings.header_limit, settings.body_limit, settings.header_seconds, settings.body_seconds)
+    return Transport(bounds, settings.connections, _tls(settings))
 
 
 def _tls(settings: Settings) -> Tls | None:

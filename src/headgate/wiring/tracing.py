@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headgate.adapters.otlp_traces import Traces
     from headgate.core.verdict import Verdict
     from headgate.dataplane.limiter import Limiter
+    from headgate.edge.http.application import Application
     from headgate.edge.http.service import DecisionService
     from headgate.settings import Settings
 
@@ -39,7 +40,7 @@ async def opened_traces(settings: Settings, worker: str) -> AsyncIterator[Traces
         await traces.close()
 
 
-def in_front_of(service: DecisionService, traces: Traces | None) -> object:
+def in_front_of(service: DecisionService, traces: Traces | None) -> Application:
     """What answers: the service, or what makes spans around it."""
     if traces is None:
         return service

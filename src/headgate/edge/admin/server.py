@@ -6,9 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.embed import Server
 
-from headgate.edge.http.server import accepting, granian_server, run_server
+from headgate.edge.listening import accepting
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
@@ -16,11 +19,17 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from headgate.edge.http.server import Address
+    from headgate.edge.listening import Address
 
 log = logging.getLogger("headgate")
 
 _DRAIN_SECONDS: Final = 10.0
+_HEAD_MILLISECONDS: Final = 75_000
+"""Also how long a connection may be idle."""
+_LONGEST_HEAD: Final = 65_536
+_MOST_CONNECTIONS: Final = 1_024
+# Granian would write to standard output, which belongs to what people asked for.
+_LOGGING: Final = {"handlers": {}, "loggers": {"_granian": {"handlers": [], "propagate": True}}}
 
 
 def _nothing() -> None:
@@ -29,8 +38,19 @@ def _nothing() -> None:
 
 async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None] = _nothing) -> None:
     """Answer until this is cancelled, then let requests under way end; `started` is called once anybody can connect."""
-    server = granian_server(app, address, Interfaces.ASGI)
-    serving = asyncio.create_task(run_server(server))
+    server = Server(
+        app,
+        address=address.host,
+        port=address.port,
+        interface=Interfaces.ASGI,
+        http=HTTPModes.http1,
+        websockets=False,
+        backpressure=_MOST_CONNECTIONS,
+        http1_settings=HTTP1Settings(header_read_timeout=_HEAD_MILLISECONDS, max_buffer_size=_LONGEST_HEAD),
+        log_level=LogLevels.error,
+        log_dictconfig=_LOGGING,
+    )
+    serving = asyncio.create_task(_run(server))
     try:
         if await accepting(address, serving):
             started()
@@ -44,3 +64,13 @@ async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None
             await asyncio.wait({serving}, timeout=_DRAIN_SECONDS)
         if not serving.done():
             log.warning("requests to the admin API under way after %g seconds were cut off", _DRAIN_SECONDS)
+
+
+async def _run(server: Server) -> None:
+    """Serve until the server is stopped; `HeadgateError` if it ends in any other way."""
+    try:
+        await server.serve()
+    except (OSError, RuntimeError) as error:
+        reason = f"{error}".partition("\n")[0]  # a Rust backtrace follows
+        msg = f"the server ended: {reason}"
+        raise HeadgateError(msg) from error

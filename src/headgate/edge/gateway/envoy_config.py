@@ -13,7 +13,7 @@ from headgate.edge.http import forward_auth
 from headgate.errors import InvalidSettings, shown
 
 if TYPE_CHECKING:
-    from headgate.edge.http.server import Address
+    from headgate.edge.listening import Address
 
 _TYPES: Final = "type.googleapis.com/envoy.extensions"
 _HEADERS_FOR_CALLERS: Final = ("x-ratelimit-", "ratelimit")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.edge.grpc.methods import HEALTH
 from headgate.edge.http.access import TOKEN_HEADER
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     from headgate.edge.http.access import Access
-    from headgate.edge.http.server import Tls
 
-_HTTP2: Final = "h2"
+PROTOCOL: Final = "h2"
 _OPEN_TO_ALL: Final = frozenset({HEALTH})
 """As `/readyz` is: probes have no token, and nothing is decided there."""
 
@@ -30,15 +29,3 @@ class Protection(NamedTuple):
         if self.access is None or fields.get(":path") in _OPEN_TO_ALL:
             return True
         return self.access.admits(fields.get(TOKEN_HEADER), fields.get("authorization"))
-
-
-def tls_context(files: Tls) -> ssl.SSLContext:
-    """How to speak TLS with these files; they were tried before."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(files.certificate, files.key)
-    context.set_alpn_protocols([_HTTP2])
-    if files.client_ca is not None:
-        context.load_verify_locations(files.client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context

@@ -10,7 +10,7 @@ from headgate.edge.http import forward_auth
 from headgate.edge.problems import Unanswerable
 
 if TYPE_CHECKING:
-    from headgate.edge.http.rsgi import Scope
+    from headgate.edge.http.head import Head
 
 TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
 OPEN_TO_ALL: Final = frozenset({"/livez", "/readyz", "/metrics"})
@@ -26,13 +26,13 @@ class Access:
         """Only who shows the token may ask."""
         self._token = token.encode()
 
-    def check(self, scope: Scope) -> None:
+    def check(self, head: Head) -> None:
         """Raise `Unanswerable` for whoever does not show the token, in its header or as a bearer."""
-        if scope.path in OPEN_TO_ALL:
+        if head.path in OPEN_TO_ALL:
             return
         # What a gateway forwards has the `Authorization` of its caller.
-        authorization = None if scope.path.startswith(forward_auth.PATH) else scope.headers.get("authorization")
-        if not self.admits(scope.headers.get(TOKEN_HEADER), authorization):
+        authorization = None if head.path.startswith(forward_auth.PATH) else head.get("authorization")
+        if not self.admits(head.get(TOKEN_HEADER), authorization):
             raise Unanswerable(HTTPStatus.UNAUTHORIZED, WHO_IS_ANSWERED, ("www-authenticate", "Bearer"))
 
     def admits(self, given: str | None, authorization: str | None) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from headgate.core import exposition, problem
 from headgate.core.header_lines import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
+from headgate.edge.http.writing import lines_of
 from headgate.edge.rls.json_form import write_answer
 from headgate.edge.rls.messages import Code
 
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from headgate.edge.problems import Unanswerable
     from headgate.edge.rls.messages import Answer as RateLimitAnswer
 
-Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
-"""Status, headers and body, in the order in which RSGI takes them."""
+Answer: TypeAlias = tuple[int, str, bytes]
+"""Status, headers as lines, and body."""
 
-_JSON: Final = ("content-type", "application/json")
-_PROBLEM: Final = ("content-type", problem.CONTENT_TYPE)
-_NO_STORE: Final = ("cache-control", "no-store")
+_JSON: Final = lines_of([("content-type", "application/json")])
+_PROBLEM: Final = lines_of([("content-type", problem.CONTENT_TYPE)])
+_NO_STORE: Final = lines_of([("cache-control", "no-store")])
+_SCRAPE: Final = lines_of([("content-type", exposition.CONTENT_TYPE)])
 _FAULTS: Final = 500
 _encode: Final = msgspec.json.Encoder().encode
 _text: Final = VerdictText()
@@ -43,26 +45,26 @@ def for_verdict(verdict: Verdict) -> Answer:
     if plain is not None:
         return 429, plain[1], plain[0]
     body = verdict.as_dict()
-    headers = _lines.for_verdict(verdict)
+    lines = lines_of(_lines.for_verdict(verdict))
     if body["allowed"]:
-        return 200, [_JSON, *headers], _line(body)
-    return 429, [_PROBLEM, *headers], _line(verdict.problem() | body)
+        return 200, _JSON + lines, _line(body)
+    return 429, _PROBLEM + lines, _line(verdict.problem() | body)
 
 
 def for_batch(verdicts: Sequence[Verdict]) -> Answer:
     """Several verdicts in their order, each with the members that it would have by itself."""
-    return 200, [_JSON], _line({"verdicts": [_members(verdict) for verdict in verdicts]})
+    return 200, _JSON, _line({"verdicts": [_members(verdict) for verdict in verdicts]})
 
 
 def for_reservation(verdict: Verdict, reservation: str, reserved: int) -> Answer:
     """The verdict on an amount that was taken, with the text that settles it."""
     body = verdict.as_dict() | {"reservation": reservation, "reserved": reserved}
-    return 200, [_JSON, *_lines.for_verdict(verdict)], _line(body)
+    return 200, _JSON + lines_of(_lines.for_verdict(verdict)), _line(body)
 
 
 def for_outcome(outcome: Mapping[str, object]) -> Answer:
     """What became of something that was asked for."""
-    return 200, [_JSON], _line(outcome)
+    return 200, _JSON, _line(outcome)
 
 
 def _members(verdict: Verdict) -> dict[str, Any]:
@@ -77,34 +79,34 @@ def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
     """
     headers = _lines.for_verdict(verdict)
     if verdict.allowed:
-        return 200, headers, b""
+        return 200, lines_of(headers), b""
     # As the rule says; but a 5xx would be taken for a fault of ours, on which gateways let everybody in.
     status = verdict.status if verdict.status < _FAULTS else 429
     if nginx:
         body = json.dumps(verdict.problem(), separators=(",", ":"))  # in ASCII, as headers are
         headers += [("x-headgate-status", str(status)), ("x-headgate-body", body)]
         status = 403
-    return status, [_PROBLEM, *headers], _line(verdict.problem())
+    return status, _PROBLEM + lines_of(headers), _line(verdict.problem())
 
 
 def for_envoy(answer: RateLimitAnswer) -> Answer:
     """The JSON form of the answer of Envoy's rate-limit service: 200 or 429, as the service of Envoy's own has it."""
-    return 200 if answer.overall_code is Code.OK else 429, [_JSON], write_answer(answer)
+    return 200 if answer.overall_code is Code.OK else 429, _JSON, write_answer(answer)
 
 
 def for_problem(unanswerable: Unanswerable) -> Answer:
     """Why there is no verdict."""
-    return unanswerable.status, [_PROBLEM, *unanswerable.headers], _line(unanswerable.document())
+    return unanswerable.status, _PROBLEM + lines_of(unanswerable.headers), _line(unanswerable.document())
 
 
 def for_state(status: int, state: Mapping[str, object]) -> Answer:
     """What the service says about itself, which is only true now."""
-    return status, [_JSON, _NO_STORE], _line(state)
+    return status, _JSON + _NO_STORE, _line(state)
 
 
 def for_scrape(text: str) -> Answer:
     """All metrics."""
-    return 200, [("content-type", exposition.CONTENT_TYPE), _NO_STORE], text.encode()
+    return 200, _SCRAPE + _NO_STORE, text.encode()
 
 
 def _line(data: object) -> bytes:

@@ -16,7 +16,8 @@ from headgate.edge.problems import Unanswerable
 from headgate.errors import shown
 
 if TYPE_CHECKING:
-    from headgate.edge.http.rsgi import Headers, Scope
+    from headgate.edge.http.application import HttpRequest
+    from headgate.edge.http.head import Head
 
 PATH: Final = "/v1/forward-auth"
 NGINX: Final = "nginx"
@@ -31,34 +32,34 @@ class Asked(NamedTuple):
     mode: str | None
 
 
-def read_call(scope: Scope, api_key_header: str) -> Asked:
+def read_call(asked: HttpRequest, api_key_header: str) -> Asked:
     """The call that a gateway asks about."""
-    headers = scope.headers
-    below = scope.path.removeprefix(PATH)
-    mode = None if below else _mode(scope.query_string)  # behind a path the query is the caller's
-    method, path = (None, _as_sent(below)) if below else _original(headers, mode)
+    head = asked.head
+    below = head.path.removeprefix(PATH)
+    mode = None if below else _mode(head.query)  # behind a path the query is the caller's
+    method, path = (None, _as_sent(below)) if below else _original(head, mode)
     return Asked(
         Call(
-            method or scope.method,
+            method or head.method,
             path or "/",
-            scope.client,
-            _lines(headers, "x-forwarded-for"),
-            _lines(headers, "forwarded"),
-            headers.get("authorization"),
-            headers.get(api_key_header),
+            asked.client,
+            _lines(head, "x-forwarded-for"),
+            _lines(head, "forwarded"),
+            head.get("authorization"),
+            head.get(api_key_header),
         ),
         mode,
     )
 
 
-def _original(headers: Headers, mode: str | None) -> tuple[str | None, str | None]:
+def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
     """Method and path of the call.
 
     Each gateway writes its own pair of headers and may let the other pair through as the caller
     sent it, so the first that is there counts, beginning with the gateway's own.
     """
     for names in (_ORIGINAL, _FORWARDED) if mode == NGINX else (_FORWARDED, _ORIGINAL):
-        method, path = map(headers.get, names)
+        method, path = map(head.get, names)
         if method is not None or path is not None:
             return method, path
     return None, None
@@ -77,7 +78,7 @@ def _as_sent(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
-def _lines(headers: Headers, name: str) -> str | None:
+def _lines(head: Head, name: str) -> str | None:
     """All lines of a header in one, in their order: whoever looked at the first only would believe the caller."""
-    lines = headers.get_all(name)
+    lines = head.get_all(name)
     return ", ".join(lines) if lines else None

@@ -1,10 +1,11 @@
-"""The decision service as an RSGI application: what is asked where, and how it is answered."""
+"""The decision service: what is asked where, and how it is answered."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import defaultdict
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +16,9 @@ from headgate.dataplane.identity import Identity
 from headgate.edge.http import answers, forward_auth
 from headgate.edge.http.access import Access
 from headgate.edge.http.check_body import read_check, read_checks
-from headgate.edge.http.patience import Late, Patience
 from headgate.edge.http.reservations import Reservations
-from headgate.edge.http.rsgi import ProtocolClosed
 from headgate.edge.http.seal import Seal
+from headgate.edge.http.writing import CLOSE_LINE
 from headgate.edge.problems import Unanswerable
 from headgate.edge.rls.deciding import RateLimits, prepare
 from headgate.edge.rls.json_form import read_question
@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.answers import Answer
-    from headgate.edge.http.rsgi import Exchange, Scope
+    from headgate.edge.http.application import HttpRequest
+    from headgate.edge.http.head import Head
 
-    Endpoint: TypeAlias = Callable[[Scope, Exchange], Awaitable[Answer]]
+    Endpoint: TypeAlias = Callable[[HttpRequest], Awaitable[Answer]]
 
 log = logging.getLogger("headgate")
 _ANY: Final = "ANY"
 _NONE_OF_OURS: Final = "other"
-# A caller that did not send all it announced cannot send a next request on the same connection.
-_CLOSE: Final = ("connection", "close")
 
 
 class DecisionService:
@@ -48,17 +47,14 @@ class DecisionService:
         self,
         limiter: Limiter,
         *,
-        body_limit: int,
-        body_seconds: float,
         identity: Identity | None = None,
         has_rules: Callable[[], bool] = lambda: True,
         token: str | None = None,
         secret: str | None = None,
     ) -> None:
-        """`body_limit` is in bytes; `body_seconds` is how long a caller may take to send a body.
+        """Without an `identity` callers are taken by their word, or by their address.
 
-        Without an `identity` callers are taken by their word, or by their address. As long as
-        `has_rules` says no, the service lets everybody pass and is not ready. With a `token`, only who
+        As long as `has_rules` says no, the service lets everybody pass and is not ready. With a `token`, only who
         sends it is answered. Services with the same `secret` settle each other's reservations.
         """
         self.ready = True
@@ -69,8 +65,6 @@ class DecisionService:
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._rate_limits = RateLimits(limiter, self._identity.stated)
-        self._body_limit = body_limit
-        self._patience = Patience(body_seconds)
         self._access = None if token is None else Access(token)
         reservations = Reservations(limiter, self._identity, Seal(secret or new_id()))
         self._endpoints: dict[str, dict[str, Endpoint]] = {
@@ -89,59 +83,56 @@ class DecisionService:
         self.metrics: Callable[[], str] = lambda: exposition(self.samples())
         """What `/metrics` says."""
 
-    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request, whatever it is."""
         endpoint = None
         try:
-            endpoint = self._endpoint(scope)
+            endpoint = self._endpoint(request.head)
             if self._access is not None:
-                self._access.check(scope)
-            answer = await endpoint(scope, exchange)
-        except Unanswerable as unanswerable:
-            answer = answers.for_problem(unanswerable)
-        except (InvalidLimit, InvalidRequest) as error:
-            answer = answers.for_problem(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
-        except NotFound as error:
-            answer = answers.for_problem(Unanswerable(HTTPStatus.NOT_FOUND, str(error)))
-        except StoreError as error:
-            log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
-            answer = answers.for_problem(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))
-        except Late:
-            sentence = f"the body was not all there after {self._patience.seconds:g} seconds"
-            answer = answers.for_problem(Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE))
-        except ProtocolClosed:
-            return  # the caller has gone
-        except Exception:
-            log.exception("%s %s failed", scope.method, shown(scope.path))
-            sentence = "something went wrong here; the service's log says what"
-            answer = answers.for_problem(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, sentence))
+                self._access.check(request.head)
+            answer = await endpoint(request)
+        except Exception as error:  # noqa: BLE001 (the caller and the log are told)
+            answer = answers.for_problem(_reason(request.head, error))
         if not self.ready:
             # So that whoever keeps a connection opens the next one elsewhere, before this one closes under a request.
-            answer[1].append(_CLOSE)
+            answer = answer[0], answer[1].removesuffix(CLOSE_LINE) + CLOSE_LINE, answer[2]
         self.answered[endpoint, answer[0]] += 1
-        exchange.response_bytes(*answer)
+        return answer
 
-    def _endpoint(self, scope: Scope) -> Endpoint:
-        methods = self._endpoints.get(scope.path)
-        if methods is None and scope.path.startswith(f"{forward_auth.PATH}/"):
+    def reads_body(self, head: Head) -> bool:
+        """Whether the body of a request matters; a call's own does not, which gateways may announce and keep."""
+        return not head.path.startswith(forward_auth.PATH)
+
+    def refuse(self, head: Head | None, reason: Unanswerable) -> Answer:
+        """Answer a request that did not come as it should."""
+        endpoint = None
+        if head is not None:
+            with suppress(Unanswerable):
+                endpoint = self._endpoint(head)
+        self.answered[endpoint, reason.status] += 1
+        return answers.for_problem(reason)
+
+    def _endpoint(self, head: Head) -> Endpoint:
+        methods = self._endpoints.get(head.path)
+        if methods is None and head.path.startswith(f"{forward_auth.PATH}/"):
             return self._forward_auth
         if methods is None:
-            sentence = f"there is no {shown(scope.path)} here; there are {', '.join(self._endpoints)}"
+            sentence = f"there is no {shown(head.path)} here; there are {', '.join(self._endpoints)}"
             raise Unanswerable(HTTPStatus.NOT_FOUND, sentence)
-        endpoint = methods.get(scope.method) or methods.get(_ANY)
+        endpoint = methods.get(head.method) or methods.get(_ANY)
         if endpoint is None:
-            sentence = f"{scope.path} takes {' and '.join(methods)}, not {shown(scope.method)}"
+            sentence = f"{head.path} takes {' and '.join(methods)}, not {shown(head.method)}"
             raise Unanswerable(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
         return endpoint
 
-    async def _check(self, scope: Scope, exchange: Exchange) -> Answer:
-        request, cost = read_check(await self._body(scope, exchange))
+    async def _check(self, asked: HttpRequest) -> Answer:
+        request, cost = read_check(asked.body)
         if self._identity.records is not None:
             request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.check(request, cost))
 
-    async def _check_batch(self, scope: Scope, exchange: Exchange) -> Answer:
-        checks = read_checks(await self._body(scope, exchange))
+    async def _check_batch(self, asked: HttpRequest) -> Answer:
+        checks = read_checks(asked.body)
         requests = await asyncio.gather(*[self._identity.stated(request) for request, _ in checks])
         for request in requests:
             if request.ip:
@@ -150,44 +141,41 @@ class DecisionService:
         deciding = [self._limiter.check(request, cost) for request, (_, cost) in zip(requests, checks, strict=True)]
         return answers.for_batch(await asyncio.gather(*deciding))
 
-    async def _peek(self, scope: Scope, exchange: Exchange) -> Answer:
-        request, cost = read_check(await self._body(scope, exchange))
+    async def _peek(self, asked: HttpRequest) -> Answer:
+        request, cost = read_check(asked.body)
         request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.peek(request, cost=cost))
 
-    async def _forward_auth(self, scope: Scope, _exchange: Exchange) -> Answer:
-        call, mode = forward_auth.read_call(scope, self._identity.api_key_header)
+    async def _forward_auth(self, asked: HttpRequest) -> Answer:
+        call, mode = forward_auth.read_call(asked, self._identity.api_key_header)
         verdict = await self._limiter.check(await self._identity.called(call))
         if verdict.delay:
             await asyncio.sleep(verdict.delay)  # gateways know of no other way to hold a call back
         return answers.for_gateway(verdict, nginx=mode == forward_auth.NGINX)
 
     def _with_body(self, answering: Callable[[bytes], Awaitable[Answer]]) -> Endpoint:
-        async def endpoint(scope: Scope, exchange: Exchange) -> Answer:
-            return await answering(await self._body(scope, exchange))
+        return lambda asked: answering(asked.body)
 
-        return endpoint
-
-    async def _json(self, scope: Scope, exchange: Exchange) -> Answer:
-        question = read_question(await self._body(scope, exchange))
+    async def _json(self, asked: HttpRequest) -> Answer:
+        question = read_question(asked.body)
         answer = await self._rate_limits.decide(prepare(question))
         if answer.delay:
             await asyncio.sleep(answer.delay)
         return answers.for_envoy(answer)
 
-    async def _livez(self, _scope: Scope, _exchange: Exchange) -> Answer:
+    async def _livez(self, _asked: HttpRequest) -> Answer:
         return answers.for_state(HTTPStatus.OK, {"status": "alive"})
 
     def is_ready(self) -> bool:
         """Whether it is there to stay and has rules."""
         return self.ready and self._has_rules()
 
-    async def _readyz(self, _scope: Scope, _exchange: Exchange) -> Answer:
+    async def _readyz(self, _asked: HttpRequest) -> Answer:
         status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"
         state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
-    async def _metrics(self, _scope: Scope, _exchange: Exchange) -> Answer:
+    async def _metrics(self, _asked: HttpRequest) -> Answer:
         return answers.for_scrape(self.metrics())
 
     def samples(self) -> list[Sample]:
@@ -200,36 +188,17 @@ class DecisionService:
             for (endpoint, status), times in self.answered.items()
         )
 
-    def _body(self, scope: Scope, exchange: Exchange) -> Awaitable[bytes]:
-        """All of the body, as long as it comes in time and is not too large."""
-        length = scope.headers.get("content-length")
-        if length is not None:
-            if int(length) > self._body_limit:
-                raise self._too_large()
-            return self._patience.wait(exchange())
-        if scope.headers.get("transfer-encoding") is not None:
-            return self._patience.wait(self._parts(exchange))
-        return _no_body()
 
-    async def _parts(self, exchange: Exchange) -> bytes:
-        """A body of a length that nobody has announced, read in parts so that it cannot grow without bound.
-
-        Granian ends a body that breaks off as if it were complete. Half of a JSON object is none,
-        so that shows, except where nothing came at all.
-        """
-        body = bytearray()
-        async for part in exchange:
-            body += part
-            if len(body) > self._body_limit:
-                raise self._too_large()
-        if not body:
-            raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body is empty, or broke off", _CLOSE)
-        return bytes(body)
-
-    def _too_large(self) -> Unanswerable:
-        sentence = f"a body has at most {self._body_limit} bytes here"
-        return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, _CLOSE)
-
-
-async def _no_body() -> bytes:
-    return b""
+def _reason(head: Head, error: Exception) -> Unanswerable:
+    """Why a request has no answer, for its caller; what is nobody's business but ours is logged."""
+    if isinstance(error, Unanswerable):
+        return error
+    if isinstance(error, InvalidLimit | InvalidRequest):
+        return Unanswerable(HTTPStatus.BAD_REQUEST, str(error))
+    if isinstance(error, NotFound):
+        return Unanswerable(HTTPStatus.NOT_FOUND, str(error))
+    if isinstance(error, StoreError):
+        log.error("no decision: %s", error)
+        return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach")
+    log.error("%s %s failed", head.method, shown(head.path), exc_info=error)
+    return Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here; the service's log says what")

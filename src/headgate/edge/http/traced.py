@@ -8,11 +8,12 @@ from headgate.adapters.otlp_traces import mark_failed
 from headgate.edge.http import forward_auth
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
-
     from headgate.adapters.otlp_traces import Traces
-    from headgate.edge.http.rsgi import Exchange, Scope
+    from headgate.edge.http.answers import Answer
+    from headgate.edge.http.application import HttpRequest
+    from headgate.edge.http.head import Head
     from headgate.edge.http.service import DecisionService
+    from headgate.edge.problems import Unanswerable
 
 QUESTIONS: Final = frozenset(
     {
@@ -24,41 +25,31 @@ _FAULTS: Final = 500
 
 
 class TracedService:
-    """A decision service as an RSGI application that makes spans."""
+    """A decision service that makes spans."""
 
     def __init__(self, service: DecisionService, traces: Traces) -> None:
         """`service` answers."""
         self._service = service
         self._traces = traces
 
-    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+    async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request."""
-        path = forward_auth.PATH if scope.path.startswith(f"{forward_auth.PATH}/") else scope.path
+        head = request.head
+        path = forward_auth.PATH if head.path.startswith(f"{forward_auth.PATH}/") else head.path
         if path not in QUESTIONS:
-            await self._service.__rsgi__(scope, exchange)
-            return
-        with self._traces.span(path, scope.headers.get) as span:
-            seen = _Seen(exchange)
-            await self._service.__rsgi__(scope, seen)
-            span.set_attributes({"http.route": path, "http.response.status_code": seen.status})
-            if seen.status >= _FAULTS:
+            return await self._service.answer(request)
+        with self._traces.span(path, head.get) as span:
+            answer = await self._service.answer(request)
+            status = answer[0]
+            span.set_attributes({"http.route": path, "http.response.status_code": status})
+            if status >= _FAULTS:
                 mark_failed(span)
+            return answer
 
+    def reads_body(self, head: Head) -> bool:
+        """See `Application.reads_body`."""
+        return self._service.reads_body(head)
 
-class _Seen:
-    """An exchange that remembers the status of its answer."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self.status = 0
-        """0 if nobody was there any more to be answered."""
-
-    def __call__(self) -> Awaitable[bytes]:
-        return self._exchange()
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._exchange.__aiter__()
-
-    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.status = status
-        self._exchange.response_bytes(status, headers, body)
+    def refuse(self, head: Head | None, reason: Unanswerable) -> Answer:
+        """Answer a request that did not come as it should, and makes no span."""
+        return self._service.refuse(head, reason)

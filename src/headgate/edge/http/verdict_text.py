@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from headgate.core import problem
 from headgate.core.decision import Decision
 from headgate.core.header_lines import HeaderLines, HeaderPhrases, tightest
-from headgate.core.headers import RETRY_AFTER, STANDING, within
+from headgate.core.headers import COST, REMAINING, RESET, RETRY_AFTER, STANDING, within
 from headgate.core.units import SECOND, whole_seconds
+from headgate.edge.http.writing import lines_of
 
 if TYPE_CHECKING:
     from headgate.core.matching import Bound
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from headgate.core.rule import Rule
     from headgate.core.verdict import Verdict
 
-    Written: TypeAlias = tuple[bytes, list[tuple[str, str]]]
-    """Body and headers."""
+    Written: TypeAlias = tuple[bytes, str]
+    """Body and lines of headers."""
 
 _REMEMBERED: Final = 4_096
-_JSON: Final = ("content-type", "application/json")
-_PROBLEM: Final = ("content-type", problem.CONTENT_TYPE)
+_JSON: Final = lines_of([("content-type", "application/json")])
+_PROBLEM: Final = lines_of([("content-type", problem.CONTENT_TYPE)])
+_BEFORE_SECONDS: Final = SECOND - 1
 _lines: Final = HeaderLines(str, str)
 
 
@@ -52,6 +54,10 @@ class _Phrases(NamedTuple):
     message: str | None
     """What the rule says to those whom it refuses, as JSON."""
     headers: HeaderPhrases[str]
+    lines: str
+    """The headers, up to what remains, where this limit is the only one."""
+    last_lines: str
+    """The headers behind the cost, up to what remains once more, likewise."""
 
 
 class VerdictText:
@@ -78,18 +84,17 @@ class VerdictText:
         numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":0.0,"cost":{cost}'
         if len(bounds) == 1:
             listed = f"{phrases.admission}{numbers}}}"
-            headers = _lines.written((phrases.headers,), decisions, 0, cost)
+            lines = f"{_JSON}{_lines_of_one(phrases, decisions[0], cost)}{within(reset_after)}\r\n"
         else:
             delay = max([decision.delay for decision in decisions])
             listed = ",".join(map(_admission, found, decisions, bounds))
-            headers = _lines.written([each.headers for each in found], decisions, at, cost)
+            lines = _JSON + lines_of(_lines.written([each.headers for each in found], decisions, at, cost))
         body = (
             f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
             f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{numbers},'
             f'"decisions":[{listed}]}}\n'
         )
-        headers.insert(0, _JSON)
-        return body.encode(), headers
+        return body.encode(), lines
 
     def refusal(self, verdict: Verdict) -> Written | None:
         """Body and headers of a refusal by the only limit there is; None for every other verdict."""
@@ -110,11 +115,11 @@ class VerdictText:
             f'"policy":{phrases.gist}{numbers}{wait / SECOND},"cost":{cost},'
             f'"decisions":[{phrases.refusal}{numbers}{retry_after / SECOND},"cost":{cost}}}]}}\n'
         )
-        headers = _lines.written((phrases.headers,), decisions, 0, cost)
-        headers[-1] = (STANDING, f"{phrases.headers.standing}{left}{within(retry_after)}")
-        headers.append((RETRY_AFTER, f"{max(1, whole_seconds(wait))}"))
-        headers.insert(0, _PROBLEM)
-        return body.encode(), headers
+        lines = (
+            f"{_PROBLEM}{_lines_of_one(phrases, decisions[0], cost)}{within(retry_after)}\r\n"
+            f"{RETRY_AFTER}: {max(1, whole_seconds(wait))}\r\n"
+        )
+        return body.encode(), lines
 
     def _phrases_of(self, bound: Bound) -> _Phrases:
         meter, rule, policy = bound[0][1], bound[1], bound[2]
@@ -132,6 +137,7 @@ def _phrases(bound: Bound) -> _Phrases:
     hit, rule, policy = bound
     meter, told = hit.meter, rule.response
     named = f'{{"rule":{json.dumps(rule.name)},"layer":{json.dumps(rule.layer)},"shadow":false,"allowed":'
+    headers = _lines.phrases(meter, policy)
     measured = f',"limit":{meter.amount},"window":{meter.window / SECOND},"remaining":'
     return _Phrases(
         rule,
@@ -144,8 +150,17 @@ def _phrases(bound: Bound) -> _Phrases:
         f'"{policy} allows {meter.limit}. Try again in ',
         f',"violated-policies":[{json.dumps(policy)}],"error":"rate_limit_exceeded","message":',
         json.dumps(told.message) if told.message else None,
-        _lines.phrases(meter, policy),
+        headers,
+        f"{lines_of([headers.limit])}{REMAINING}: ",
+        f"{lines_of([headers.alone])}{STANDING}: {headers.standing}",
     )
+
+
+def _lines_of_one(phrases: _Phrases, decision: Decision, cost: int) -> str:
+    """The headers of a decision that is the only one, up to how long it holds."""
+    _, left, reset_after, _, _, _, now = decision
+    reset = (now + reset_after + _BEFORE_SECONDS) // SECOND
+    return f"{phrases.lines}{left}\r\n{RESET}: {reset}\r\n{COST}: {cost}\r\n{phrases.last_lines}{left}"
 
 
 def _admission(phrases: _Phrases, decision: Decision, bound: Bound) -> str:

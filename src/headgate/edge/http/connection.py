@@ -1,0 +1,328 @@
+"""One HTTP/1.1 connection: requests come in, answers go out, one after the other.
+
+All of it happens on the event loop. A request that is there as a whole, as nearly every one is when its first bytes
+come, is read in one go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from headgate.edge.errand import Errand
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.chunks import Chunks
+from headgate.edge.http.head import CHUNKED, CLOSE, Head
+from headgate.edge.http.writing import CLOSE_LINE, CONTINUE
+from headgate.edge.problems import Unanswerable
+
+if TYPE_CHECKING:
+    from headgate.edge.http.answers import Answer
+    from headgate.edge.http.application import Application, Bounds
+    from headgate.edge.http.head import Heads
+    from headgate.edge.http.writing import Writer
+
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_END_OF_LINE: Final = b"\r\n"
+_NO_HEAD: Final = Head("", "")
+
+
+class Connection(asyncio.Protocol):
+    """Talks to one caller."""
+
+    def __init__(
+        self, application: Application, bounds: Bounds, heads: Heads, writer: Writer, connections: set[Connection]
+    ) -> None:
+        """`heads` and `writer` are those of the server; `connections` has this one in it as long as it is open."""
+        self._application = application
+        self._bounds = bounds
+        self._heads = heads
+        self._written = writer.written
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._received = bytearray()
+        self._searched = 0
+        """How much of what was received has no end of a head in it."""
+        self._head: Head | None = None
+        """Of a request whose body is not all there yet."""
+        self._chunks = Chunks()
+        self._answering: Errand[Answer] | None = None
+        self._asked = _NO_HEAD
+        """Of the request that was asked last."""
+        self._since = 0.0
+        """When the connection was opened, became idle, or the head of a request had come."""
+        self._is_paused = self._is_blocked = self._is_reading = self._is_ended = self._is_leaving = False
+        self._has_all = True
+        """Whether all came of the request that was asked last."""
+        self._is_deaf = False
+        """Whether everything was said, and the caller may not have heard it yet."""
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        """Done once the connection is closed."""
+
+    # What the event loop tells
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
+        """Somebody is there."""
+        self._transport = transport
+        self._client = _address(transport.get_extra_info("peername"))
+        self._connections.add(self)
+        self._since = self._loop.time()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Nobody is there any more to be answered."""
+        self._connections.discard(self)
+        self.closed.set_result(None)
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def pause_writing(self) -> None:
+        """Whoever does not take its answers is not listened to."""
+        self._is_blocked = True
+        self._pause()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._is_blocked = False
+        if self._answering is None:
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """Nothing more will come; but who has asked may still be waiting for an answer."""
+        self._is_ended = True
+        return self._answering is not None or self._is_blocked
+
+    def data_received(self, data: bytes) -> None:
+        """Take in what came."""
+        if self._is_deaf:
+            return
+        if self._answering is not None or self._is_blocked:  # it is early, and waits for its turn
+            self._received += data
+            self._pause()
+        elif self._received or self._head is not None:
+            self._received += data
+            self._go_on()
+        else:
+            self._is_reading = True
+            try:
+                self._read(data)
+            except Unanswerable as reason:
+                self._refuse(reason)
+            self._is_reading = False
+            if self._received and self._answering is None:
+                self._go_on()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._answering is not None or self._is_blocked or self._is_deaf or self._transport.is_closing()
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    # Requests
+
+    def _read(self, data: bytes) -> None:
+        """The beginning of a request, and perhaps all of it."""
+        end = data.find(_END_OF_HEAD)
+        if end < 0 or data.startswith(_END_OF_LINE):
+            self._received += data
+            self._read_on()
+            return
+        head = self._begun(data, end)
+        at, length = end + len(_END_OF_HEAD), head.length
+        if length == CHUNKED or len(data) - at < length:
+            self._received += data[at:]
+            self._await_body(head)
+            return
+        if len(data) - at == length:
+            self._ask(head, data[at:])
+            return
+        self._received += data[at + length :]
+        self._ask(head, data[at : at + length])
+
+    def _go_on(self) -> None:
+        """Read requests as long as there are some and each is answered at once; then see what comes."""
+        self._is_reading = True
+        try:
+            while self._received and not self._is_busy and self._read_on():
+                pass
+        except Unanswerable as reason:
+            self._refuse(reason)
+        self._is_reading = False
+        if self._answering is not None or self._is_deaf or self._transport.is_closing():
+            return
+        if self._is_ended and not self._is_blocked:
+            self._transport.close()
+        elif self._is_paused and not self._is_blocked:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _read_on(self) -> bool:
+        """Read what has come so far of a request in parts, or after another one; False if that is not all of it."""
+        received = self._received
+        if self._head is None:
+            while received.startswith(_END_OF_LINE):  # as some send behind a body
+                del received[: len(_END_OF_LINE)]
+            end = received.find(_END_OF_HEAD, self._searched)
+            if end < 0:
+                self._searched = max(0, len(received) - len(_END_OF_HEAD) + 1)
+                if len(received) > self._bounds.head:
+                    raise self._too_long(received)
+                return False
+            self._searched = 0
+            head = self._begun(received, end)
+            del received[: end + len(_END_OF_HEAD)]
+            if head.length == CHUNKED or len(received) < head.length:
+                return self._await_body(head)
+            self._ask(head, self._taken(head.length))
+            return True
+        return self._read_body(self._head)
+
+    def _begun(self, data: bytes | bytearray, end: int) -> Head:
+        """The head that ends at a place, if what it announces can be taken."""
+        if end > self._bounds.head:
+            raise self._too_long(data)
+        head = self._heads.read(bytes(data[: end + len(_END_OF_LINE)]))
+        if head.length > self._bounds.body and self._application.reads_body(head):
+            raise self._too_large(head)
+        return head
+
+    def _await_body(self, head: Head) -> bool:
+        """Wait for the body of a request; False if it is not all there."""
+        if not self._application.reads_body(head):
+            # Where the next request would begin, nobody can tell.
+            self._is_leaving, self._has_all = True, False
+            self._ask(head, b"")
+            return True
+        self._head = head
+        self._since = self._loop.time()
+        if head.length == CHUNKED:
+            self._chunks = Chunks()
+        if head.expects_continue and not self._received:
+            self._transport.write(CONTINUE)
+        return self._read_body(head)
+
+    def _read_body(self, head: Head) -> bool:
+        if head.length != CHUNKED:
+            if len(self._received) < head.length:
+                return False
+            self._ask(head, self._taken(head.length))
+            return True
+        is_all = self._chunks.take(self._received)
+        if self._chunks.size > self._bounds.body:
+            raise self._too_large(head)
+        if is_all:
+            self._ask(head, bytes(self._chunks.body))
+        return is_all
+
+    def _taken(self, length: int) -> bytes:
+        body = bytes(self._received[:length])
+        del self._received[:length]
+        return body
+
+    # Answers
+
+    def _ask(self, head: Head, body: bytes) -> None:
+        """A request is all there."""
+        self._head, self._asked = None, head
+        request = HttpRequest(head, body, self._client)
+        self._answering = errand = Errand(self._application.answer(request), self._send, self._loop)
+        errand.begin()
+
+    def _send(self, answer: Answer) -> None:
+        head, self._answering = self._asked, None
+        transport = self._transport
+        if transport.is_closing():
+            return
+        is_last = not head.keeps_open or self._is_leaving or answer[1].endswith(CLOSE_LINE)
+        transport.write(self._written(head, answer, is_last=is_last))
+        if is_last:
+            self._hang_up(has_all=self._has_all)
+            return
+        self._since = self._loop.time()
+        if (self._received or self._is_paused or self._is_ended) and not self._is_reading:
+            self._go_on()
+
+    def _refuse(self, reason: Unanswerable) -> None:
+        """Say what is wrong with a request; what may follow it cannot be told from it."""
+        head, self._head = self._head, None
+        answer = self._application.refuse(head, reason)
+        self._received.clear()
+        self._transport.write(self._written(head or _NO_HEAD, answer, is_last=True))
+        self._hang_up(has_all=False)
+
+    def _hang_up(self, *, has_all: bool) -> None:
+        """Close the connection; a caller that goes on sending would lose its answer if it were closed at once."""
+        if has_all or self._is_ended or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._is_deaf = True
+        self._since = self._loop.time()
+        self._transport.write_eof()
+        if self._is_paused:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _too_large(self, head: Head) -> Unanswerable:
+        self._head = head
+        sentence = f"a body has at most {self._bounds.body} bytes here"
+        return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, CLOSE)
+
+    def _too_long(self, received: bytes | bytearray) -> Unanswerable:
+        longest = self._bounds.head
+        if received.find(_END_OF_LINE, 0, longest) < 0:
+            sentence = f"the first line of a request has at most {longest} bytes here"
+            return Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence, CLOSE)
+        sentence = f"the head of a request has at most {longest} bytes here"
+        return Unanswerable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence, CLOSE)
+
+    # The end
+
+    def look(self, now: float) -> None:
+        """Lose patience with a caller that has taken too long."""
+        if self._answering is not None:
+            return
+        waited = now - self._since
+        if self._is_deaf:
+            if waited > self._bounds.body_seconds:
+                self._transport.abort()
+        elif self._head is not None and waited > self._bounds.body_seconds:
+            sentence = f"the body was not all there after {self._bounds.body_seconds:g} seconds"
+            self._refuse(Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE))
+        elif waited > self._bounds.head_seconds:
+            self._transport.abort()
+
+    def leave(self) -> None:
+        """Take no more requests, and close once the one under way is answered."""
+        self._is_leaving = True
+        if self._is_deaf or (self._answering is None and self._head is None and not self._received):
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+
+class Unwelcome(asyncio.Protocol):
+    """A connection beyond those that there may be."""
+
+    def __init__(self, most: int, application: Application, writer: Writer) -> None:
+        """`most` is how many there may be."""
+        sentence = f"there are {most} connections to this process already, which is as many as it takes"
+        answer = application.refuse(None, Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, sentence, CLOSE))
+        self._answer = writer.written(_NO_HEAD, answer, is_last=True)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
+        """Say why, whatever is asked."""
+        transport.write(self._answer)
+        transport.close()
+
+
+def _address(peer: tuple[str, int] | None) -> str:
+    """The other end as text, in which it can be told where the port begins."""
+    if not peer:
+        return ""
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,162 @@
+"""Where a server listens, and how it takes leave of those who are connected."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from headgate.errors import HeadgateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+    from pathlib import Path
+
+log = logging.getLogger("headgate")
+
+_BACKLOG: Final = 1_024
+_SECONDS_FOR_HANDSHAKE: Final = 10.0
+_SECONDS_BETWEEN_TRIES: Final = 0.01
+_TROUBLE: Final = {
+    errno.EADDRINUSE: "something listens there already; stop it, or choose another port",
+    errno.EACCES: "that needs more rights; choose a port from 1024 on",
+    errno.EADDRNOTAVAIL: "this machine has no such address; 127.0.0.1 is this machine alone, 0.0.0.0 every network",
+}
+
+
+class Address(NamedTuple):
+    """Where to listen, in numbers."""
+
+    host: str
+    port: int
+    scheme: str = "http"
+
+    @property
+    def url(self) -> str:
+        """The address as people open it; every network is reached as this machine, too."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 (it is compared, not bound)
+        return f"{self.scheme}://[{host}]:{self.port}" if ":" in host else f"{self.scheme}://{host}:{self.port}"
+
+
+class Tls(NamedTuple):
+    """The files of a service that is reached by TLS."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+    """Who must have signed the certificates of callers; None: they need none."""
+
+    def context(self, *protocols: str) -> ssl.SSLContext:
+        """How to speak one of these protocols with these files, which were tried before."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.certificate, self.key)
+        context.set_alpn_protocols(protocols)
+        if self.client_ca is not None:
+            context.load_verify_locations(self.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+class Connected(Protocol):
+    """Somebody who is connected."""
+
+    closed: asyncio.Future[None]
+    """Done once the connection is closed."""
+
+    def leave(self) -> None:
+        """Begin nothing new, and close once everything is answered."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+def free_address(host: str, port: int, scheme: str = "http") -> Address:
+    """The address in numbers, or an error if nobody could listen there; port 0 becomes a free one.
+
+    Our servers let several processes share a port, so they would not notice that one is taken: two
+    services would each get a part of the requests and count them by themselves.
+    """
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(place)
+            found = tried.getsockname()
+    except (OSError, UnicodeError) as error:
+        raise _cannot_listen(host, port, error) from error
+    return Address(found[0], found[1], scheme)
+
+
+@asynccontextmanager
+async def listening(
+    connect: Callable[[], asyncio.Protocol],
+    connections: Collection[Connected],
+    address: Address,
+    drain_seconds: float,
+    tls: ssl.SSLContext | None = None,
+    *,
+    what: str = "requests",
+) -> AsyncIterator[None]:
+    """Let others connect inside the block, each to what `connect` makes, which keeps itself in `connections`.
+
+    At its end, `what` they have under way may take `drain_seconds` more. Several processes may listen on one address.
+    """
+    server = await asyncio.get_running_loop().create_server(
+        connect,
+        sock=_listening_socket(address),
+        backlog=_BACKLOG,
+        ssl=tls,
+        ssl_handshake_timeout=None if tls is None else _SECONDS_FOR_HANDSHAKE,
+    )
+    try:
+        yield
+    finally:
+        server.close()
+        for connection in tuple(connections):
+            connection.leave()
+        closed = [connection.closed for connection in connections]
+        if closed:
+            await asyncio.wait(closed, timeout=drain_seconds)
+        if connections:
+            log.warning("%s still under way after %g seconds were cut off", what, drain_seconds)
+        for connection in tuple(connections):
+            connection.abort()
+
+
+def _listening_socket(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family is socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # every network is IPv4's, too
+        made.bind((address.host, address.port))
+    except OSError as error:
+        made.close()
+        raise _cannot_listen(address.host, address.port, error) from error
+    return made
+
+
+def _cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> HeadgateError:
+    number = getattr(error, "errno", None)
+    reason = _TROUBLE.get(number or 0, f"{getattr(error, 'strerror', None) or error}")
+    return HeadgateError(f"cannot listen on {host!r}, port {port}: {reason}")
+
+
+async def accepting(address: Address, serving: asyncio.Task[None]) -> bool:
+    """Wait until a connection succeeds; False if the server has given up before."""
+    while not serving.done():
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection(address.host, address.port)
+            writer.close()
+            return not serving.done()
+        await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+    return False
