@@ -56,9 +56,9 @@ def expected(numbers: int) -> list[str]:
     return [f"d{number}" for number in range(numbers)]
 
 
-async def until_stored(sink: KafkaSink, batch: EventBatch) -> Stored:
+async def until_stored(sink: KafkaSink, batch: EventBatch, seconds: float = _PATIENCE) -> Stored:
     """As the spool does it: again and again, the same batch."""
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + seconds
     while True:
         try:
             return await sink.store(batch)

@@ -48,6 +48,7 @@ _batch: Final = JsonBody(
     EXPECTED | {"checks": f"checks are a list of objects such as {EXAMPLE}"},
     Check,
 )
+_decode: Final = _check.decode
 _values: Final = msgspec.structs.astuple
 _MEMBERS: Final = len(Check.__struct_fields__)
 _new: Final = tuple.__new__  # half the time of Request(...)
@@ -55,7 +56,10 @@ _new: Final = tuple.__new__  # half the time of Request(...)
 
 def read_check(body: bytes) -> tuple[Request, int | None]:
     """Read a check, or raise `InvalidRequest` with a sentence for the caller. An empty body asks about nobody."""
-    read = _check.read(body)
+    try:
+        read = _decode(body or b"{}")
+    except ValueError:
+        read = _check.read(body)  # which says what is wrong
     attributes = read.attributes
     # Each member that was read accounts for its quotes; if the body has no others, it has no second
     # copy of any, and no look is needed.

@@ -25,7 +25,8 @@ class JsonBody(Generic[S]):
 
     def __init__(self, kind: type[S], example: str, expected: Mapping[str, str], within: type[msgspec.Struct]) -> None:
         """`expected` says what members are that are not texts; unknown names are compared with those of `within`."""
-        self._decode = msgspec.json.Decoder(kind).decode
+        self.decode = msgspec.json.Decoder(kind).decode
+        """As msgspec has it, for those who look after its errors themselves."""
         self._example = example
         self._expected = expected
         self._known: Sequence[str] = within.__struct_fields__
@@ -33,7 +34,7 @@ class JsonBody(Generic[S]):
     def read(self, body: bytes) -> S:
         """What a body says, or `InvalidRequest`. An empty body is an empty object. Names may be there twice."""
         try:
-            return self._decode(body or b"{}")
+            return self.decode(body or b"{}")
         except ValueError as error:  # msgspec's own errors and UnicodeDecodeError
             raise InvalidRequest(self._sentence(body, error)) from None
 

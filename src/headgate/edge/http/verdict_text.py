@@ -76,25 +76,35 @@ class VerdictText:
         for decision in decisions:
             if decision.__class__ is not Decision:  # reached in another way, or not replicated as it should be
                 return None
-        found = [self._phrases_of(bound) for bound in bounds]
-        at = 0 if len(bounds) == 1 else tightest(bounds, decisions)
-        phrases, cost = found[at], bounds[at][0][2]
-        _, left, reset_after, _, delay, _, _ = decisions[at]
-        # Each number is put into digits once, although the binding decision stands in the body twice.
+        if len(bounds) > 1:
+            return self._joint_admission(verdict)
+        phrases, cost = self._phrases_of(bounds[0]), bounds[0][0][2]
+        _, left, reset_after, _, delay, _, _ = decision = decisions[0]
+        # Each number is put into digits once, although it stands in the body twice.
         numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":0.0,"cost":{cost}'
-        if len(bounds) == 1:
-            listed = f"{phrases.admission}{numbers}}}"
-            lines = f"{_JSON}{_lines_of_one(phrases, decisions[0], cost)}{within(reset_after)}\r\n"
-        else:
-            delay = max([decision.delay for decision in decisions])
-            listed = ",".join(map(_admission, found, decisions, bounds))
-            lines = _JSON + lines_of(_lines.written([each.headers for each in found], decisions, at, cost))
         body = (
             f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
             f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{numbers},'
-            f'"decisions":[{listed}]}}\n'
+            f'"decisions":[{phrases.admission}{numbers}}}]}}\n'
         )
-        return body.encode(), lines
+        return body.encode(), f"{_JSON}{_lines_of_one(phrases, decision, cost)}{within(reset_after)}\r\n"
+
+    def _joint_admission(self, verdict: Verdict) -> Written:
+        """The same, where several limits have admitted it."""
+        plan, decisions = verdict.plan, verdict.decisions
+        bounds = plan.enforced
+        found = [self._phrases_of(bound) for bound in bounds]
+        at = tightest(bounds, decisions)
+        phrases, cost = found[at], bounds[at][0][2]
+        _, left, reset_after, _, _, _, _ = decisions[at]
+        delay = max([decision.delay for decision in decisions])
+        body = (
+            f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
+            f'{phrases.binding}{delay / SECOND},"policy":{phrases.gist}{left},"reset_after":{reset_after / SECOND},'
+            f'"retry_after":0.0,"cost":{cost},"decisions":[{",".join(map(_admission, found, decisions, bounds))}]}}\n'
+        )
+        headers = _lines.written([each.headers for each in found], decisions, at, cost)
+        return body.encode(), _JSON + lines_of(headers)
 
     def refusal(self, verdict: Verdict) -> Written | None:
         """Body and headers of a refusal by the only limit there is; None for every other verdict."""
