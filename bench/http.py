@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 PART = "http"
 CONSTANT, CHECK = "constant", "check"
+WORKERS = 2
+"""Processes that answer on one port, one for each core."""
 _ADDED_BAR = 2.0
 
 
@@ -44,9 +47,13 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
     asked = [request(f"u_{number:010}") for number in range(scale.users)]
     with ExitStack() as stack:
         redis = stack.enter_context(running(programs()[0]))
-        ports = {kind: stack.enter_context(_serving(kind, redis.url)) for kind in (CONSTANT, CHECK)}
+        services = {kind: stack.enter_context(_serving(kind, redis.url)) for kind in (CONSTANT, CHECK)}
+        ports = {kind: service.port for kind, service in services.items()}
         pace = _saturation(ports, asked, scale, watch, outcome)
         _latency(ports, asked, pace / 2, scale, watch, outcome)
+        outcome.figures["workers"] = [
+            {"kind": kind, "seconds": service.seconds()} for kind, service in services.items()
+        ]
     return outcome
 
 
@@ -85,15 +92,37 @@ def _latency(
     outcome.figures["latency"] = [{"kind": kind, "pace": pace, "p99_ms": p99} for kind, p99 in p99s.items()]
 
 
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """Processes that share a port."""
+
+    port: int
+    processes: tuple[subprocess.Popen[bytes], ...]
+
+    def seconds(self) -> list[float]:
+        """What each has taken of the processor: whether all of them were used."""
+        return [_seconds(process.pid) for process in self.processes]
+
+
 @contextmanager
-def _serving(kind: str, redis_url: str) -> Iterator[int]:
-    """The port of a server in a process of its own."""
+def _serving(kind: str, redis_url: str) -> Iterator[_Service]:
+    """A service whose processes are started, as `headgate serve --workers` has them."""
     port = free_port()
     command = [sys.executable, "-m", "bench.http_server", kind, str(port), redis_url]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as process:  # noqa: S603 (our own server)
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield port
-        finally:
-            process.terminate()
+    with ExitStack() as stack:
+        processes = []
+        for _ in range(WORKERS):
+            process = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])  # noqa: S603 (our own)
+            )
+            stack.callback(process.terminate)
+            assert process.stdout is not None
+            process.stdout.readline()
+            processes.append(process)
+        yield _Service(port, tuple(processes))
+
+
+def _seconds(process: int) -> float:
+    """What a process has taken of the processor, as Linux counts it."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

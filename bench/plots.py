@@ -171,7 +171,7 @@ def _growth(axes: Axes, rows: list[dict[str, Any]]) -> None:
 def _http_paces(axes: Axes, rows: list[dict[str, Any]]) -> None:
     """The best round, with all rounds as dots."""
     _by_kind(axes, rows, "rates", 1e-3, max)
-    axes.set_xlabel("thousand requests a second, one process (bar: the best round, dots: all rounds)")
+    axes.set_xlabel("thousand requests a second, two processes (bar: the best round, dots: all rounds)")
 
 
 def _http_latencies(axes: Axes, rows: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ import re
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -56,6 +56,13 @@ class Echo:
 
     def refuse(self, _head: Head | None, reason: Unanswerable) -> Answer:
         return reason.status, lines_of(reason.headers), str(reason).encode()
+
+
+class _Broken(asyncio.Event):
+    """Something that cannot be waited for."""
+
+    async def wait(self) -> Literal[True]:
+        raise ZeroDivisionError
 
 
 class Caller:
@@ -336,6 +343,22 @@ def test_nobody_works_for_who_has_gone() -> None:
         caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
         caller.writer.transport.abort()
         await echo.was_cancelled.wait()
+
+    talking(talk)
+
+
+def test_a_fault_of_the_application_ends_the_connection() -> None:
+    """Whoever waits for an answer that will not come is not left waiting."""
+
+    async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+        echo.waits_for = _Broken()
+        broken = await connect()
+        broken.send(GET)
+        with suppress(ConnectionResetError):
+            assert await broken.is_closed()
+        assert isinstance(told[0], ZeroDivisionError)
 
     talking(talk)
 

@@ -26,7 +26,7 @@ def ran(
         begun = asyncio.Event()
 
         def begin() -> None:
-            made: Errand[object] = Errand(errand(), results.append, loop)
+            made: Errand[object] = Errand(errand(), results.append, lambda: results.append("failed"), loop)
             made.begin()
             if then is not None:
                 then(made)
@@ -116,12 +116,12 @@ def test_a_cancellation_in_the_midst_of_a_step_is_heard_at_the_next() -> None:
 
 
 def test_what_fails_is_told_to_the_event_loop() -> None:
-    """Nobody else could take it."""
+    """Nobody else could take it; and whoever waits is told that there is nothing to wait for."""
 
     async def errand() -> None:
         await asyncio.sleep(0)
         raise ZeroDivisionError
 
     results, (context,) = ran(errand)
-    assert results == []
+    assert results == ["failed"]
     assert isinstance(context["exception"], ZeroDivisionError)

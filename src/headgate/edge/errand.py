@@ -19,14 +19,28 @@ T = TypeVar("T")
 class Errand(Generic[T]):
     """Runs a coroutine and hands on what it returns. To what it calls, it is the current task."""
 
-    __slots__ = ("__weakref__", "_cancellations", "_coroutine", "_done", "_is_to_cancel", "_loop", "_waits_for")
+    __slots__ = (
+        "__weakref__",
+        "_cancellations",
+        "_coroutine",
+        "_done",
+        "_failed",
+        "_is_to_cancel",
+        "_loop",
+        "_waits_for",
+    )
 
     def __init__(
-        self, coroutine: Coroutine[Any, Any, T], done: Callable[[T], None], loop: asyncio.AbstractEventLoop
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        done: Callable[[T], None],
+        failed: Callable[[], None],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Nothing happens before `begin`. `done` is not called if the coroutine is cancelled, or fails."""
+        """Nothing happens before `begin`. If the coroutine is cancelled, neither `done` nor `failed` is called."""
         self._coroutine = coroutine
         self._done = done
+        self._failed = failed
         self._loop = loop
         self._waits_for: asyncio.Future[Any] | None = None
         self._cancellations = 0
@@ -49,6 +63,7 @@ class Errand(Generic[T]):
             return
         except Exception as error:  # noqa: BLE001 (nobody is there to take it)
             loop.call_exception_handler({"message": "a request was not answered", "exception": error})
+            self._failed()
             return
         else:
             self._wait(waits_for)

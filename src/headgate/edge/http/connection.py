@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _END_OF_LINE: Final = b"\r\n"
+_MOST_IN_A_ROW: Final = 16
 _NO_HEAD: Final = Head("", "")
 _new: Final = tuple.__new__  # half the time of HttpRequest(...)
 
@@ -91,7 +92,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Nothing more will come; but who has asked may still be waiting for an answer."""
         self._is_ended = True
-        return self._answering is not None or self._is_blocked
+        # Behind TLS nothing can be sent any more once the other end has said that it closes.
+        return self._transport.can_write_eof() and (self._answering is not None or self._is_blocked)
 
     def data_received(self, data: bytes) -> None:
         """Take in what came."""
@@ -146,17 +148,19 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Read requests as long as there are some and each is answered at once; then see what comes."""
         self._is_reading = True
+        left = _MOST_IN_A_ROW
         try:
-            while self._received and not self._is_busy and self._read_on():
-                pass
+            while self._received and not self._is_busy and left and self._read_on():
+                left -= 1
         except Unanswerable as reason:
             self._refuse(reason)
         self._is_reading = False
-        if self._answering is not None or self._is_deaf or self._transport.is_closing():
-            return
-        if self._is_ended and not self._is_blocked:
+        if not left:  # others want to be answered, too
+            self._pause()
+            self._loop.call_soon(self._go_on)
+        elif not self._is_busy and self._is_ended:
             self._transport.close()
-        elif self._is_paused and not self._is_blocked:
+        elif not self._is_busy and self._is_paused:
             self._is_paused = False
             self._transport.resume_reading()
 
@@ -229,7 +233,7 @@ class Connection(asyncio.Protocol):
         """A request is all there."""
         self._head, self._asked = None, head
         request = _new(HttpRequest, (head, body, self._client))
-        self._answering = errand = Errand(self._application.answer(request), self._send, self._loop)
+        self._answering = errand = Errand(self._application.answer(request), self._send, self.abort, self._loop)
         errand.begin()
 
     def _send(self, answer: Answer) -> None:
