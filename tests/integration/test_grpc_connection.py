@@ -190,6 +190,10 @@ BROKEN = {
     "too large a frame": (b"\x00\x40\x01\x00\x00\x00\x00\x00\x01", ErrorCode.FRAME_SIZE_ERROR),
     "data before headers": (frames.frame(Kind.DATA, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),
     "an even stream": (frames.frame(Kind.HEADERS, END_HEADERS, 2, b"\x82"), ErrorCode.PROTOCOL_ERROR),
+    "continuations without an end": (
+        frames.frame(Kind.HEADERS, 0, 1) + 70 * frames.frame(Kind.CONTINUATION, 0, 1, b""),
+        ErrorCode.ENHANCE_YOUR_CALM,
+    ),
     "a continuation of nothing": (frames.frame(Kind.CONTINUATION, 0, 1, b""), ErrorCode.PROTOCOL_ERROR),
     "something between": (frames.frame(Kind.HEADERS, 0, 1) + frames.frame(Kind.PING, 0, 0), ErrorCode.PROTOCOL_ERROR),
     "endless headers": (
@@ -372,3 +376,23 @@ def test_an_end_does_not_wait_for_calls_that_have_ended(last: str) -> None:
         )
 
     asyncio.run(asyncio.wait_for(conversation(), 60))
+
+
+def test_there_is_an_end_to_connections() -> None:
+    """One more than there may be is closed, and the others are still answered."""
+
+    async def run() -> None:
+        address = free_address("127.0.0.1", 0)
+        async with asyncio.timeout(60), serving_grpc({"/test/echo": lambda message: message}, address, 1, most=1):
+            first = Client(*await asyncio.open_connection(address.host, address.port))
+            first.send(PREFACE, frames.settings({}), first.call(1, b"one"))
+            assert await first.answer() == b"one"
+            second = Client(*await asyncio.open_connection(address.host, address.port))
+            with pytest.raises((EOFError, ConnectionError)):
+                await second.next(Kind.SETTINGS)
+            first.send(first.call(3, b"two"))
+            assert await first.answer() == b"two"
+            for client in (first, second):
+                client.writer.close()
+
+    asyncio.run(run())

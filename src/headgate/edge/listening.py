@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import resource
 import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 _BACKLOG: Final = 1_024
+_OTHER_FILES: Final = 128
 _SECONDS_FOR_HANDSHAKE: Final = 10.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 _TROUBLE: Final = {
@@ -128,6 +130,19 @@ async def listening(
             log.warning("%s still under way after %g seconds were cut off", what, drain_seconds)
         for connection in tuple(connections):
             connection.abort()
+
+
+def as_files_allow(most: int) -> int:
+    """How many connections may be open at once: as many as files, and of those as many as this process may have."""
+    wanted = most + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        more = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):  # macOS has a lower bound of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            soft = more
+    files = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
+    return max(1, files - _OTHER_FILES)
 
 
 def _listening_socket(address: Address) -> socket.socket:

@@ -49,9 +49,12 @@ async def rate_limit_service(
         from headgate.edge.grpc.traced import traced  # noqa: PLC0415 (an extra)
 
         for_call = traced(traces)
-    files, token = transport(chosen).tls, chosen.service_token
+    carrying, token = transport(chosen), chosen.service_token
+    files = carrying.tls
     protection = Protection(
         None if files is None else files.context(PROTOCOL), None if token is None else Access(token)
     )
-    async with serving_grpc(methods(rate_limits, is_ready), address, chosen.drain_seconds, for_call, protection):
+    answering = methods(rate_limits, is_ready)
+    seconds, most = chosen.drain_seconds, carrying.connections
+    async with serving_grpc(answering, address, seconds, for_call, protection, most):
         yield address

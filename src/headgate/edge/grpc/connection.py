@@ -44,6 +44,8 @@ _WINDOW: Final = 2**20
 _USUAL_WINDOW: Final = 65_535
 _SECONDS_FOR_PREFACE: Final = 10.0
 _PREFIX: Final = 5
+_MOST_CONTINUATIONS: Final = 64
+"""Of a header block: empty ones would never make it too long."""
 _BLOCKS: Final = frozenset({HEADERS, int(Kind.CONTINUATION)})
 _GREETING: Final = frames.settings(
     {
@@ -84,6 +86,7 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._blocks = HeaderBlocks()
         self._block: _Block | None = None
+        self._continuations = 0
         self._last = 0
         self._calls: dict[int, Method] = {}
         """Calls whose message is not all there yet."""
@@ -193,13 +196,14 @@ class Connection(asyncio.Protocol):
                 raise Broken(ErrorCode.PROTOCOL_ERROR)
             stream, flags, content = frame.stream, frame.flags, frame.unpadded()
             if not flags & END_HEADERS:
-                self._block = _Block(stream, flags, bytearray(content))
+                self._block, self._continuations = _Block(stream, flags, bytearray(content)), 0
                 return
         else:
             if self._block is None:
                 raise Broken(ErrorCode.PROTOCOL_ERROR)
             self._block.content.extend(frame.content)
-            if len(self._block.content) > MOST_BYTES:
+            self._continuations += 1
+            if len(self._block.content) > MOST_BYTES or self._continuations > _MOST_CONTINUATIONS:
                 raise Broken(ErrorCode.ENHANCE_YOUR_CALM)
             if not frame.flags & END_HEADERS:
                 return

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.grpc.connection import Connection
 from headgate.edge.grpc.protection import Protection
-from headgate.edge.listening import listening
+from headgate.edge.listening import as_files_allow, listening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -25,18 +26,27 @@ async def serving_grpc(
     drain_seconds: float,
     for_call: ForCall | None = None,
     protection: Protection = _OPEN,
+    most: int = 16_384,
 ) -> AsyncIterator[None]:
-    """Answer calls inside the block; at its end those under way may take `drain_seconds` more.
+    """Answer calls on at most so many connections inside the block; at its end they may take `drain_seconds` more.
 
     Several processes may listen on one address, as those of the decision service do. `for_call`: see `Connection`.
     """
     connections: set[Connection] = set()
-    async with listening(
-        lambda: Connection(methods, connections, protection.admits, for_call),
-        connections,
-        address,
-        drain_seconds,
-        protection.tls,
-        what="calls",
-    ):
+    most = as_files_allow(most)
+
+    def connect() -> asyncio.Protocol:
+        if len(connections) >= most:
+            return _Unwelcome()
+        return Connection(methods, connections, protection.admits, for_call)
+
+    async with listening(connect, connections, address, drain_seconds, protection.tls, what="calls"):
         yield
+
+
+class _Unwelcome(asyncio.Protocol):
+    """A connection beyond those that there may be."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
+        """Close it: clients of gRPC try again, elsewhere if they know where."""
+        transport.abort()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
 import signal
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,7 +16,7 @@ from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection, Unwelcome
 from headgate.edge.http.head import Heads
 from headgate.edge.http.writing import Writer
-from headgate.edge.listening import listening
+from headgate.edge.listening import as_files_allow, listening
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from headgate.edge.listening import Address, Tls
 
 _PROTOCOL: Final = "http/1.1"
-_OTHER_FILES: Final = 128
 _LOOKS_PER_LIMIT: Final = 4
 _NEW_OBJECTS: Final = 10_000
 """So many more than there were, and the collector looks at the new ones; a request makes hardly any that stay."""
@@ -80,7 +78,7 @@ async def serving_http(
 ) -> AsyncIterator[None]:
     """Answer requests inside the block; at its end those under way may take `drain_seconds` more."""
     connections: set[Connection] = set()
-    heads, writer, most = Heads(), Writer(), _connections(transport.connections)
+    heads, writer, most = Heads(), Writer(), as_files_allow(transport.connections)
     tls = None if transport.tls is None else transport.tls.context(_PROTOCOL)
 
     def connect() -> asyncio.Protocol:
@@ -117,19 +115,6 @@ def settle_down() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
-
-
-def _connections(most: int) -> int:
-    """How many connections may be open at once: as many as files, and of those as many as this process may have."""
-    wanted = most + _OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        more = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with suppress(ValueError, OSError):  # macOS has a lower bound of its own
-            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
-            soft = more
-    files = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
-    return max(1, files - _OTHER_FILES)
 
 
 class Stops:
