@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -82,7 +83,7 @@ async def _failing() -> None:
 
 @pytest.mark.parametrize("waits", [0.0, 9.0])
 def test_it_can_be_cancelled(waits: float) -> None:
-    """Wherever it stands: it hears of it, nothing comes of it, and nobody is bothered."""
+    """Wherever it stands, it hears of it; and whoever waits for it is told that nothing comes of it."""
     heard: list[str] = []
 
     async def errand() -> None:
@@ -94,8 +95,11 @@ def test_it_can_be_cancelled(waits: float) -> None:
 
     def cancel(made: Errand[object]) -> None:
         made.cancel()
+        assert not made.done()
 
-    assert ran(errand, cancel) == ([], [])
+    results, told = ran(errand, cancel)
+    assert results == ["failed"]
+    assert isinstance(told[0]["exception"], asyncio.CancelledError)
     assert heard == ["cancelled"]
 
 
@@ -111,8 +115,52 @@ def test_a_cancellation_in_the_midst_of_a_step_is_heard_at_the_next() -> None:
         await asyncio.sleep(9)
         heard.append("too far")
 
-    assert ran(errand) == ([], [])
+    assert ran(errand)[0] == ["failed"]
     assert heard == ["going on"]
+
+
+def test_a_group_of_tasks_can_end_it() -> None:
+    """Where one task of a group fails, the others are cancelled and the errand hears of it."""
+
+    async def errand() -> str:
+        with pytest.raises(ExceptionGroup):  # noqa: PT012 (the group raises, at its end)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_failing())
+                await asyncio.sleep(9)
+        return "heard"
+
+    assert ran(errand) == (["heard"], [])
+
+
+def test_each_has_a_context_of_its_own() -> None:
+    """What one sets another does not see, nor whoever began it, and it finds it again after it has waited."""
+    variable: ContextVar[int] = ContextVar("variable", default=0)
+
+    async def errand() -> list[int]:
+        before = variable.get()
+        variable.set(before + 1)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        return [before, variable.get()]
+
+    assert ran(errand, lambda _: None)[0] == [[0, 1]]
+
+    async def both() -> list[object]:
+        found: list[object] = []
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def begin() -> None:
+            Errand(errand(), found.append, ended.set, loop).begin()
+            Errand(errand(), found.append, ended.set, loop).begin()
+            found.append(variable.get())
+            loop.call_later(0.05, ended.set)
+
+        loop.call_soon(begin)
+        await ended.wait()
+        return found
+
+    assert asyncio.run(both()) == [0, [0, 1], [0, 1]]
 
 
 def test_what_fails_is_told_to_the_event_loop() -> None:

@@ -89,6 +89,7 @@ def test_the_length_of_a_body() -> None:
         (b"Transfer-Encoding: gzip, chunked",),
         (b"Transfer-Encoding: \x0bchunked",),
         (b"Host: y",),
+        (b"Content-Length : 1",),
         (b"A b: c",),
         (b"A : c",),
         (b" A: c",),
@@ -136,6 +137,10 @@ def test_a_host_is_named() -> None:
     with pytest.raises(Unanswerable, match="names its host"):
         read_head(b"GET / HTTP/1.1\r\n")
     assert read_head(b"GET / HTTP/1.0\r\n").path == "/"
+    for host in (b"x, y", b"a b", b"a/b", b"a@b"):
+        with pytest.raises(Unanswerable, match="names its host"):
+            read_head(b"GET / HTTP/1.1\r\nHost: %b\r\n" % host)
+    assert read_head(b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n").path == "/"
 
 
 def test_equal_heads_are_read_once() -> None:

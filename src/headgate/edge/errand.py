@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import _enter_task, _leave_task  # documented, for those who write tasks of their own
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -22,9 +23,11 @@ class Errand(Generic[T]):
     __slots__ = (
         "__weakref__",
         "_cancellations",
+        "_context",
         "_coroutine",
         "_done",
         "_failed",
+        "_is_done",
         "_is_to_cancel",
         "_loop",
         "_waits_for",
@@ -37,17 +40,21 @@ class Errand(Generic[T]):
         failed: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """Nothing happens before `begin`. If the coroutine is cancelled, neither `done` nor `failed` is called."""
+        """Nothing happens before `begin`. If the coroutine raises anything, `failed` is called in place of `done`."""
         self._coroutine = coroutine
         self._done = done
         self._failed = failed
         self._loop = loop
+        self._context = copy_context()
         self._waits_for: asyncio.Future[Any] | None = None
         self._cancellations = 0
-        self._is_to_cancel = False
+        self._is_to_cancel = self._is_done = False
 
-    def begin(self, _future: object = None) -> None:
+    def begin(self) -> None:
         """Go on until there is something to wait for. May not be called from within a task."""
+        self._context.run(self._step)
+
+    def _step(self, _future: object = None) -> None:
         coroutine, loop = self._coroutine, self._loop
         self._waits_for = None
         _enter_task(loop, self)  # type: ignore[arg-type] # as far as it is asked, it is a task
@@ -58,10 +65,9 @@ class Errand(Generic[T]):
             else:
                 waits_for = coroutine.send(None)
         except StopIteration as end:
-            result = end.value
-        except asyncio.CancelledError:
-            return
-        except Exception as error:  # noqa: BLE001 (nobody is there to take it)
+            self._is_done, result = True, end.value
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 (nobody is there to take it)
+            self._is_done = True
             loop.call_exception_handler({"message": "a request was not answered", "exception": error})
             self._failed()
             return
@@ -74,15 +80,19 @@ class Errand(Generic[T]):
 
     def _wait(self, future: asyncio.Future[Any] | None) -> None:
         if future is None:  # it only lets others have a turn
-            self._loop.call_soon(self.begin)
+            self._loop.call_soon(self._step, context=self._context)
             return
         future._asyncio_future_blocking = False  # noqa: SLF001 (how a task tells a future that it waits)
-        future.add_done_callback(self.begin)
+        future.add_done_callback(self._step, context=self._context)
         self._waits_for = future
         if self._is_to_cancel and future.cancel():
             self._is_to_cancel = False
 
-    # What those ask of the current task who limit how long something may take
+    # What the current task is asked by asyncio.timeout and asyncio.TaskGroup
+
+    def done(self) -> bool:
+        """Whether it is at its end."""
+        return self._is_done
 
     def cancel(self, msg: object = None) -> bool:  # noqa: ARG002 (tasks take one)
         """End what is under way."""

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from headgate.edge.door import C, Door
 
 log = logging.getLogger("headgate")
 
 _BACKLOG: Final = 1_024
 _OTHER_FILES: Final = 128
-_SECONDS_FOR_HANDSHAKE: Final = 10.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 _TROUBLE: Final = {
     errno.EADDRINUSE: "something listens there already; stop it, or choose another port",
@@ -70,6 +71,9 @@ class Connected(Protocol):
     closed: asyncio.Future[None]
     """Done once the connection is closed."""
 
+    def has_something_under_way(self) -> bool:
+        """Whether somebody would miss an answer if the connection ended now."""
+
     def leave(self) -> None:
         """Begin nothing new, and close once everything is answered."""
 
@@ -98,37 +102,27 @@ def free_address(host: str, port: int, scheme: str = "http") -> Address:
 
 @asynccontextmanager
 async def listening(
-    connect: Callable[[], asyncio.Protocol],
-    connections: Collection[Connected],
-    address: Address,
-    drain_seconds: float,
-    tls: ssl.SSLContext | None = None,
-    *,
-    what: str = "requests",
+    door: Door[C], address: Address, drain_seconds: float, what: str = "requests"
 ) -> AsyncIterator[None]:
-    """Let others connect inside the block, each to what `connect` makes, which keeps itself in `connections`.
+    """Let others connect inside the block; at its end, `what` they have under way may take `drain_seconds` more.
 
-    At its end, `what` they have under way may take `drain_seconds` more. Several processes may listen on one address.
+    Several processes may listen on one address.
     """
-    server = await asyncio.get_running_loop().create_server(
-        connect,
-        sock=_listening_socket(address),
-        backlog=_BACKLOG,
-        ssl=tls,
-        ssl_handshake_timeout=None if tls is None else _SECONDS_FOR_HANDSHAKE,
-    )
+    listener = _listening_socket(address)
+    door.open(listener)
     try:
         yield
     finally:
-        server.close()
-        for connection in tuple(connections):
+        door.close()
+        listener.close()
+        for connection in tuple(door.connections):
             connection.leave()
-        closed = [connection.closed for connection in connections]
+        closed = [connection.closed for connection in door.connections]
         if closed:
             await asyncio.wait(closed, timeout=drain_seconds)
-        if connections:
+        if any(connection.has_something_under_way() for connection in door.connections):
             log.warning("%s still under way after %g seconds were cut off", what, drain_seconds)
-        for connection in tuple(connections):
+        for connection in tuple(door.connections):
             connection.abort()
 
 
@@ -154,6 +148,8 @@ def _listening_socket(address: Address) -> socket.socket:
         if family is socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # every network is IPv4's, too
         made.bind((address.host, address.port))
+        made.listen(_BACKLOG)
+        made.setblocking(False)  # noqa: FBT003 (its only argument)
     except OSError as error:
         made.close()
         raise _cannot_listen(address.host, address.port, error) from error

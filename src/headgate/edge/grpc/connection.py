@@ -34,6 +34,7 @@ from headgate.errors import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headgate.edge.door import Door
     from headgate.edge.grpc.header_blocks import HeaderFields
     from headgate.edge.grpc.methods import ForCall, Method
 
@@ -70,18 +71,15 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         methods: Mapping[str, Method],
-        connections: set[Connection],
+        door: Door[Connection],
         admits: Callable[[HeaderFields], bool],
         for_call: ForCall | None = None,
     ) -> None:
-        """`connections` has this one in it as long as it is open.
-
-        `admits` says by its headers whether a call may be answered; `for_call` makes methods that know their headers.
-        """
+        """`admits` says by its headers if a call may be answered; `for_call` makes methods that know their headers."""
         self._methods = methods
         self._admits = admits
         self._for_call = for_call
-        self._connections = connections
+        self._door = door
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._blocks = HeaderBlocks()
@@ -107,13 +105,13 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
         """Say what we can take."""
         self._transport = transport
-        self._connections.add(self)
+        self._door.enter(self)
         self._write(_GREETING)
         self._impatience = self._loop.call_later(_SECONDS_FOR_PREFACE, transport.abort)
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Nobody is there any more to be answered."""
-        self._connections.discard(self)
+        self._door.leave(self)
         self.closed.set_result(None)
         self._impatience.cancel()
         for task in self._tasks.values():
@@ -239,10 +237,10 @@ class Connection(asyncio.Protocol):
             self._write(refuse_content_type(stream))
             return None
         if method is None:
-            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, f"there is no method {shown(path)} here"))
+            self._answering.fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, f"there is no method {shown(path)} here"))
             return None
         if not self._admits(fields):
-            self._fail(stream, Failed(GrpcStatus.UNAUTHENTICATED, WHO_IS_ANSWERED))
+            self._answering.fail(stream, Failed(GrpcStatus.UNAUTHENTICATED, WHO_IS_ANSWERED))
             return None
         return method
 
@@ -265,7 +263,7 @@ class Connection(asyncio.Protocol):
         if len(pieces) > LARGEST_MESSAGE:
             self._drop(stream)
             sentence = f"a message has at most {LARGEST_MESSAGE} bytes here"
-            self._fail(stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
+            self._answering.fail(stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
             self._write(frames.reset(stream, ErrorCode.NO_ERROR))
         elif flags & END_STREAM:
             self._start(stream, bytes(pieces))
@@ -277,9 +275,9 @@ class Connection(asyncio.Protocol):
         method = self._calls.pop(stream)
         self._pieces.pop(stream, None)
         if content[:1] == b"\x01":
-            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood here"))
+            self._answering.fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood"))
         elif len(content) < _PREFIX or int.from_bytes(content[1:_PREFIX], "big") != len(content) - _PREFIX:
-            self._fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
+            self._answering.fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
         else:
             self._ask(stream, method, content[_PREFIX:])
 
@@ -288,7 +286,7 @@ class Connection(asyncio.Protocol):
         try:
             answer = method(message)
         except Exception as error:  # noqa: BLE001 (the caller and the log are told)
-            self._fail(stream, failure_of(error))
+            self._answering.fail(stream, failure_of(error))
             return
         if isinstance(answer, bytes):
             self._answering.answer(stream, answer)
@@ -303,11 +301,8 @@ class Connection(asyncio.Protocol):
             if error is None:
                 self._answering.answer(stream, task.result())
             elif isinstance(error, Exception):
-                self._fail(stream, failure_of(error))
+                self._answering.fail(stream, failure_of(error))
         self._end_if_done()
-
-    def _fail(self, stream: int, failed: Failed) -> None:
-        self._answering.fail(stream, failed)
 
     def _drop(self, stream: int) -> None:
         """Nobody waits for an answer any more."""
@@ -326,8 +321,12 @@ class Connection(asyncio.Protocol):
         self._write(frames.goaway(self._last, ErrorCode.NO_ERROR))
         self._end_if_done()
 
+    def has_something_under_way(self) -> bool:
+        """Whether a call has begun to come, is being answered, or its answer is still to be sent."""
+        return bool(self._tasks or self._calls or self._answering)
+
     def _end_if_done(self) -> None:
-        if self._is_leaving and not self._tasks and not self._calls and not self._answering:
+        if self._is_leaving and not self.has_something_under_way():
             self._flush()
             self._transport.close()
 

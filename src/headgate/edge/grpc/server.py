@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from headgate.edge.door import Door
 from headgate.edge.grpc.connection import Connection
 from headgate.edge.grpc.protection import Protection
 from headgate.edge.listening import as_files_allow, listening
@@ -32,21 +32,7 @@ async def serving_grpc(
 
     Several processes may listen on one address, as those of the decision service do. `for_call`: see `Connection`.
     """
-    connections: set[Connection] = set()
-    most = as_files_allow(most)
-
-    def connect() -> asyncio.Protocol:
-        if len(connections) >= most:
-            return _Unwelcome()
-        return Connection(methods, connections, protection.admits, for_call)
-
-    async with listening(connect, connections, address, drain_seconds, protection.tls, what="calls"):
+    door: Door[Connection] = Door(as_files_allow(most), protection.tls)
+    door.connect = lambda: Connection(methods, door, protection.admits, for_call)
+    async with listening(door, address, drain_seconds, "calls"):
         yield
-
-
-class _Unwelcome(asyncio.Protocol):
-    """A connection beyond those that there may be."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
-        """Close it: clients of gRPC try again, elsewhere if they know where."""
-        transport.abort()

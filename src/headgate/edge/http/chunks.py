@@ -6,7 +6,7 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from headgate.edge.http.head import CLOSE
+from headgate.edge.http.head import CLOSE, LINE
 from headgate.edge.problems import Unanswerable
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n\0]*)?\r\n")
@@ -57,6 +57,8 @@ class Chunks:
         while (line := self._line(received, _MOST_TRAILING - self._trailing)) is not None:
             if line == _END:
                 return True
+            if LINE.fullmatch(line) is None:
+                raise _malformed()
             self._trailing += len(line)  # headers after the body, which nobody here asks for
         return False
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from headgate.edge.errand import Errand
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.chunks import Chunks
-from headgate.edge.http.head import CHUNKED, CLOSE, Head
+from headgate.edge.http.head import CHUNKED, CLOSE, Head, refuse_bare_line
 from headgate.edge.http.writing import CLOSE_LINE, CONTINUE
 from headgate.edge.problems import Unanswerable
 
 if TYPE_CHECKING:
+    from headgate.edge.door import Door
     from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import Application, Bounds
     from headgate.edge.http.head import Heads
@@ -34,14 +35,14 @@ class Connection(asyncio.Protocol):
     """Talks to one caller."""
 
     def __init__(
-        self, application: Application, bounds: Bounds, heads: Heads, writer: Writer, connections: set[Connection]
+        self, application: Application, bounds: Bounds, heads: Heads, writer: Writer, door: Door[Connection]
     ) -> None:
-        """`heads` and `writer` are those of the server; `connections` has this one in it as long as it is open."""
+        """`heads`, `writer` and `door` are those of the server."""
         self._application = application
         self._bounds = bounds
         self._heads = heads
         self._written = writer.written
-        self._connections = connections
+        self._door = door
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._searched = 0
@@ -68,15 +69,13 @@ class Connection(asyncio.Protocol):
         """Somebody is there."""
         self._transport = transport
         self._client = _address(transport.get_extra_info("peername"))
-        self._connections.add(self)
+        self._door.enter(self)
         self._since = self._loop.time()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Nobody is there any more to be answered."""
-        self._connections.discard(self)
+        """Nobody is there any more to be answered. What was begun goes on: it is counted, and has to be on record."""
+        self._door.leave(self)
         self.closed.set_result(None)
-        if self._answering is not None:
-            self._answering.cancel()
 
     def pause_writing(self) -> None:
         """Whoever does not take its answers is not listened to."""
@@ -97,7 +96,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take in what came."""
-        if self._is_deaf:
+        if self._is_deaf or self._transport.is_closing():
             return
         if self._answering is not None or self._is_blocked:  # it is early, and waits for its turn
             self._received += data
@@ -114,6 +113,11 @@ class Connection(asyncio.Protocol):
             self._is_reading = False
             if self._received and self._answering is None:
                 self._go_on()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether a request is waited for, or the rest of its head."""
+        return self._head is None and not self._is_deaf
 
     @property
     def _is_busy(self) -> bool:
@@ -175,6 +179,7 @@ class Connection(asyncio.Protocol):
                 self._searched = max(0, len(received) - len(_END_OF_HEAD) + 1)
                 if len(received) > self._bounds.head:
                     raise self._too_long(received)
+                refuse_bare_line(received)
                 return False
             self._searched = 0
             head = self._begun(received, end)
@@ -197,8 +202,7 @@ class Connection(asyncio.Protocol):
     def _await_body(self, head: Head) -> bool:
         """Wait for the body of a request; False if it is not all there."""
         if not self._application.reads_body(head):
-            # Where the next request would begin, nobody can tell.
-            self._is_leaving, self._has_all = True, False
+            self._has_all = False
             self._ask(head, b"")
             return True
         self._head = head
@@ -233,7 +237,7 @@ class Connection(asyncio.Protocol):
         """A request is all there."""
         self._head, self._asked = None, head
         request = _new(HttpRequest, (head, body, self._client))
-        self._answering = errand = Errand(self._application.answer(request), self._send, self.abort, self._loop)
+        self._answering = errand = Errand(self._application.answer(request), self._send, self._fail, self._loop)
         errand.begin()
 
     def _send(self, answer: Answer) -> None:
@@ -241,20 +245,29 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport.is_closing():
             return
-        is_last = not head.keeps_open or self._is_leaving or answer[1].endswith(CLOSE_LINE)
+        self._since = self._loop.time()
+        # Where only a part of a request came, nobody can tell where the next one would begin.
+        is_last = not (head.keeps_open and self._has_all) or self._is_leaving or answer[1].endswith(CLOSE_LINE)
         transport.write(self._written(head, answer, is_last=is_last))
         if is_last:
             self._hang_up(has_all=self._has_all)
             return
-        self._since = self._loop.time()
         if (self._received or self._is_paused or self._is_ended) and not self._is_reading:
             self._go_on()
+
+    def _fail(self) -> None:
+        """There is no answer, by a fault of ours."""
+        self._answering, self._head = None, self._asked
+        if not self._transport.is_closing():
+            sentence = "something went wrong here; the service's log says what"
+            self._refuse(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, sentence, CLOSE))
 
     def _refuse(self, reason: Unanswerable) -> None:
         """Say what is wrong with a request; what may follow it cannot be told from it."""
         head, self._head = self._head, None
         answer = self._application.refuse(head, reason)
         self._received.clear()
+        self._since = self._loop.time()
         self._transport.write(self._written(head or _NO_HEAD, answer, is_last=True))
         self._hang_up(has_all=False)
 
@@ -264,7 +277,6 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._is_deaf = True
-        self._since = self._loop.time()
         self._transport.write_eof()
         if self._is_paused:
             self._is_paused = False
@@ -290,39 +302,27 @@ class Connection(asyncio.Protocol):
         if self._answering is not None:
             return
         waited = now - self._since
-        if self._is_deaf:
-            if waited > self._bounds.body_seconds:
-                self._transport.abort()
-        elif self._head is not None and waited > self._bounds.body_seconds:
+        if waited <= (self._bounds.head_seconds if self._is_idle else self._bounds.body_seconds):
+            return
+        if self._head is not None:
             sentence = f"the body was not all there after {self._bounds.body_seconds:g} seconds"
             self._refuse(Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE))
-        elif waited > self._bounds.head_seconds:
+        else:
             self._transport.abort()
 
     def leave(self) -> None:
         """Take no more requests, and close once the one under way is answered."""
         self._is_leaving = True
-        if self._is_deaf or (self._answering is None and self._head is None and not self._received):
+        if not self.has_something_under_way():
             self._transport.close()
+
+    def has_something_under_way(self) -> bool:
+        """Whether a request has begun to come, or is being answered."""
+        return self._answering is not None or self._head is not None or bool(self._received)
 
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
-
-
-class Unwelcome(asyncio.Protocol):
-    """A connection beyond those that there may be."""
-
-    def __init__(self, most: int, application: Application, writer: Writer) -> None:
-        """`most` is how many there may be."""
-        sentence = f"there are {most} connections to this process already, which is as many as it takes"
-        answer = application.refuse(None, Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, sentence, CLOSE))
-        self._answer = writer.written(_NO_HEAD, answer, is_last=True)
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
-        """Say why, whatever is asked."""
-        transport.write(self._answer)
-        transport.close()
 
 
 def _address(peer: tuple[str, int] | None) -> str:

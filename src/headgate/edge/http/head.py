@@ -18,12 +18,15 @@ CLOSE: Final = ("connection", "close")
 MOST_LINES: Final = 100
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""
+_RETURN: Final = ord("\r")
 _REMEMBERED: Final = 1_024
 _LONGEST_REMEMBERED: Final = 1_024
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rb"(%b) ([!-~]+) HTTP/1\.([01])\r\n" % _TOKEN)
-_LINE: Final = re.compile(rb"(%b):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n" % _TOKEN)
+LINE: Final = re.compile(rb"(%b):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n" % _TOKEN)
+"""A header."""
+_HOST: Final = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -88,7 +91,7 @@ def read_head(raw: bytes) -> Head:
     lines: list[tuple[str, str]] = []
     at = first.end()
     while at < len(raw):
-        line = _LINE.match(raw, at)
+        line = LINE.match(raw, at)
         if line is None:
             raise _malformed(_Rule.LINES)
         lines.append((line[1].decode().lower(), _text(line[2].strip(b" \t"))))
@@ -99,13 +102,21 @@ def read_head(raw: bytes) -> Head:
     head = Head(first[1].decode(), *_path_and_query(first[2].decode()), lines)
     is_old = first[3] == b"0"
     _find_length(head, is_old=is_old)
-    if not is_old and len(head.get_all("host")) != 1:
+    hosts = head.get_all("host")
+    if len(hosts) > 1 or not (is_old or hosts) or not all(map(_HOST.fullmatch, hosts)):
         raise _malformed(_Rule.HOST)
     options = _members(head, "connection")
     head.keeps_open = "close" not in options and (not is_old or "keep-alive" in options)
     head.has_to_be_told = is_old and head.keeps_open
     head.expects_continue = not is_old and "100-continue" in _members(head, "expect")
     return head
+
+
+def refuse_bare_line(received: bytearray) -> None:
+    """Refuse what does not end its first line as HTTP does, and so would never end its head."""
+    end = received.find(b"\n")
+    if end == 0 or (end > 0 and received[end - 1] != _RETURN):
+        raise _malformed(_Rule.FIRST_LINE)
 
 
 def _path_and_query(target: str) -> tuple[str, str]:

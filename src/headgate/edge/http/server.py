@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.edge.door import Door
 from headgate.edge.http.application import Bounds
-from headgate.edge.http.connection import Connection, Unwelcome
+from headgate.edge.http.connection import Connection
 from headgate.edge.http.head import Heads
 from headgate.edge.http.writing import Writer
 from headgate.edge.listening import as_files_allow, listening
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from headgate.edge.http.application import Application
     from headgate.edge.http.service import DecisionService
     from headgate.edge.listening import Address, Tls
+
+log = logging.getLogger("headgate")
 
 _PROTOCOL: Final = "http/1.1"
 _LOOKS_PER_LIMIT: Final = 4
@@ -77,18 +81,13 @@ async def serving_http(
     application: Application, address: Address, drain_seconds: float, transport: Transport
 ) -> AsyncIterator[None]:
     """Answer requests inside the block; at its end those under way may take `drain_seconds` more."""
-    connections: set[Connection] = set()
-    heads, writer, most = Heads(), Writer(), as_files_allow(transport.connections)
     tls = None if transport.tls is None else transport.tls.context(_PROTOCOL)
-
-    def connect() -> asyncio.Protocol:
-        if len(connections) >= most:
-            return Unwelcome(most, application, writer)
-        return Connection(application, transport.bounds, heads, writer, connections)
-
-    looking = asyncio.create_task(_keep_looking(connections, transport.bounds))
+    door: Door[Connection] = Door(as_files_allow(transport.connections), tls)
+    heads, writer = Heads(), Writer()
+    door.connect = lambda: Connection(application, transport.bounds, heads, writer, door)
+    looking = asyncio.create_task(_keep_looking(door.connections, transport.bounds))
     try:
-        async with listening(connect, connections, address, drain_seconds, tls):
+        async with listening(door, address, drain_seconds):
             yield
     finally:
         looking.cancel()
@@ -104,7 +103,11 @@ async def _keep_looking(connections: set[Connection], bounds: Bounds) -> None:
         await asyncio.sleep(min(bounds.head_seconds, bounds.body_seconds) / _LOOKS_PER_LIMIT)
         now = loop.time()
         for connection in tuple(connections):
-            connection.look(now)
+            try:
+                connection.look(now)
+            except Exception:  # one fault must not end the patience with all others
+                log.exception("a connection could not be looked after")
+                connection.abort()
 
 
 def settle_down() -> None:
