@@ -47,31 +47,39 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
     asked = [request(f"u_{number:010}") for number in range(scale.users)]
     with ExitStack() as stack:
         redis = stack.enter_context(running(programs()[0]))
-        services = {kind: stack.enter_context(_serving(kind, redis.url)) for kind in (CONSTANT, CHECK)}
+        with ExitStack() as alone:
+            ports = {kind: alone.enter_context(_serving(kind, redis.url, 1)).port for kind in (CONSTANT, CHECK)}
+            found = _saturation(ports, asked, scale, watch, "one process")
+            outcome.rows.append(_row("http_check_one_process", found))
+        services = {kind: stack.enter_context(_serving(kind, redis.url, WORKERS)) for kind in (CONSTANT, CHECK)}
         ports = {kind: service.port for kind, service in services.items()}
-        pace = _saturation(ports, asked, scale, watch, outcome)
-        _latency(ports, asked, pace / 2, scale, watch, outcome)
+        found = _saturation(ports, asked, scale, watch, "two processes")
+        outcome.rows.append(_row("http_check", found, 0.4))
+        outcome.figures["saturation"] = [{"kind": kind, "rates": rate} for kind, rate in found.items()]
+        _latency(ports, asked, median(found[CHECK]) / 2, scale, watch, outcome)
         outcome.figures["workers"] = [
             {"kind": kind, "seconds": service.seconds()} for kind, service in services.items()
         ]
     return outcome
 
 
-def _saturation(ports: dict[str, int], asked: list[bytes], scale: Scale, watch: Watch, outcome: Outcome) -> float:
-    """As many requests as there can be; returns how many checks a second that are."""
+def _saturation(
+    ports: dict[str, int], asked: list[bytes], scale: Scale, watch: Watch, what: str
+) -> dict[str, list[float]]:
+    """As many requests as there can be: how many a second, in each round."""
     rates: dict[str, list[float]] = {kind: [] for kind in ports}
-    watch.begin("HTTP, at saturation", (scale.rounds + 1) * len(ports))
+    watch.begin(f"HTTP, at saturation, {what}", (scale.rounds + 1) * len(ports))
     for _ in range(scale.rounds + 1):
         for kind, port in ports.items():
             rates[kind].append(len(load(port, asked, scale.seconds, scale.connections)) / scale.seconds)
             watch.step()
-    found = {kind: rate[1:] for kind, rate in rates.items()}  # the first round only warms up
+    return {kind: rate[1:] for kind, rate in rates.items()}  # the first round only warms up
+
+
+def _row(name: str, found: dict[str, list[float]], bar: float | None = None) -> Row:
     ours, reference = (max(found[kind]) for kind in (CHECK, CONSTANT))
     ratio = median(found[CHECK]) / median(found[CONSTANT])
-    against = "the same server answering a constant"
-    outcome.rows.append(Row("http_check", ours, reference, "checks/s", against, 0.4, median_ratio=ratio))
-    outcome.figures["saturation"] = [{"kind": kind, "rates": rate} for kind, rate in found.items()]
-    return median(found[CHECK])
+    return Row(name, ours, reference, "checks/s", "the same server answering a constant", bar, median_ratio=ratio)
 
 
 def _latency(
@@ -105,13 +113,13 @@ class _Service:
 
 
 @contextmanager
-def _serving(kind: str, redis_url: str) -> Iterator[_Service]:
-    """A service whose processes are started, as `headgate serve --workers` has them."""
+def _serving(kind: str, redis_url: str, workers: int) -> Iterator[_Service]:
+    """A service of so many processes, as `headgate serve --workers` has them."""
     port = free_port()
     command = [sys.executable, "-m", "bench.http_server", kind, str(port), redis_url]
     with ExitStack() as stack:
         processes = []
-        for _ in range(WORKERS):
+        for _ in range(workers):
             process = stack.enter_context(
                 subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])  # noqa: S603 (our own)
             )
