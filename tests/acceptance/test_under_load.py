@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import Service, Start
     from tests.integration.server import Server
 
-PLENTY = "rules: [{name: plenty, per: [user], limits: 1000000/hour, algorithm: fixed_window}]"
+PLENTY = "rules: [{name: plenty, per: [user], limits: 1000000/3000 days, algorithm: fixed_window}]"
 
 
 @pytest.fixture
