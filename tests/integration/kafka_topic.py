@@ -56,9 +56,9 @@ def expected(numbers: int) -> list[str]:
     return [f"d{number}" for number in range(numbers)]
 
 
-async def until_stored(sink: KafkaSink, batch: EventBatch, seconds: float = _PATIENCE) -> Stored:
+async def until_stored(sink: KafkaSink, batch: EventBatch) -> Stored:
     """As the spool does it: again and again, the same batch."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + _PATIENCE
     while True:
         try:
             return await sink.store(batch)

@@ -60,3 +60,21 @@ def test_one_is_refused_only_if_it_was_alone(delivery: Delivery) -> None:
     delivery.under_way.add(3)
     delivery.reported(3, TOO_LARGE)
     assert (delivery.missing, delivery.result) == (0, Stored(4, 1))
+
+
+class _Interrupted:
+    """A fault that cannot be asked what it is, as while the binding has another error in hand."""
+
+    def code(self) -> int:
+        raise SystemError
+
+
+def test_a_report_that_breaks_off_loses_nothing(delivery: Delivery) -> None:
+    """An event whose report was cut short by an error of the binding is sent again, and waited for."""
+    with pytest.raises(SystemError):
+        delivery.reported(2, _Interrupted())  # type: ignore[arg-type] # as good as one
+    delivery.give_up_waiting()
+    for _ in range(2):
+        delivery.try_again()
+        assert list(delivery.to_send) == [0, 1, 2, 3, 4]
+    assert delivery.missing == 5

@@ -31,9 +31,9 @@ class Delivery:
         self.under_way: set[int] = set()
         self.alone: int | None = None
         """The one that was last sent alone, or is the next to be."""
-        self._failed: list[int] = []
-        self.stored = 0
-        self.refused = 0
+        self._unsettled = set(self.to_send)
+        """Neither stored nor refused. Whatever of it is nowhere else has failed, however that came about."""
+        self._refused: set[int] = set()
         self.fault: KafkaError | None = None
         """Why something has to be sent again."""
 
@@ -43,9 +43,19 @@ class Delivery:
         return self.alone in self.under_way
 
     @property
+    def refused(self) -> int:
+        """How many events no broker will ever take."""
+        return len(self._refused)
+
+    @property
+    def stored(self) -> int:
+        """How many events the brokers have."""
+        return len(self.batch.events) - self.missing - self.refused
+
+    @property
     def missing(self) -> int:
         """How many events nothing is known of."""
-        return len(self.batch.events) - self.stored - self.refused
+        return len(self._unsettled)
 
     @property
     def result(self) -> Stored:
@@ -58,23 +68,31 @@ class Delivery:
             return
         self.under_way.discard(index)
         if fault is None:
-            self.stored += 1
+            self._unsettled.discard(index)
         elif fault.code() in _NEVER and index == self.alone:
-            self.refused += 1
+            self.refuse(index)
         elif fault.code() in _IN_COMPANY:
             self.to_send_alone.append(index)
         else:
             self.fault = fault
-            self._failed.append(index)
+
+    def refuse(self, index: int) -> None:
+        """No broker will ever take this one."""
+        self._refused.add(index)
+        self._unsettled.discard(index)
 
     def try_again(self) -> None:
-        """What has failed is to be sent again, in its order and in company."""
-        if self.alone in self._failed:
+        """What has failed is to be sent again, in its order and in company.
+
+        Also what broke off: where a producer fails for good while it tells what became of events, its binding
+        makes the report itself fail, at any step.
+        """
+        waiting = self._unsettled - self.under_way
+        if self.alone in waiting:
             self.alone = None
-        self.to_send = deque(sorted([*self.to_send, *self._failed]))
-        self._failed, self.fault = [], None
+        self.to_send = deque(sorted(waiting.difference(self.to_send_alone)))
+        self.fault = None
 
     def give_up_waiting(self) -> None:
         """Nothing of what is under way will ever be reported: it has failed."""
-        self._failed += self.under_way
         self.under_way.clear()

@@ -159,7 +159,7 @@ class KafkaSink:
         """Give one event to the producer; False if its queue is full."""
         message = message_of(delivery.batch.events[index], delivery.batch)
         if message is None:
-            delivery.refused += 1
+            delivery.refuse(index)
             return True
         try:
             self._producer.produce(
@@ -174,7 +174,7 @@ class KafkaSink:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                 raise
-            delivery.refused += 1
+            delivery.refuse(index)
         else:
             delivery.under_way.add(index)
         return True
@@ -182,6 +182,8 @@ class KafkaSink:
     def _wait_for(self, delivery: Delivery, waiting: _Waiting) -> None:
         while delivery.under_way and waiting:
             self._producer.poll(_SLICE)
+            if not len(self._producer):  # nothing is left that could be reported
+                delivery.give_up_waiting()
 
     def _begin_anew(self) -> None:
         """Replace a producer that has failed for good. What it had under way is in doubt, and is sent again."""
