@@ -140,6 +140,7 @@ def test_an_announced_huge_body_is_refused_before_it_comes(service: Service) -> 
         (b"POST /v1/check HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", b"400"),
         (b"POST /v1/check HTTP/1.1\r\n" + HOST + b"Content-Length: " + b"9" * 40 + b"\r\n\r\n", b"400"),
         (b"POST /v1/check HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nnonsense\r\n", b"400"),
+        (b"POST /v1/check HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", b"400"),
         (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", b"414"),
         (b"GET /livez HTTP/1.1\r\n" + HOST + b"X: " + b"y" * 600_000 + b"\r\n\r\n", b"431"),
         (b"GET /livez HTTP/1.1\r\n" + HOST + b"X: \xff\xfe\r\n\r\n", b"200"),

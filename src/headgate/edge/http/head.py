@@ -137,7 +137,7 @@ def _find_length(head: Head, *, is_old: bool) -> None:
         if is_old or lengths:
             raise _malformed(_Rule.ENDS_ONCE)
         if [coding.lower() for coding in codings] != ["chunked"]:
-            raise Unanswerable(HTTPStatus.NOT_IMPLEMENTED, "no coding of a body but chunked is understood here", CLOSE)
+            raise _malformed(_Rule.CODING)  # and not a 501: gateways let everybody pass on a fault of ours
         head.length = CHUNKED
     elif lengths:
         if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
@@ -166,6 +166,7 @@ class _Rule(StrEnum):
     TARGET = "what it asks for is a path, or a URL"
     ENDS_ONCE = "a body is either chunked or has a length"
     LENGTH = "Content-Length is one whole number"
+    CODING = "a body is chunked, and coded in no other way"
 
 
 def _malformed(rule: _Rule) -> Unanswerable:
