@@ -169,6 +169,20 @@ def test_wsgi_costs_are_settled_and_callers_named() -> None:
         assert _call(app, USER="bob")[0] == "200 OK"
 
 
+def test_two_limits_on_one_counter_are_refused_where_they_stand() -> None:
+    """They would count each request twice, or none of them; with other names or for others they stand side by side."""
+    limiter = RateLimiter(Flask("small"), rules=DAILY)
+
+    def view() -> str:
+        return ""
+
+    limiter.limit("5/minute")(view)
+    limiter.limit("5/minute", per="ip")(view)
+    limiter.limit("5/minute", name="other")(view)
+    with pytest.raises(InvalidSettings, match="two limits at one route are called '5-minute' and count alike"):
+        limiter.limit("5/minute")(view)
+
+
 def test_wsgi_fails_loudly() -> None:
     """Nothing to enforce, rules twice, and an application that fails: all are seen."""
     with pytest.raises(InvalidSettings, match="limit nothing"):

@@ -16,6 +16,7 @@ from headgate.core.matching import Plan, Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.limiter import Limiter
 from headgate.dataplane.snapshots import Snapshots
+from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,7 +70,13 @@ class RouteLimit:
 
 
 def mark(function: F, limit: RouteLimit) -> F:
-    """Note at a view that a limit stands there."""
+    """Note at a view that a limit stands there; `InvalidSettings` if it would count on the counter of another one."""
+    rule = limit.rule_set.rules[0]
+    for other in limits_at(function):
+        (theirs,) = other.rule_set.rules
+        if (theirs.name, theirs.per) == (rule.name, rule.per):
+            msg = f"two limits at one route are called {rule.name!r} and count alike; name one otherwise, or remove it"
+            raise InvalidSettings(msg)
     setattr(function, _LIMITS, (limit, *limits_at(function)))
     return function
 
