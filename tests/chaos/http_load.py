@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -34,7 +35,8 @@ class Queues:
     def __init__(self, *processes: int) -> None:
         """By the numbers of the processes, which have all their threads already."""
         places = [place for process in processes for place in Path(f"/proc/{process}/task").iterdir()]
-        self._files = [os.open(place / "schedstat", os.O_RDONLY) for place in places]
+        self._files = {os.open(place / "schedstat", os.O_RDONLY): 0 for place in places}
+        """With what each said last: threads of Kafka's client come and go."""
 
     def __enter__(self) -> Self:
         """Look."""
@@ -47,7 +49,10 @@ class Queues:
 
     def seconds(self) -> float:
         """All of them together, so far."""
-        return sum(int(os.pread(file, 100, 0).split()[1]) for file in self._files) / 1e9
+        for file in self._files:
+            with suppress(ProcessLookupError):
+                self._files[file] = int(os.pread(file, 100, 0).split()[1])
+        return sum(self._files.values()) / 1e9
 
 
 class HttpLoad:
