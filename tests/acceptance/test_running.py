@@ -145,7 +145,7 @@ def test_idle_connections_keep_nobody_out(start: Start, rules: Path) -> None:
 
 
 def test_a_port_in_use_is_named(start: Start, headgate: Run, rules: Path) -> None:
-    """A second service on the same port, which granian would allow, is refused with a sentence."""
+    """A second service on the same port, which the system would allow, is refused with a sentence."""
     service = start("--rules", str(rules))
     port = str(httpx.URL(service.url).port)
     refused = headgate("serve", "--rules", str(rules), "--port", port)

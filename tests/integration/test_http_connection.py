@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -404,6 +405,39 @@ def test_others_are_answered_while_somebody_asks_without_end() -> None:
         assert [await greedy.body() for _ in range(5_000)] == [b"/ "] * 5_000
 
     talking(talk)
+
+
+def test_requests_of_one_connection_do_not_see_what_others_set() -> None:
+    """Each has a context of its own, also where one is begun when another ends."""
+    found: list[int] = []
+
+    async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
+        echo.waits_for = _Setting(found)
+        caller = await connect()
+        caller.send(GET * 3)
+        for _ in range(3):
+            await caller.body()
+
+    talking(talk)
+    assert found == [0, 0, 0]
+
+
+_variable: ContextVar[int] = ContextVar("variable", default=0)
+
+
+class _Setting(asyncio.Event):
+    """Notes a context variable and changes it, before and after others had a turn."""
+
+    def __init__(self, found: list[int]) -> None:
+        super().__init__()
+        self.found = found
+
+    async def wait(self) -> Literal[True]:
+        self.found.append(_variable.get())
+        _variable.set(_variable.get() + 1)
+        await asyncio.sleep(0)
+        _variable.set(_variable.get() + 1)
+        return True
 
 
 def test_a_body_may_be_given_more_time_than_a_head() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,8 +26,13 @@ def ran(
         loop.set_exception_handler(lambda _loop, context: told.append(context))
         begun = asyncio.Event()
 
+        def failed() -> None:
+            results.append("failed")
+
         def begin() -> None:
-            made: Errand[object] = Errand(errand(), results.append, lambda: results.append("failed"), loop)
+            made: Errand[object] = Errand(
+                errand(), results.append, lambda: results.append("failed"), loop, copy_context()
+            )
             made.begin()
             if then is not None:
                 then(made)
@@ -151,8 +156,8 @@ def test_each_has_a_context_of_its_own() -> None:
         ended = asyncio.Event()
 
         def begin() -> None:
-            Errand(errand(), found.append, ended.set, loop).begin()
-            Errand(errand(), found.append, ended.set, loop).begin()
+            Errand(errand(), found.append, ended.set, loop, copy_context()).begin()
+            Errand(errand(), found.append, ended.set, loop, copy_context()).begin()
             found.append(variable.get())
             loop.call_later(0.05, ended.set)
 

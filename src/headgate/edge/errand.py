@@ -1,18 +1,18 @@
-"""A coroutine that runs for one request, at a fraction of what a task costs.
+"""A coroutine that runs for one request, and costs less than a task.
 
-A task waits for a turn of the event loop before it begins and enters itself in the list of all tasks, which is a
-third of the time that a check takes. An errand begins at once, and one that has to wait for nothing is done at once.
+A task waits for a turn of the event loop before it begins, and enters itself in the list of all tasks. An errand
+begins at once, and one that has to wait for nothing is done at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import _enter_task, _leave_task  # documented, for those who write tasks of their own
-from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
 T = TypeVar("T")
 
@@ -39,13 +39,17 @@ class Errand(Generic[T]):
         done: Callable[[T], None],
         failed: Callable[[], None],
         loop: asyncio.AbstractEventLoop,
+        context: Context,
     ) -> None:
-        """Nothing happens before `begin`. If the coroutine raises anything, `failed` is called in place of `done`."""
+        """Nothing happens before `begin`. If the coroutine raises anything, `failed` is called in place of `done`.
+
+        All of it runs in the `context`, which should be its own.
+        """
         self._coroutine = coroutine
         self._done = done
         self._failed = failed
         self._loop = loop
-        self._context = copy_context()
+        self._context = context
         self._waits_for: asyncio.Future[Any] | None = None
         self._cancellations = 0
         self._is_to_cancel = self._is_done = False

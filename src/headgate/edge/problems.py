@@ -5,10 +5,14 @@ A denial has its own, with the verdict in it: `headgate.core.problem`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from http import HTTPStatus
+
+CLOSE: Final = ("connection", "close")
+"""Goes with an answer that is the last one on its connection."""
+OUR_FAULT: Final = "something went wrong here; the service's log says what"
 
 
 class Unanswerable(Exception):

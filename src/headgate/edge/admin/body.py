@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import ClientDisconnect
 
 from headgate.controlplane.undisturbed import aside
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import CLOSE, Unanswerable
 from headgate.errors import shown
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ _QUICKLY_PARSED: Final = 64 * 1024
 _MOST_PARTS: Final = 4_000_000
 """Forty for each of a hundred thousand rules. What takes three bytes in a body takes a hundred once it is read."""
 _JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?', re.IGNORECASE)
-_CLOSE: Final = ("connection", "close")
 
 
 def most_bytes(path: str) -> int:
@@ -37,7 +36,7 @@ async def read_body(request: Request, most: int) -> bytes:
     """All of the body, as long as it is not too large and comes in time."""
     length = request.headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit():
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, "Content-Length is not a whole number", _CLOSE)
+        raise Unanswerable(HTTPStatus.BAD_REQUEST, "Content-Length is not a whole number", CLOSE)
     if len(length) > len(str(MOST_BYTES_OF_RULES)) or int(length) > most:
         raise _too_large(most)
     body = bytearray()
@@ -49,9 +48,9 @@ async def read_body(request: Request, most: int) -> bytes:
                     raise _too_large(most)
     except TimeoutError:
         sentence = f"the body was not all there after {_SECONDS:g} seconds"
-        raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, _CLOSE) from None
+        raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE) from None
     except ClientDisconnect:
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body broke off", _CLOSE) from None
+        raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body broke off", CLOSE) from None
     return bytes(body)
 
 
@@ -131,4 +130,4 @@ def _reason(error: ValueError) -> str:
 
 def _too_large(most: int) -> Unanswerable:
     sentence = f"a body has at most {most} bytes here"
-    return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, _CLOSE)
+    return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, CLOSE)

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote_to_bytes
 from starlette.datastructures import MutableHeaders
 
 from headgate.edge.admin.problems import problem
+from headgate.edge.problems import OUR_FAULT
 from headgate.errors import shown
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class Frame:
             log.exception("%s %s failed", scope["method"], shown(scope["path"]))
             if sending.started:  # what was promised cannot be kept; the server cuts the connection
                 raise
-            sentence = "something went wrong here; the service's log says what"
-            await problem(HTTPStatus.INTERNAL_SERVER_ERROR, sentence)(scope, receive, sending)
+            await problem(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)(scope, receive, sending)
 
 
 class _Sending:

@@ -6,6 +6,7 @@ import logging
 from enum import IntEnum
 from urllib.parse import quote
 
+from headgate.edge.problems import OUR_FAULT
 from headgate.errors import InvalidRequest, StoreError
 
 log = logging.getLogger("headgate")
@@ -50,4 +51,4 @@ def failure_of(error: Exception) -> Failed:
             log.error("no decision: %s", error)
         return Failed(GrpcStatus.UNAVAILABLE, "the counters are out of reach")
     log.error("a gRPC call failed", exc_info=error)
-    return Failed(GrpcStatus.INTERNAL, "something went wrong here; the service's log says what")
+    return Failed(GrpcStatus.INTERNAL, OUR_FAULT)

@@ -6,8 +6,8 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from headgate.edge.http.head import CLOSE, LINE
-from headgate.edge.problems import Unanswerable
+from headgate.edge.http.head import LINE
+from headgate.edge.problems import CLOSE, Unanswerable
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n\0]*)?\r\n")
 _LONGEST_LINE: Final = 1_024

@@ -7,15 +7,16 @@ come, is read in one go.
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.errand import Errand
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.chunks import Chunks
-from headgate.edge.http.head import CHUNKED, CLOSE, Head, refuse_bare_line
+from headgate.edge.http.head import CHUNKED, Head, refuse_bare_line
 from headgate.edge.http.writing import CLOSE_LINE, CONTINUE
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import CLOSE, OUR_FAULT, Unanswerable
 
 if TYPE_CHECKING:
     from headgate.edge.door import Door
@@ -44,6 +45,8 @@ class Connection(asyncio.Protocol):
         self._written = writer.written
         self._door = door
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
+        """As it was before any request: what one sets, the next one does not see."""
         self._received = bytearray()
         self._searched = 0
         """How much of what was received has no end of a head in it."""
@@ -237,7 +240,9 @@ class Connection(asyncio.Protocol):
         """A request is all there."""
         self._head, self._asked = None, head
         request = _new(HttpRequest, (head, body, self._client))
-        self._answering = errand = Errand(self._application.answer(request), self._send, self._fail, self._loop)
+        self._answering = errand = Errand(
+            self._application.answer(request), self._send, self._fail, self._loop, self._context.copy()
+        )
         errand.begin()
 
     def _send(self, answer: Answer) -> None:
@@ -259,8 +264,7 @@ class Connection(asyncio.Protocol):
         """There is no answer, by a fault of ours."""
         self._answering, self._head = None, self._asked
         if not self._transport.is_closing():
-            sentence = "something went wrong here; the service's log says what"
-            self._refuse(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, sentence, CLOSE))
+            self._refuse(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT, CLOSE))
 
     def _refuse(self, reason: Unanswerable) -> None:
         """Say what is wrong with a request; what may follow it cannot be told from it."""

@@ -8,13 +8,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import CLOSE, Unanswerable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-CLOSE: Final = ("connection", "close")
-"""Goes with an answer that is the last one on its connection."""
 MOST_LINES: Final = 100
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""

@@ -19,7 +19,7 @@ from headgate.edge.http.check_body import read_check, read_checks
 from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.seal import Seal
 from headgate.edge.http.writing import CLOSE_LINE
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import OUR_FAULT, Unanswerable
 from headgate.edge.rls.deciding import RateLimits, prepare
 from headgate.edge.rls.json_form import read_question
 from headgate.errors import InvalidLimit, InvalidRequest, NotFound, StoreError, shown
@@ -201,4 +201,4 @@ def _reason(head: Head, error: Exception) -> Unanswerable:
         log.error("no decision: %s", error)
         return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach")
     log.error("%s %s failed", head.method, shown(head.path), exc_info=error)
-    return Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here; the service's log says what")
+    return Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)
