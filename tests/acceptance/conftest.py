@@ -39,10 +39,12 @@ class Service:
 
     def __init__(self, *options: str, **settings: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603 (our own command)
-            [HEADGATE, "serve", "--port", "0", "--admin-port", "0", *options],
+            [HEADGATE, "serve", "--admin-port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment(**{"notice_seconds": "0", "grpc_port": "0", "flush_seconds": "0.05"} | settings),
+            env=environment(
+                **{"notice_seconds": "0", "port": "0", "grpc_port": "0", "flush_seconds": "0.05"} | settings
+            ),
             start_new_session=True,
         )
         self.errors = ""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import signal
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+
+from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,6 +116,32 @@ def test_a_service_starts_whatever_is_away(
     verdict = second.check(user="u1").json()
     assert verdict["allowed"]
     assert verdict["source"] == ("store" if away in {"nothing", "postgres"} else "degraded_allow")
+
+
+def test_a_service_that_is_slow_to_start_keeps_its_ports(
+    start: Start, revived: tuple[Postgres, Server], tmp_path: Path
+) -> None:
+    """While it waits for a frozen server, nobody is given the port on which it will answer."""
+    postgres, valkey = revived
+    url, port = postgres.new_database(), free_address("127.0.0.1", 0).port
+    postgres.freeze()
+    settings = {"port": str(port), "database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path)}
+    with ThreadPoolExecutor() as threads:
+        starting = threads.submit(start, **settings)
+        _until(lambda: _is_kept(port))
+        assert not starting.done()
+        postgres.revive()
+        assert starting.result().http.get("/livez").status_code == 200
+
+
+def _is_kept(port: int) -> bool:
+    """Whether somebody has the port without listening there."""
+    with socket.socket() as other:
+        try:
+            other.bind(("127.0.0.1", port))
+        except OSError:
+            return other.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+    return False
 
 
 def test_a_service_without_anything_starts_and_waits_for_rules(

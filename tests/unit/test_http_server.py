@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from headgate import Limiter
-from headgate.edge.http.server import Ending, serve
+from headgate.edge.http.server import Ending, Transport, serve, serving_http
 from headgate.edge.http.service import DecisionService
-from headgate.edge.listening import Address, free_address
+from headgate.edge.listening import Address, free_address, kept_address
 from headgate.errors import HeadgateError
 
 
@@ -27,6 +27,34 @@ def test_a_taken_port_is_noticed_even_where_it_could_be_shared() -> None:
         other.listen()
         with pytest.raises(HeadgateError, match="something listens there already"):
             free_address("127.0.0.1", other.getsockname()[1])
+
+
+def test_a_port_is_kept_until_somebody_listens() -> None:
+    """From the moment a port is chosen the system gives it to nobody else, and our servers may share it."""
+
+    def taken_by(*options: int) -> None:
+        with socket.socket() as other:
+            for option in options:
+                other.setsockopt(socket.SOL_SOCKET, option, 1)
+            other.bind(("127.0.0.1", address.port))
+            other.listen()
+
+    async def serving() -> None:
+        service = DecisionService(Limiter.open(rules=[]))
+        async with (
+            serving_http(service, address, 1, Transport()),
+            serving_http(service, address, 1, Transport()),
+        ):
+            _, writer = await asyncio.open_connection(*address[:2])
+            writer.close()
+
+    with kept_address("127.0.0.1", 0) as address:
+        with pytest.raises(OSError, match="in use"):
+            taken_by()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address[:2])
+        asyncio.run(serving())
+    taken_by(socket.SO_REUSEADDR)
 
 
 def test_a_server_that_cannot_start_says_why_in_a_sentence() -> None:

@@ -14,7 +14,7 @@ from headgate.cli.worker import work
 from headgate.edge.http.server import Ending, Transport
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
-from headgate.edge.listening import Address, free_address
+from headgate.edge.listening import Address, kept_address
 from headgate.settings import Settings
 from headgate.wiring import complete
 from headgate.wiring.rate_limit_service import rate_limit_service
@@ -48,8 +48,8 @@ def serve(
     check_workers(chosen)
     carrying = transport(chosen)
     log_to_stderr(chosen)
-    address = free_address(chosen.host, chosen.port, "https" if carrying.tls else "http")
-    uvloop.run(_run(chosen, address, carrying))
+    with kept_address(chosen.host, chosen.port, "https" if carrying.tls else "http") as address:
+        uvloop.run(_run(chosen, address, carrying))
 
 
 async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
@@ -64,7 +64,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
             # Here, because it takes as long to import as all the rest.
             from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
 
-            admin_address = free_address(chosen.admin_host, chosen.admin_port)
+            admin_address = stack.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
             await stack.enter_async_context(serving_admin(control, admin_address, telemetry.text))
         identity = None if control is None else control.identity
         grpc_address = await stack.enter_async_context(

@@ -8,13 +8,13 @@ import logging
 import resource
 import socket
 import ssl
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from headgate.edge.door import C, Door
@@ -81,23 +81,37 @@ class Connected(Protocol):
         """Close at once."""
 
 
-def free_address(host: str, port: int, scheme: str = "http") -> Address:
-    """The address in numbers, or an error if nobody could listen there; port 0 becomes a free one.
+@contextmanager
+def kept_address(host: str, port: int, scheme: str = "http") -> Iterator[Address]:
+    """The address in numbers, kept for us inside the block; an error if nobody could listen there; port 0: a free one.
 
-    Our servers let several processes share a port, so they would not notice that one is taken: two
-    services would each get a part of the requests and count them by themselves.
+    Our servers let several processes share a port, so they would not notice that one is taken: two services would
+    each get a part of the requests and count them by themselves. So would two of our own, if the system gave the
+    same free port to both because the first does not listen yet.
     """
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        with socket.socket(family, kind, protocol) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            tried.bind(place)
-            found = tried.getsockname()
+        keeper = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise _cannot_listen(host, port, error) from error
-    return Address(found[0], found[1], scheme)
+    with keeper:
+        try:
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keeper.bind(place)
+            # Only now: those who listen later may share the port, but nobody could who was here before.
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        except OSError as error:
+            raise _cannot_listen(host, port, error) from error
+        found = keeper.getsockname()
+        yield Address(found[0], found[1], scheme)
+
+
+def free_address(host: str, port: int) -> Address:
+    """The address in numbers, for whoever will listen there at once: nobody keeps it."""
+    with kept_address(host, port) as address:
+        return address
 
 
 @asynccontextmanager

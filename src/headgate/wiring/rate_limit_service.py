@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from headgate.edge.http.access import Access
-from headgate.edge.listening import Address, free_address
+from headgate.edge.listening import Address, kept_address
 from headgate.edge.rls.deciding import RateLimits
 from headgate.errors import HeadgateError
 from headgate.wiring.serving import transport
@@ -37,11 +37,6 @@ async def rate_limit_service(
     from headgate.edge.grpc.protection import PROTOCOL, Protection  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
 
-    try:
-        address = free_address(chosen.grpc_host, chosen.grpc_port)
-    except HeadgateError as error:
-        msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
-        raise HeadgateError(msg) from error
     # Where nothing is on record nobody has to wait for it.
     rate_limits = RateLimits(limiter, None if identity is None or identity.records is None else identity.stated)
     for_call = None
@@ -56,5 +51,11 @@ async def rate_limit_service(
     )
     answering = methods(rate_limits, is_ready)
     seconds, most = chosen.drain_seconds, carrying.connections
-    async with serving_grpc(answering, address, seconds, for_call, protection, most):
-        yield address
+    with ExitStack() as stack:
+        try:
+            address = stack.enter_context(kept_address(chosen.grpc_host, chosen.grpc_port))
+        except HeadgateError as error:
+            msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
+            raise HeadgateError(msg) from error
+        async with serving_grpc(answering, address, seconds, for_call, protection, most):
+            yield address
