@@ -12,19 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HOST = "127.0.0.1"
+_PASSED, _REFUSED = b"HTTP/1.1 200", b"HTTP/1.1 429"
 
 
-def request(user: str) -> bytes:
+def request(user: str, path: str = "/api/search") -> bytes:
     """A check on the wire."""
-    body = f'{{"user":"{user}","tier":"free","method":"GET","path":"/api/search"}}'
+    body = f'{{"user":"{user}","tier":"free","method":"GET","path":"{path}"}}'
     return f"POST /v1/check HTTP/1.1\r\nHost: headgate\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
 class _Caller(asyncio.Protocol):
     """One connection. An answer ends with a brace and a line's end, as all answers here do."""
 
-    def __init__(self, asked: Sequence[bytes], first: int, every: float | None) -> None:
+    def __init__(self, asked: Sequence[bytes], first: int, every: float | None, *, may_refuse: bool) -> None:
         self._asked = asked
+        self._answers = (_PASSED, _REFUSED) if may_refuse else (_PASSED,)
         self._next = first
         self._every = every
         self._due = 0.0
@@ -56,7 +58,7 @@ class _Caller(asyncio.Protocol):
         now = time.perf_counter()
         # From when it was due: a caller that could not ask in time has waited, too.
         self.latencies.append(now - self._due)
-        self.failed += not data.startswith(b"HTTP/1.1 200")
+        self.failed += not data.startswith(self._answers)
         if self._every is None:
             self._due = now
             self._ask()
@@ -72,7 +74,15 @@ class _Caller(asyncio.Protocol):
         self._transport.close()
 
 
-def load(port: int, asked: Sequence[bytes], seconds: float, connections: int, pace: float | None = None) -> list[float]:
+def load(
+    port: int,
+    asked: Sequence[bytes],
+    seconds: float,
+    connections: int,
+    pace: float | None = None,
+    *,
+    may_refuse: bool = False,
+) -> list[float]:
     """The latency of each request in so many seconds, in seconds; `pace` is how many a second altogether."""
 
     async def run() -> list[float]:
@@ -81,14 +91,18 @@ def load(port: int, asked: Sequence[bytes], seconds: float, connections: int, pa
         callers = []
         for number in range(connections):
             first = number * (len(asked) // connections)
-            _, caller = await loop.create_connection(lambda at=first: _Caller(asked, at, every), HOST, port)  # type: ignore[misc] # a default binds it
+            _, caller = await loop.create_connection(
+                lambda at=first: _Caller(asked, at, every, may_refuse=may_refuse),  # type: ignore[misc] # a default binds it
+                HOST,
+                port,
+            )
             callers.append(caller)
         for number, caller in enumerate(callers):
             caller.begin(0.0 if every is None else every * number / connections)
         await asyncio.sleep(seconds)
         for caller in callers:
             caller.end()
-        assert not any(caller.failed for caller in callers), "a check was not answered with 200"
+        assert not any(caller.failed for caller in callers), "a check was answered in no way that it should be"
         return [latency for caller in callers for latency in caller.latencies]
 
     return uvloop.run(run())

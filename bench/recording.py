@@ -1,4 +1,4 @@
-"""The recording part: what it costs a deciding process that what it decides is recorded, and stored."""
+"""The recording part: what it costs a service, and its limiter alone, that what they decide is recorded and stored."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import uvloop
+from bench.http_load import load, request
+from bench.recording_server import LEADER, WITH, WITHOUT, settings, worker
 from bench.rows import Outcome, Row
-from bench.server import programs, running
+from bench.server import free_port, programs, running
 
 from headgate import Request
 from headgate.edge.http.server import settle_down
-from headgate.settings import Settings
-from headgate.wiring.serving import decision_service
-from headgate.wiring.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,112 +29,128 @@ if TYPE_CHECKING:
     from bench.measure import Watch
 
     from headgate.dataplane.limiter import Limiter
+    from headgate.settings import Settings
 
 PART = "recording"
-WITH, WITHOUT = "with", "without"
-RULES = """
-rules:
-  - {name: search, per: [user], limits: 1000000/hour, match: {endpoints: [/api/search]}, sample: 0.01}
-  - {name: login, per: [user], limits: 1/hour, match: {endpoints: [/login]}, sample: 0.01}
-"""
-"""One that admits everybody, and one that refuses."""
+WORKERS = 2
+"""Processes that answer on one port, one for each core."""
 _ONE_REFUSED_IN = 20
-_PATIENCE = 60
+_IN_A_ROW = 50
+_AGAINST = "the same without recording; 5 % denied, 1 % of the rest kept, all of it stored in PostgreSQL meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is done: so many checks a round, by so many tasks."""
+    """How much is done: so many seconds of checks in each round, by so many tasks or on so many connections."""
 
     users: int = 10_000
     checks: int = 200_000
+    """Different ones; then the first comes again."""
     tasks: int = 64
     rounds: int = 7
+    seconds: float = 8.0
+    lead: float = 6.0
+    """Seconds before and behind a round with recording. Counts are stored every five, and what a round leaves behind
+    must be stored neither at the expense of another one nor of nobody: each pays for what was before it."""
 
 
-QUICK = Scale(users=50, checks=400, tasks=8, rounds=1)
+QUICK = Scale(users=50, checks=400, tasks=8, rounds=1, seconds=0.1, lead=0.1)
 
 
 def run(watch: Watch, *, quick: bool = False) -> Outcome:
     """Measure everything of this part; `quick` only shows that it works."""
     scale = QUICK if quick else Scale()
     outcome = Outcome(PART)
-    requests = [_request(number, scale.users) for number in range(scale.checks)]
-    with running(programs()[0]) as redis, tempfile.TemporaryDirectory() as folder:
-        settings = _settings(Path(folder), redis.url)
-        with _shipping(settings):
-            rates = uvloop.run(_rates(settings, requests, scale, watch))
-    ratio = median(rates[WITH]) / median(rates[WITHOUT])
-    against = "the same without recording; 5 % denied, 1 % of the rest kept, all of it stored in PostgreSQL meanwhile"
-    best = {kind: max(found) for kind, found in rates.items()}
-    outcome.rows.append(Row("events_cost", best[WITH], best[WITHOUT], "checks/s", against, 0.9, median_ratio=ratio))
-    outcome.figures["recording"] = [{"kind": kind, "rates": found} for kind, found in rates.items()]
+    with running(programs()[0]) as redis, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with _process(LEADER, folder, redis.url):
+            rates = _service_rates(folder, redis.url, scale, watch)
+            outcome.rows.append(_row("events_cost", rates, 0.9))
+            outcome.figures["recording"] = [{"kind": kind, "rates": found} for kind, found in rates.items()]
+            rates = uvloop.run(_limiter_rates(settings(folder, redis.url), scale, watch))
+            outcome.rows.append(_row("events_cost_limiter", rates))
+            outcome.figures["recording_limiter"] = [{"kind": kind, "rates": found} for kind, found in rates.items()]
     return outcome
 
 
-async def _rates(settings: Settings, requests: list[Request], scale: Scale, watch: Watch) -> dict[str, list[float]]:
-    """Checks a second of a process that does as a worker of the service does, with and without its recorder."""
+def _row(name: str, rates: dict[str, list[float]], bar: float | None = None) -> Row:
+    ratio = median(rates[WITH]) / median(rates[WITHOUT])
+    return Row(name, max(rates[WITH]), max(rates[WITHOUT]), "checks/s", _AGAINST, bar, median_ratio=ratio)
+
+
+def _service_rates(folder: Path, redis_url: str, scale: Scale, watch: Watch) -> dict[str, list[float]]:
+    """Checks a second of a service of two processes, by HTTP."""
+    asked = [request(user, path) for user, path in _callers(scale)]
     rates: dict[str, list[float]] = {WITHOUT: [], WITH: []}
-    async with decision_service(settings, Telemetry("1"), leads=False) as service:
+    ports = {kind: free_port() for kind in rates}
+    with ExitStack() as stack:
+        for kind, port in ports.items():
+            for _ in range(WORKERS):
+                stack.enter_context(_process(kind, folder, redis_url, str(port)))
+        watch.begin("Recording, in a service", scale.rounds * len(rates))
+        for _ in range(scale.rounds):
+            for kind, port in ports.items():
+                load(port, asked, scale.lead, scale.tasks, may_refuse=True)
+                answers = load(port, asked, scale.seconds, scale.tasks, may_refuse=True)
+                rates[kind].append(len(answers) / scale.seconds)
+                watch.step()
+            time.sleep(scale.lead)
+    return rates
+
+
+async def _limiter_rates(chosen: Settings, scale: Scale, watch: Watch) -> dict[str, list[float]]:
+    """Checks a second of a worker's limiter alone, with nobody who asks by HTTP or gRPC."""
+    requests = [Request(user=user, tier="free", method="POST", path=path) for user, path in _callers(scale)]
+    rates: dict[str, list[float]] = {WITHOUT: [], WITH: []}
+    async with worker(chosen) as service:
         limiter = service.limiter
-        async with asyncio.timeout(_PATIENCE):
-            while limiter.snapshots.current.number == 0:  # noqa: ASYNC110 (nobody says when the rules are there)
-                await asyncio.sleep(0.05)
         recorder = limiter.recorder
         settle_down()
-        watch.begin("Recording", (scale.rounds + 1) * len(rates))
-        for _ in range(scale.rounds + 1):
+        watch.begin("Recording, the limiter alone", scale.rounds * len(rates))
+        for _ in range(scale.rounds):
             for kind, found in rates.items():
                 limiter.recorder = recorder if kind == WITH else None
-                found.append(await _rate(limiter, requests, scale.tasks))
+                await _rate(limiter, requests, scale.lead, scale.tasks)
+                found.append(await _rate(limiter, requests, scale.seconds, scale.tasks))
                 watch.step()
+            await asyncio.sleep(scale.lead)
         limiter.recorder = recorder
-    return {kind: found[min(1, scale.rounds - 1) :] for kind, found in rates.items()}  # the first round only warms up
+    return rates
 
 
-async def _rate(limiter: Limiter, requests: list[Request], tasks: int) -> float:
-    waiting = iter(requests)
+async def _rate(limiter: Limiter, requests: list[Request], seconds: float, tasks: int) -> float:
+    """Checks a second, for about so many seconds."""
+    asked, waiting, began = 0, cycle(requests), time.perf_counter()
 
     async def ask() -> None:
-        for request in waiting:
-            await limiter.check(request)
+        nonlocal asked
+        while time.perf_counter() < began + seconds:
+            for each in islice(waiting, _IN_A_ROW):
+                await limiter.check(each)
+            asked += _IN_A_ROW
 
-    began = time.perf_counter()
     await asyncio.gather(*(ask() for _ in range(tasks)))
-    return len(requests) / (time.perf_counter() - began)
+    return asked / (time.perf_counter() - began)
 
 
-def _request(number: int, users: int) -> Request:
-    path = "/api/search" if number % _ONE_REFUSED_IN else "/login"
-    user = f"u_{number % users:010}" if number % _ONE_REFUSED_IN else f"u_{number % 7}"
-    return Request(user=user, tier="free", method="POST", path=path)
-
-
-def _settings(folder: Path, redis_url: str) -> Settings:
-    rules = folder / "rules.yaml"
-    rules.write_text(RULES)
-    return replace(
-        Settings(), data_dir=folder, redis_url=redis_url, database_url=f"embedded://{folder}/postgres", rules_file=rules
-    )
+def _callers(scale: Scale) -> Iterator[tuple[str, str]]:
+    """Who asks for what, one after the other: one in twenty for what is refused."""
+    for number in range(scale.checks):
+        if number % _ONE_REFUSED_IN:
+            yield f"u_{number % scale.users:010}", "/api/search"
+        else:
+            yield f"u_{number % 7}", "/login"
 
 
 @contextmanager
-def _shipping(settings: Settings) -> Iterator[None]:
-    """The process that leads: it has the database, and stores what the others record."""
-    command = [sys.executable, "-m", "bench.recording", str(settings.data_dir), settings.redis_url or ""]
+def _process(kind: str, folder: Path, redis_url: str, *options: str) -> Iterator[None]:
+    """One of `bench.recording_server`, which ends with the block: the leader after the others, as in the service."""
+    command = [sys.executable, "-m", "bench.recording_server", kind, str(folder), redis_url, *options]
     with subprocess.Popen(  # noqa: S603 (our own)
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield
-
-
-async def _lead(folder: Path, redis_url: str) -> None:
-    async with decision_service(_settings(folder, redis_url), Telemetry()):
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.read)
-
-
-if __name__ == "__main__":
-    uvloop.run(_lead(Path(sys.argv[1]), sys.argv[2]))
+        if kind != LEADER:
+            process.terminate()
