@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from tests.acceptance.conftest import PATIENCE
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,13 +102,6 @@ def upstream() -> Iterator[Upstream]:
         thread.start()
         yield server
         server.shutdown()
-
-
-def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        port: int = tried.getsockname()[1]
-        return port
 
 
 def with_ports(text: str, ports: dict[int, int]) -> str:

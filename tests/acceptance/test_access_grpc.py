@@ -12,8 +12,9 @@ import pytest
 import yaml
 from tests.acceptance.authority import Authority
 from tests.acceptance.conftest import PATIENCE
-from tests.acceptance.gateways import DEPLOY, Upstream, envoy, free_port, upstream
+from tests.acceptance.gateways import DEPLOY, Upstream, envoy, upstream
 from tests.envoy_messages import answer, question
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

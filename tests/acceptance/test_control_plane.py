@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-
-from headgate.edge.listening import free_address
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,7 +122,7 @@ def test_a_service_that_is_slow_to_start_keeps_its_ports(
 ) -> None:
     """While it waits for a frozen server, nobody is given the port on which it will answer."""
     postgres, valkey = revived
-    url, port = postgres.new_database(), free_address("127.0.0.1", 0).port
+    url, port = postgres.new_database(), free_port()
     postgres.freeze()
     settings = {"port": str(port), "database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path)}
     with ThreadPoolExecutor() as threads:

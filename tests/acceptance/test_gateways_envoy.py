@@ -13,9 +13,9 @@ from tests.acceptance.gateways import (
     Upstream,
     envoy,
     everything_passes,
-    free_port,
     upstream,
 )
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from tests.acceptance.gateways import (
     TWO_A_MINUTE,
     Upstream,
     everything_passes,
-    free_port,
     nginx,
     upstream,
 )
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

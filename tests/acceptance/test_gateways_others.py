@@ -14,10 +14,10 @@ from tests.acceptance.gateways import (
     Upstream,
     caddy,
     everything_passes,
-    free_port,
     traefik,
     upstream,
 )
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
