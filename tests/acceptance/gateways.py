@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-TWO_A_MINUTE = "rules: [{name: two, per: [ip], limits: 2/minute, algorithm: fixed_window}]"
+TWO_A_DAY = "rules: [{name: two, per: [ip], limits: 2/day, algorithm: fixed_window}]"
 MANY_A_MINUTE = "rules: [{name: many, per: [ip], limits: 1000/minute}]"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 from tests.acceptance.conftest import HEADGATE, PATIENCE, Run, environment
-from tests.acceptance.gateways import MANY_A_MINUTE, TWO_A_MINUTE, Upstream, everything_passes, upstream
+from tests.acceptance.gateways import MANY_A_MINUTE, TWO_A_DAY, Upstream, everything_passes, upstream
 from tests.acceptance.processes import children
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Gateway:
 @pytest.fixture
 def rules(tmp_path: Path) -> str:
     file = tmp_path / "rules.yaml"
-    file.write_text(TWO_A_MINUTE)
+    file.write_text(TWO_A_DAY)
     return str(file)
 
 

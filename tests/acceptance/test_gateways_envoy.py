@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.acceptance.gateways import (
     MANY_A_MINUTE,
-    TWO_A_MINUTE,
+    TWO_A_DAY,
     Upstream,
     envoy,
     everything_passes,
@@ -37,7 +37,7 @@ def _ports(service: Service, application: Upstream) -> dict[int, int]:
 @pytest.fixture
 def rules(tmp_path: Path) -> Path:
     file = tmp_path / "rules.yaml"
-    file.write_text(TWO_A_MINUTE)
+    file.write_text(TWO_A_DAY)
     return file
 
 
@@ -51,11 +51,11 @@ def test_envoy_passes_a_refusal_on_with_status_headers_and_body(
         passed = [client.get("/api/search?q=1") for _ in range(2)]
         assert [(answer.status_code, answer.text) for answer in passed] == [(200, "hello\n")] * 2
         assert [answer.headers["X-RateLimit-Remaining"] for answer in passed] == ["1", "0"]
-        assert passed[0].headers["RateLimit-Policy"] == '"two";q=2;w=60'
+        assert passed[0].headers["RateLimit-Policy"] == '"two";q=2;w=86400'
         refused = client.get("/api/search")
         assert refused.status_code == 429
         assert refused.headers["Content-Type"] == "application/problem+json"
-        assert 1 <= int(refused.headers["Retry-After"]) <= 60
+        assert 1 <= int(refused.headers["Retry-After"]) <= 86_400
         assert refused.headers["X-RateLimit-Remaining"] == "0"
         assert refused.json()["violated-policies"] == ["two"]
 

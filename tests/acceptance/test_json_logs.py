@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import Service, Start
     from tests.integration.server import Server
 
-RULES = "rules: [{name: once, per: [user], limits: 1/hour, algorithm: fixed_window}]"
+RULES = "rules: [{name: once, per: [user], limits: 1/day, algorithm: fixed_window}]"
 
 
 def lines(service: Service) -> list[dict[str, Any]]:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 RULES: Final = """
 rules:
-  - {name: five, per: [user], limits: 5/hour, algorithm: fixed_window}
-  - {name: watched, per: [user], limits: 3/hour, algorithm: fixed_window, action: log, layer: other}
+  - {name: five, per: [user], limits: 5/day, algorithm: fixed_window}
+  - {name: watched, per: [user], limits: 3/day, algorithm: fixed_window, action: log, layer: other}
 """
 PATIENCE: Final = 60.0
 DECISIONS: Final = "headgate_decisions_total"

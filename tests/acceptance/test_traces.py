@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.acceptance.conftest import Start
 
-RULES: Final = "rules: [{name: once, per: [user], limits: 1/hour, algorithm: fixed_window}]"
+RULES: Final = "rules: [{name: once, per: [user], limits: 1/day, algorithm: fixed_window}]"
 TRACE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT: Final = "00f067aa0ba902b7"
 

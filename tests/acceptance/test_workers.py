@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.integration.postgres import Postgres
     from tests.integration.server import Server
 
-FIFTY = "rules: [{name: fifty, per: [user], limits: 50/hour, algorithm: fixed_window}]"
+FIFTY = "rules: [{name: fifty, per: [user], limits: 50/day, algorithm: fixed_window}]"
 
 
 @pytest.fixture
