@@ -25,11 +25,11 @@ TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day"}
 
 
-def _until(is_so: Callable[[], bool]) -> None:
+def _until(is_so: Callable[[], bool], every: float = 0.02) -> None:
     deadline = time.monotonic() + PATIENCE
     while not is_so():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def _limit(service: Service) -> int | None:
@@ -127,7 +127,7 @@ def test_a_service_that_is_slow_to_start_keeps_its_ports(
     settings = {"port": str(port), "database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path)}
     with ThreadPoolExecutor() as threads:
         starting = threads.submit(start, **settings)
-        _until(lambda: _is_kept(port))
+        _until(lambda: _is_kept(port), every=0.25)  # seldom: to look takes the port for a moment
         assert not starting.done()
         postgres.revive()
         assert starting.result().http.get("/livez").status_code == 200

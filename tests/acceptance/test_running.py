@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from tests.integration.server import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,8 +152,19 @@ def test_a_port_in_use_is_named(start: Start, headgate: Run, rules: Path) -> Non
     refused = headgate("serve", "--rules", str(rules), "--port", port)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"headgate: cannot listen on '127.0.0.1', port {port}: something listens there already; "
+        f"headgate: cannot listen on '127.0.0.1', port {port}: something listens there already, or is about to; "
         "stop it, or choose another port\n"
+    )
+
+
+def test_one_port_for_two_servers_is_refused(headgate: Run, rules: Path) -> None:
+    """The service for checks and the one for Envoy cannot share a port, which the system would allow."""
+    port = str(free_port())
+    refused = headgate("serve", "--rules", str(rules), "--port", port, grpc_port=port)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"headgate: Envoy's rate-limit service: cannot listen on '127.0.0.1', port {port}: something listens there "
+        "already, or is about to; stop it, or choose another port (HEADGATE_GRPC_PORT)\n"
     )
 
 

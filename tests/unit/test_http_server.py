@@ -51,6 +51,10 @@ def test_a_port_is_kept_until_somebody_listens() -> None:
     with kept_address("127.0.0.1", 0) as address:
         with pytest.raises(OSError, match="in use"):
             taken_by()
+        with pytest.raises(OSError, match="in use"):
+            taken_by(socket.SO_REUSEADDR)
+        with pytest.raises(HeadgateError, match="something listens there already, or is about to"):
+            free_address("127.0.0.1", address.port)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address[:2])
         asyncio.run(serving())

@@ -8,7 +8,7 @@ import ssl
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
@@ -19,7 +19,7 @@ from rich.text import Text
 from headgate.cli.environment import settings
 from headgate.cli.output import console
 from headgate.edge.gateway.envoy_config import Front, Upstream, envoy_config
-from headgate.edge.listening import Address, accepting, free_address
+from headgate.edge.listening import Address, accepting, free_address, kept_address
 from headgate.errors import HeadgateError, InvalidSettings, shown
 from headgate.settings import for_child
 
@@ -63,14 +63,16 @@ def gateway(
     if application.is_tls and trusted_ca is None:
         msg = "an upstream with TLS needs the certificates of this system, and there are none"
         raise InvalidSettings(msg)
-    front = Front(free_address(host, port), cert, key, lets_pass=on_error is OnError.ALLOW)
     service = free_address(_LOCAL, 0)
-    config = envoy_config(front, service, application, trusted_ca)
     options = [f"--{name}={value}" for name, value in (("rules", rules), ("database", database)) if value is not None]
     proxies = [str(network) for network in settings().trusted_proxies]
     changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
     serve = [sys.executable, "-m", "headgate.cli.main", "serve", *options]
-    asyncio.run(_run(serve, for_child(changes), service, config, front, upstream))
+    with ExitStack() as kept:
+        address = kept.enter_context(kept_address(host, port))
+        front = Front(address, cert, key, lets_pass=on_error is OnError.ALLOW)
+        config = envoy_config(front, service, application, trusted_ca)
+        asyncio.run(_run(serve, for_child(changes), service, config, front, upstream, kept))
 
 
 async def _run(
@@ -80,6 +82,7 @@ async def _run(
     config: dict[str, object],
     front: Front,
     upstream: str,
+    kept: ExitStack,
 ) -> None:
     program = _envoy()
     stop = asyncio.Event()
@@ -92,6 +95,7 @@ async def _run(
         try:
             children["the service"] = await asyncio.create_subprocess_exec(*serve, env=environment)
             await _until_accepting(children, service, stop)
+            kept.close()  # the port is Envoy's now
             command = [program, "-c", str(file), "--use-dynamic-base-id", "--log-level", "error"]
             children["Envoy"] = await asyncio.create_subprocess_exec(*command)
             await _until_accepting(children, front.address, stop)

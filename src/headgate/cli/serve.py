@@ -1,6 +1,6 @@
 """`headgate serve`: the decision service and, on a database, the admin API, until told to stop."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Annotated
 
@@ -48,11 +48,12 @@ def serve(
     check_workers(chosen)
     carrying = transport(chosen)
     log_to_stderr(chosen)
-    with kept_address(chosen.host, chosen.port, "https" if carrying.tls else "http") as address:
-        uvloop.run(_run(chosen, address, carrying))
+    with ExitStack() as ports:
+        address = ports.enter_context(kept_address(chosen.host, chosen.port, "https" if carrying.tls else "http"))
+        uvloop.run(_run(chosen, address, carrying, ports))
 
 
-async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
+async def _run(chosen: Settings, address: Address, carrying: Transport, ports: ExitStack) -> None:
     ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(shared_folder(chosen.workers))
@@ -64,7 +65,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
             # Here, because it takes as long to import as all the rest.
             from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
 
-            admin_address = stack.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
+            admin_address = ports.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
             await stack.enter_async_context(serving_admin(control, admin_address, telemetry.text))
         identity = None if control is None else control.identity
         grpc_address = await stack.enter_async_context(
@@ -72,6 +73,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport) -> None:
         )
 
         def started() -> None:
+            ports.close()  # all listen by now; who kept a port longer would keep the next service from it, too
             announce(limiter, control, chosen, Places(address, admin_address, grpc_address))
 
         if chosen.workers == 1:

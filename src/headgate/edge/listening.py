@@ -8,7 +8,7 @@ import logging
 import resource
 import socket
 import ssl
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headgate.errors import HeadgateError
@@ -25,7 +25,7 @@ _BACKLOG: Final = 1_024
 _OTHER_FILES: Final = 128
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 _TROUBLE: Final = {
-    errno.EADDRINUSE: "something listens there already; stop it, or choose another port",
+    errno.EADDRINUSE: "something listens there already, or is about to; stop it, or choose another port",
     errno.EACCES: "that needs more rights; choose a port from 1024 on",
     errno.EADDRNOTAVAIL: "this machine has no such address; 127.0.0.1 is this machine alone, 0.0.0.0 every network",
 }
@@ -83,28 +83,33 @@ class Connected(Protocol):
 
 @contextmanager
 def kept_address(host: str, port: int, scheme: str = "http") -> Iterator[Address]:
-    """The address in numbers, kept for us inside the block; an error if nobody could listen there; port 0: a free one.
+    """The address in numbers, kept inside the block for our servers to listen there; port 0 becomes a free one.
 
-    Our servers let several processes share a port, so they would not notice that one is taken: two services would
-    each get a part of the requests and count them by themselves. So would two of our own, if the system gave the
-    same free port to both because the first does not listen yet.
+    An error if nobody could listen there, or another service is about to. Our servers let several processes share a
+    port, so they would not notice: two services would each get a part of the requests and count them by themselves.
+    So would two servers of one service, where the system gives both the same port because the first is not there yet.
     """
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        keeper = socket.socket(family, kind, protocol)
+        with ExitStack() as stack:
+            # Who may bind over remains of old connections finds out whether anybody is there. It would not keep others
+            # of its kind away, so whoever shares a port, but only with those who do, takes its place.
+            tried = stack.enter_context(socket.socket(family, kind, protocol))
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(place)
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            found = tried.getsockname()
+            keeper = stack.enter_context(socket.socket(family, kind, protocol))
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            with suppress(OSError):  # old connections of a program that shares nothing; then the first one must do
+                keeper.bind(found)
+                tried.close()
+            keeping = stack.pop_all()
     except (OSError, UnicodeError) as error:
         raise _cannot_listen(host, port, error) from error
-    with keeper:
-        try:
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            keeper.bind(place)
-            # Only now: those who listen later may share the port, but nobody could who was here before.
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        except OSError as error:
-            raise _cannot_listen(host, port, error) from error
-        found = keeper.getsockname()
+    with keeping:
         yield Address(found[0], found[1], scheme)
 
 

@@ -51,11 +51,12 @@ async def rate_limit_service(
     )
     answering = methods(rate_limits, is_ready)
     seconds, most = chosen.drain_seconds, carrying.connections
-    with ExitStack() as stack:
+    with ExitStack() as port:
         try:
-            address = stack.enter_context(kept_address(chosen.grpc_host, chosen.grpc_port))
+            address = port.enter_context(kept_address(chosen.grpc_host, chosen.grpc_port))
         except HeadgateError as error:
             msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
             raise HeadgateError(msg) from error
         async with serving_grpc(answering, address, seconds, for_call, protection, most):
+            port.close()
             yield address
