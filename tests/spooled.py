@@ -80,7 +80,7 @@ def read_all(stream: SpooledStream[EventBatch], sink: str) -> list[int]:
         taken = stream.take(sink)
         if taken is None:
             return numbers
-        numbers += [each.sequence for each in taken.batch.events]
+        numbers += [each.sequence for batch in taken.batches for each in batch.events]
         stream.keep(sink, taken, 0)
 
 

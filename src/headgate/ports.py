@@ -271,8 +271,8 @@ class CountSink(Protocol):
 
     name: str
 
-    async def store(self, batch: CountBatch) -> Stored:
-        """Add a batch to what is stored; nothing, if its id was stored before."""
+    async def store(self, *batches: CountBatch) -> Stored:
+        """Add batches to what is stored, all or none; nothing of those whose ids were stored before."""
 
     async def close(self) -> None:
         """Let go of connections."""

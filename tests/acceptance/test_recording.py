@@ -18,6 +18,7 @@ from tests.acceptance.conftest import PATIENCE
 from tests.acceptance.processes import children
 
 from headgate.adapters.postgres import Database
+from headgate.adapters.spool.batches import counts_from
 from headgate.adapters.spool.cursor import Cursor
 
 if TYPE_CHECKING:
@@ -68,6 +69,29 @@ def _spooled(spool: Path) -> int:
     return sum(cursor.number for cursor in cursors)
 
 
+def _counted(spool: Path) -> int:
+    """How many requests are in counts on disk."""
+    requests = 0
+    for cursor in [Cursor(folder) for folder in spool.glob("*/*/counts")]:
+        while (found := cursor.find()) is not None:
+            requests += sum(count.requests for count in counts_from(found.payload or b"").counts)
+            cursor.move_behind(found)
+    return requests
+
+
+def _usage(url: str) -> Counter[str]:
+    """The requests of each user, as they would be billed."""
+
+    async def run() -> Counter[str]:
+        database = Database(url)
+        async with database.use() as connection:
+            rows = await connection.fetch("SELECT user_id, requests FROM usage_daily WHERE rule = ''")
+        await database.close()
+        return Counter({row["user_id"]: row["requests"] for row in rows})
+
+    return asyncio.run(run())
+
+
 def _until_all_is_shipped(start: Start, rules: str, **settings: str) -> None:
     """On a busy machine the time for an end may be over before: then the next service ships the rest."""
     deadline = time.monotonic() + 3 * PATIENCE
@@ -83,7 +107,7 @@ def _folders(data: Path) -> list[Path]:
 
 
 def test_sigterm_loses_no_event(postgres: Postgres, valkey: Server, start: Start, tmp_path: Path) -> None:
-    """Two workers that are told to end have recorded everything they decided; it is stored, each event once."""
+    """Two workers that are told to end have recorded everything they decided; it is stored and counted, each once."""
     url, rules = postgres.new_database(), _rules(tmp_path)
     settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
     service = start("--rules", rules, "--workers", "2", **settings)
@@ -95,14 +119,14 @@ def test_sigterm_loses_no_event(postgres: Postgres, valkey: Server, start: Start
     assert int(account[1]) == int(account[2]) + int(account[3]) == asked.total()
     _until_all_is_shipped(start, rules, **settings)
     stored = _stored(url)
-    assert Counter(user for user, _ in stored) == asked
+    assert Counter(user for user, _ in stored) == _usage(url) == asked
     assert len({id_ for _, id_ in stored}) == len(stored)
 
 
 def test_what_a_killed_service_has_spooled_is_stored_after_the_next_start(
     postgres: Postgres, valkey: Server, start: Start, tmp_path: Path
 ) -> None:
-    """A database that was away, a service that was killed: the next one stores what was on disk, each event once."""
+    """A database that was away, a service that was killed: the next one stores and counts what was on disk, once."""
     url, rules = postgres.new_database(), _rules(tmp_path)
     settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
     service = start("--rules", rules, flush_seconds="0.05", **settings)
@@ -110,7 +134,8 @@ def test_what_a_killed_service_has_spooled_is_stored_after_the_next_start(
     try:
         asked = _ask_from_all_sides(service, 20)
         deadline = time.monotonic() + PATIENCE
-        while _spooled(tmp_path / "data" / "spool") < asked.total():
+        spool = tmp_path / "data" / "spool"
+        while min(_spooled(spool), _counted(spool)) < asked.total():
             assert time.monotonic() < deadline, "events are spooled while the database is away"
             time.sleep(0.05)
         service.signal(signal.SIGKILL)
@@ -119,7 +144,7 @@ def test_what_a_killed_service_has_spooled_is_stored_after_the_next_start(
         postgres.thaw()
     _until_all_is_shipped(start, rules, **settings)
     stored = _stored(url)
-    assert Counter(user for user, _ in stored) == asked
+    assert Counter(user for user, _ in stored) == _usage(url) == asked
     assert len({id_ for _, id_ in stored}) == len(stored)
 
 

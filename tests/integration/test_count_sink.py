@@ -88,6 +88,28 @@ def test_tables_equal_a_recount_also_after_crashes(database_url: str, plan: list
     asyncio.run(run())
 
 
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(batches(), min_size=1, max_size=6), st.data())
+def test_batches_that_come_together_are_added_once(
+    database_url: str, several: list[CountBatch], data: st.DataObject
+) -> None:
+    """Also those that came before, together with others: of these only what is new is added."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        await _empty(database)
+        sink, named = PostgresCounts(database), [each._replace(id=str(number)) for number, each in enumerate(several)]
+        for _ in range(2):
+            some = data.draw(st.lists(st.sampled_from(named), unique_by=lambda each: each.id))
+            assert await sink.store(*some) == (sum(each.size for each in some), 0)
+        assert await sink.store(*named) == (sum(each.size for each in named), 0)
+        assert await stored_metrics(database) == metrics_of(named)
+        assert await stored_usage(database) == usage_of(named)
+        await database.close()
+
+    asyncio.run(run())
+
+
 def _mixed(number: int) -> CountBatch:
     """A batch of many rows in an order of its own; each two of them have the same id and contents."""
     turn, kinds = number // 2, ("allowed", "denied", "blocked", "throttled")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recounting import batches, metrics_of, usage_of
 
-from headgate.core.counts import MetricRow, cut, metric_rows, usage_columns
+from headgate.core.counts import MetricRow, added_up, cut, metric_rows, usage_columns
 from headgate.core.histogram import BUCKETS, added, bounds, bucket_of, histogram, quantile
 
 if TYPE_CHECKING:
@@ -51,6 +51,18 @@ def test_what_is_cut_adds_up_to_the_same(batch: CountBatch, most: int) -> None:
     assert sum(part.size for part in parts) == batch.size - len(batch.took)
     assert metrics_of(parts) == metrics_of([batch._replace(took=[])])
     assert usage_of(parts) == usage_of([batch])
+
+
+@given(st.lists(batches(), min_size=1, max_size=4))
+def test_what_is_added_up_is_the_same(several: list[CountBatch]) -> None:
+    """However many batches are stored together, no row has more or less, and what is alike is there once."""
+    several = [batch._replace(region="eu") for batch in several]
+    together = added_up(several)
+    assert metrics_of([together]) == metrics_of(several)
+    assert usage_of([together]) == usage_of(several)
+    if len(several) > 1:
+        assert len({(count.minute, *count[2:]) for count in together.counts}) == len(together.counts)
+        assert len({took[:-1] for took in together.took}) == len(together.took)
 
 
 @given(st.lists(st.integers(0, 2**28), min_size=1), st.integers(1, 100))

@@ -56,7 +56,7 @@ def test_every_event_is_stored_once_or_counted_as_lost(steps: list[tuple[str, in
                 for _ in range(many):
                     taken = stream.take(step)
                     if taken is not None:
-                        stored[step] += [event.sequence for event in taken.batch.events]
+                        stored[step] += [event.sequence for each in taken.batches for event in each.events]
                         stream.keep(step, taken, 0)
         writer.close()
         for sink in SINKS:

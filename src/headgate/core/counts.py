@@ -12,7 +12,7 @@ from collections import Counter
 from heapq import nlargest
 from itertools import chain, islice, repeat
 from operator import add
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from headgate.core.event import EventKind
 from headgate.core.histogram import histogram
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
     Place: TypeAlias = tuple[Micros, str, str, str, str]
+
+K = TypeVar("K")
 
 MOST_USERS: Final = 1_000
 """Whose rows are kept by the minute, of one batch: those who asked most. Usage by the day knows everybody."""
@@ -149,12 +151,27 @@ def cut(counts: Iterable[Count], most: int) -> Iterator[list[Count]]:
         yield part
 
 
-def add_up(totals: dict[str, int], more: Mapping[str, int]) -> None:
+def add_up(totals: dict[K, int], more: Mapping[K, int]) -> None:
     """Add numbers to those that are there under the same names."""
     if totals:
         totals.update(zip(more, map(add, more.values(), map(totals.get, more, repeat(0))), strict=True))
     else:
         totals.update(more)
+
+
+def added_up(batches: Sequence[CountBatch]) -> CountBatch:
+    """Batches of one region as one, under the name of the first."""
+    if len(batches) == 1:
+        return batches[0]
+    users: dict[tuple[Any, ...], dict[str | None, int]] = {}
+    times: Counter[Took] = Counter()
+    for batch in batches:
+        for minute, of_each, *alike in batch.counts:
+            add_up(users.setdefault((minute, *alike), {}), of_each)
+        for took in batch.took:
+            times[took._replace(requests=0)] += took.requests
+    counts = [Count(minute, of_each, *alike) for (minute, *alike), of_each in users.items()]
+    return batches[0]._replace(counts=counts, took=[took._replace(requests=many) for took, many in times.items()])
 
 
 def metric_rows(

@@ -37,11 +37,11 @@ class Source(Protocol):
     def look(self) -> None:
         """Find what is new, and delete what all sinks are done with."""
 
-    def take(self, sink: str) -> Any:  # noqa: ANN401 (of the source's own; it has a `batch`)
-        """The next batch for a sink, or None."""
+    def take(self, sink: str) -> Any:  # noqa: ANN401 (of the source's own; it has `batches`)
+        """The next batches for a sink, or None; of events always one."""
 
     def keep(self, sink: str, taken: Any, refused: int) -> None:  # noqa: ANN401 (what `take` gave)
-        """A sink is done with a batch, of which it can never take so many."""
+        """A sink is done with what it was given, of which it can never take so many."""
 
     def account(self, sink: str) -> Account:
         """What became of everything that a sink was to store."""
@@ -65,15 +65,22 @@ class Courier:
     """Brings a stream to a sink."""
 
     def __init__(
-        self, stream: str, source: Source, sink: EventSink | CountSink, clock: Callable[[], Micros], aside: Aside
+        self,
+        stream: str,
+        source: Source,
+        sink: EventSink | CountSink,
+        clock: Callable[[], Micros],
+        aside: Aside,
+        every: float | None = None,
     ) -> None:
-        """`aside` does what blocks in the one thread that may."""
+        """`aside` does what blocks in the one thread that may. `every` is how many seconds there are between looks."""
         self.stream = stream
         self.sink = sink
         self.account = NOTHING
         self._source = source
         self._clock = clock
         self._aside = aside
+        self._every = every
         self.error: str | None = None
         """Why the sink gets nothing at the moment; what keeps all of them from it, `Shipping` says here."""
         self._had_everything = clock()
@@ -102,7 +109,7 @@ class Courier:
                 if is_last:
                     return
                 pause = _FIRST_PAUSE
-                await waited(stopping, _SECONDS_BETWEEN_LOOKS)
+                await waited(stopping, self._every or _SECONDS_BETWEEN_LOOKS)
                 continue
             if stopping.is_set():  # there is little time
                 await asyncio.sleep(_FIRST_PAUSE)
@@ -119,7 +126,7 @@ class Courier:
             taken = await self._spool(self._source.take, self.sink.name)
             if taken is None:
                 break
-            done = await self.sink.store(taken.batch)
+            done = await self.sink.store(*taken.batches)
             await self._spool(self._source.keep, self.sink.name, taken, done.refused)
             self._is_back()
             number += 1

@@ -29,8 +29,6 @@ log = logging.getLogger("headgate")
 
 EVENTS: Final = "events"
 COUNTS: Final = "counts"
-FLUSHES_PER_COUNT: Final = 10
-"""Counts are brought over less often: the same users come again and again, and are one row the longer one waits."""
 _TOGETHER: Final = 2_000
 _COUNTED_TOGETHER: Final = 20_000
 """Users, and times: more than events, because of one batch only those who asked most have rows by the minute."""
@@ -162,10 +160,10 @@ class Recording:
         dropped = recorder.dropped + journal.dropped(EVENTS)
         return Recorded(recorder.emitted, recorder.waiting + self._in_hand + journal.waiting(EVENTS), dropped)
 
-    async def flush(self, *, counts_too: bool = True) -> None:
-        """Bring everything over that was recorded by now; counts only if they are asked for."""
+    async def flush(self) -> None:
+        """Bring everything over that was recorded by now."""
         events = self._recorder.take_events()
-        counts, took = self._take_counts() if counts_too else ([], [])
+        counts, took = self._take_counts()
         if self._journal is None:
             return
         dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped
@@ -187,14 +185,13 @@ class Recording:
 
     async def _run(self) -> None:
         least, most = _SECONDS_BETWEEN_LOOKS
-        between, waited, flushes = max(least, min(most, self._every)), 0.0, 0
+        between, waited = max(least, min(most, self._every)), 0.0
         while not self._stopping.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), between)
             waited += between
             if waited >= self._every or self._recorder.waiting >= _RATHER_FULL:
-                flushes += 1
-                await self.flush(counts_too=flushes % FLUSHES_PER_COUNT == 0)
+                await self.flush()
                 waited = 0.0
 
     def _write(

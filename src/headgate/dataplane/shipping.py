@@ -40,6 +40,8 @@ class Route(NamedTuple):
     stream: str
     source: Source
     sinks: Sequence[EventSink | CountSink]
+    every: float | None = None
+    """How many seconds there are between two looks at what is new; None: few."""
 
 
 class Shipping:
@@ -54,7 +56,9 @@ class Shipping:
     ) -> None:
         """`lock` is taken by the process that ships. At the end there are so many seconds for what is left."""
         self._couriers = [
-            Courier(route.stream, route.source, sink, clock, self._aside) for route in routes for sink in route.sinks
+            Courier(route.stream, route.source, sink, clock, self._aside, route.every)
+            for route in routes
+            for sink in route.sinks
         ]
         self._lock = lock
         self._seconds_to_end = seconds_to_end

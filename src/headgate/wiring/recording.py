@@ -32,6 +32,9 @@ log = logging.getLogger("headgate")
 _PART_OF_COUNTS: Final = 4
 """Counts may take so small a part of the bytes that events may."""
 _SECONDS_TO_STORE: Final = 10.0
+_FLUSHES_PER_STORED_COUNT: Final = 10
+"""Counts are on disk with each flush but stored less often: the same users come again and again, and are one row the
+longer one waits."""
 
 
 class RecordingState(NamedTuple):
@@ -107,9 +110,10 @@ def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> S
     for spool, size in forgotten_spools(root):
         log.warning("%d bytes wait in %s for sinks that are not configured now", size, spool)
     events, counts = _event_sinks(settings, control), _count_sinks(control)
+    every = _FLUSHES_PER_STORED_COUNT * settings.flush_seconds
     routes = [
         Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
-        Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts),
+        Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts, every),
     ]
     return Shipping([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
 

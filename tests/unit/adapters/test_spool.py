@@ -25,6 +25,7 @@ from headgate.adapters.spool import (
 from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.frame import framed
+from headgate.adapters.spool.stream import COUNTS_TOGETHER
 from headgate.core.account import Account
 from headgate.core.event import EventBatch
 
@@ -326,6 +327,51 @@ def test_a_frame_that_is_no_batch_is_lost_alone(tmp_path: Path, caplog: pytest.L
     writer.close()
 
 
+def test_counts_of_several_flushes_come_together(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Up to a bound, and one that cannot be read is lost alone; a new reader begins behind those that are done with."""
+    writer, stream = Writer(tmp_path, {COUNTS: 2**22}), spooled_counts(tmp_path, ["one"])
+    made = [count_batch(1) for _ in range(COUNTS_TOGETHER + 3)]
+    for each in made[:2]:
+        writer.append(COUNTS, each)
+    writer.write()
+    (file,) = tmp_path.glob("*/counts/*.log")
+    with file.open("ab") as log:
+        log.write(framed(4, 2, b"\x90"))
+    writer.skip(COUNTS, 2)
+    for each in made[2:]:
+        writer.append(COUNTS, each)
+    writer.write()
+    stream.look()
+    taken = []
+    while (some := stream.take("one")) is not None:
+        taken.append(some.batches)
+        stream.keep("one", some, 1 if len(taken) == 2 else 0)
+        stream = spooled_counts(tmp_path, ["one"])
+        stream.look()
+    assert taken == [made[:2], made[2 : 2 + COUNTS_TOGETHER], made[2 + COUNTS_TOGETHER :]]
+    assert stream.account("one") == Account(stored=2 * len(made) - 1, refused=1, dropped=2)
+    assert sum("cannot be read and is lost" in message for message in caplog.messages) == 1
+    writer.close()
+
+
+def test_counts_come_together_up_to_the_end_of_a_file(tmp_path: Path) -> None:
+    """A reader's place is in one file, so what is in the next one comes next."""
+    writer, stream = Writer(tmp_path, {COUNTS: 2**14}), spooled_counts(tmp_path, ["one"])
+    made = [count_batch(20) for _ in range(12)]
+    for each in made:
+        writer.append(COUNTS, each)
+    writer.write()
+    assert len([*tmp_path.glob("*/counts/*.log")]) > 1
+    stream.look()
+    taken = []
+    while (some := stream.take("one")) is not None:
+        taken.append(some.batches)
+        stream.keep("one", some, 0)
+    assert len(taken) > 1
+    assert [each for some in taken for each in some] == made
+    writer.close()
+
+
 def test_counts_come_back_as_they_were(tmp_path: Path) -> None:
     """With their tuples, which count as places in tables."""
     writer, stream = Writer(tmp_path, {COUNTS: 2**22}), spooled_counts(tmp_path, ["one"])
@@ -335,7 +381,7 @@ def test_counts_come_back_as_they_were(tmp_path: Path) -> None:
     stream.look()
     taken = stream.take("one")
     assert taken is not None
-    assert taken.batch == made
+    assert taken.batches == [made]
     stream.keep("one", taken, 0)
     assert stream.account("one") == Account(stored=4)
     writer.close()

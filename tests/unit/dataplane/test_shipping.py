@@ -33,7 +33,7 @@ def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Taken(NamedTuple):
-    batch: EventBatch
+    batches: list[EventBatch]
 
 
 class _Source:
@@ -51,10 +51,10 @@ class _Source:
 
     def take(self, sink: str) -> _Taken | None:
         place = self.places.get(sink, 0)
-        return _Taken(self.batches[place]) if place < len(self.batches) else None
+        return _Taken([self.batches[place]]) if place < len(self.batches) else None
 
     def keep(self, sink: str, taken: _Taken, refused: int) -> None:
-        assert taken.batch is self.batches[self.places.get(sink, 0)]
+        assert taken.batches == [self.batches[self.places.get(sink, 0)]]
         self.places[sink] = self.places.get(sink, 0) + 1
         self.refused[sink] = self.refused.get(sink, 0) + refused
 

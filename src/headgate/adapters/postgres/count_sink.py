@@ -1,4 +1,7 @@
-"""Counts in PostgreSQL: each batch is added once, to the minutes and to what users have used each day."""
+"""Counts in PostgreSQL: each batch is added once, to the minutes and to what users have used each day.
+
+Batches that come together are added up before, because most of their users are the same.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from headgate.core.counts import metric_rows, usage_columns
+from headgate.core.counts import added_up, metric_rows, usage_columns
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headgate.core.counts import Count, CountBatch, MetricRow, Took, UsageColumns
     from headgate.core.units import Micros
@@ -42,28 +45,41 @@ class PostgresCounts:
         """`database` belongs to somebody else, who closes it."""
         self._database = database
 
-    async def store(self, batch: CountBatch) -> Stored:
-        """Add a batch, in one transaction with its id."""
-        fit = batch._replace(
-            counts=[count for count in batch.counts if 0 <= count.minute < _END],
-            took=[took for took in batch.took if 0 <= took.minute < _END],
-        )
-        metrics, usage = await asyncio.to_thread(_rows, fit)  # whoever ships may be deciding too
+    async def store(self, *batches: CountBatch) -> Stored:
+        """Add batches, in one transaction with their ids."""
+        fit = [_fit(batch) for batch in batches]
         try:
             async with self._database.transaction() as writing:
-                if await writing.row("counts.begin", _text(batch.id, _LONGEST_NAME)) is not None:
-                    await _add(writing, metrics, usage, _text(batch.region or "", _LONGEST_NAME))
+                new = [
+                    batch
+                    for batch in fit
+                    if await writing.row("counts.begin", _text(batch.id, _LONGEST_NAME)) is not None
+                ]
+                for region in sorted({batch.region or "" for batch in new}):
+                    some = [batch for batch in new if (batch.region or "") == region]
+                    metrics, usage = await asyncio.to_thread(_rows, some)  # whoever ships may be deciding too
+                    await _add(writing, metrics, usage, _text(region, _LONGEST_NAME))
         except (DatabaseError, InvalidRequest) as error:
             msg = f"counts wait to be stored: {error}"
             raise SinkError(msg) from error
-        return Stored(fit.size, batch.size - fit.size)
+        stored = sum(batch.size for batch in fit)
+        return Stored(stored, sum(batch.size for batch in batches) - stored)
 
     async def close(self) -> None:
         """Nothing is this sink's own."""
 
 
-def _rows(batch: CountBatch) -> tuple[list[MetricRow], UsageColumns]:
+def _fit(batch: CountBatch) -> CountBatch:
+    """A batch without what is of a time that PostgreSQL does not know."""
+    return batch._replace(
+        counts=[count for count in batch.counts if 0 <= count.minute < _END],
+        took=[took for took in batch.took if 0 <= took.minute < _END],
+    )
+
+
+def _rows(batches: Sequence[CountBatch]) -> tuple[list[MetricRow], UsageColumns]:
     """All rows, in the order of their keys: so processes that add at once do not wait in a circle."""
+    batch = added_up(batches)
     clean = batch._replace(counts=[*map(_clean_count, batch.counts)], took=[*map(_clean_took, batch.took)])
     return sorted(metric_rows(clean)), usage_columns(clean)
 

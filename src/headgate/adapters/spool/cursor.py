@@ -33,6 +33,10 @@ class Cursor:
         self.segment = segment
         self.offset = offset
 
+    def copy(self) -> Cursor:
+        """Another one, at the same place."""
+        return Cursor(self._folder, self.number, self.segment, self.offset)
+
     def find(self) -> Found | None:
         """The next frame that has events and is whole; None if there is none yet.
 

@@ -10,6 +10,7 @@ from headgate.adapters.spool.cursor import Cursor
 from headgate.adapters.spool.segments import segments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from headgate.adapters.spool.cursor import Found
@@ -39,15 +40,25 @@ class Reader:
         self._begun, self._refused, self._stored = place.begun, place.refused, place.stored
         self._cursor = Cursor(folder, place.number, place.segment, place.offset)
 
-    def find(self) -> Found | None:
-        """The next frame that it has not stored; None if there is none yet."""
-        return self._cursor.find()
+    def find(self, most: int = 1) -> list[Found]:
+        """The next frames that it has not stored, so many at most, and all of one file; none, if there are none yet."""
+        first = self._cursor.find()
+        if first is None:
+            return []
+        found, ahead = [first], self._cursor.copy()
+        while len(found) < most:
+            ahead.move_behind(found[-1])
+            following = ahead.find()
+            if following is None or ahead.segment != self._cursor.segment:
+                break
+            found.append(following)
+        return found
 
-    def keep(self, found: Found, refused: int) -> None:
-        """Be done with a frame, of whose events the sink can never take so many."""
+    def keep(self, found: Sequence[Found], refused: int) -> None:
+        """Be done with frames, of whose events the sink can never take so many."""
         self._refused += refused
-        self._stored += found.head.many - refused
-        self.lose(found)
+        self._stored += sum(each.head.many for each in found) - refused
+        self.lose(found[-1])
 
     def lose(self, found: Found) -> None:
         """Go on behind a frame that nobody can read."""

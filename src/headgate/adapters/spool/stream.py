@@ -30,12 +30,16 @@ EVENTS: Final = "events"
 COUNTS: Final = "counts"
 
 
-class Taken(NamedTuple, Generic[B]):
-    """A batch that a sink has in hand, and where it is from."""
+COUNTS_TOGETHER: Final = 20
+"""Batches of counts that a sink gets at once, of one process: added up they are hardly more than one of them."""
 
-    batch: B
+
+class Taken(NamedTuple, Generic[B]):
+    """Batches that a sink has in hand, and where they are from."""
+
+    batches: list[B]
     folder: Path
-    found: Found
+    found: list[Found]
 
 
 class _Spooled:
@@ -92,18 +96,21 @@ def spooled_events(root: Path, sinks: Sequence[str]) -> SpooledStream[EventBatch
 
 def spooled_counts(root: Path, sinks: Sequence[str]) -> SpooledStream[CountBatch]:
     """All counts in the spool at `root`."""
-    return SpooledStream(root, COUNTS, batches.counts_from, sinks)
+    return SpooledStream(root, COUNTS, batches.counts_from, sinks, COUNTS_TOGETHER)
 
 
 class SpooledStream(Generic[B]):
     """The logs of one stream below the spool's folder; batches come in the order of their process."""
 
-    def __init__(self, root: Path, name: str, decode: Callable[[bytes], B], sinks: Sequence[str]) -> None:
-        """`sinks` are those who read; what all of them are done with is deleted."""
+    def __init__(
+        self, root: Path, name: str, decode: Callable[[bytes], B], sinks: Sequence[str], together: int = 1
+    ) -> None:
+        """`sinks` are those who read, so many batches at once; what all of them are done with is deleted."""
         self._root = root
         self._name = name
         self._decode: Callable[[bytes], B] = decode
         self._sinks = sinks
+        self._together = together
         self._logs: dict[Path, _Spooled] = {}
         self._turns: dict[str, Path] = {}
         self._past = dict.fromkeys(sinks, NOTHING)
@@ -111,7 +118,7 @@ class SpooledStream(Generic[B]):
         self._aside: set[Path] = set()
 
     def take(self, sink: str) -> Taken[B] | None:
-        """The next batch for a sink, from the folders in turn; None if there is none yet."""
+        """The next batches for a sink, from the folders in turn; None if there are none yet."""
         last = self._turns.get(sink)
         in_turn = sorted(self._logs, key=lambda folder: (last is not None and folder <= last, folder))
         for folder in in_turn:
@@ -126,18 +133,23 @@ class SpooledStream(Generic[B]):
         return None
 
     def _next(self, folder: Path, sink: str) -> Taken[B] | None:
-        """The next batch in a folder; None if there is none yet."""
+        """The next batches in a folder; None if there are none yet."""
         reader = self._logs[folder].readers[sink]
-        while (found := reader.find()) is not None:
+        while found := reader.find(self._together):
+            decoded: list[B] = []
             try:
-                return Taken(self._decode(found.payload or b""), folder, found)
+                for each in found:
+                    decoded.append(self._decode(each.payload or b""))  # noqa: PERF401 (those before an error are kept)
             except ValueError as error:
-                log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
-                reader.lose(found)
+                if not decoded:
+                    log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
+                    reader.lose(found[0])
+                    continue
+            return Taken(decoded, folder, found[: len(decoded)])
         return None
 
     def keep(self, sink: str, taken: Taken[B], refused: int) -> None:
-        """A sink is done with a batch, and can never take so many of its events."""
+        """A sink is done with batches, and can never take so many of their events."""
         spooled = self._logs.get(taken.folder)
         if spooled is not None:
             spooled.readers[sink].keep(taken.found, refused)
