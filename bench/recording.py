@@ -47,7 +47,7 @@ class Scale:
     checks: int = 200_000
     """Different ones; then the first comes again."""
     tasks: int = 64
-    rounds: int = 11
+    rounds: int = 7
     seconds: float = 6.0
     lead: float = 6.0
     """Seconds of the same load before each round, and of rest behind it. Counts are stored every five, and what a round
