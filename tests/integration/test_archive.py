@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
 from tests.integration.s3_server import KEYS, S3Server
 from tests.integration.stored_events import COLUMNS, all_events, events, store
+from tests.recounting import alike
 
 from headgate.adapters.archive.event_columns import SCHEMA
+from headgate.adapters.archive.event_query import read
+from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.controlplane.archiving import Progress
+from headgate.controlplane.rolling_up import RollingUp
 from headgate.core.archive_part import Month
+from headgate.core.counts import CountBatch
+from headgate.core.units import MINUTE
 from headgate.errors import ArchiveError, Conflict, NotFound
 from headgate.settings import Settings
-from headgate.wiring.archiving import archive_place, open_archive
+from headgate.wiring.archiving import archive_place, open_archive, open_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +80,40 @@ def test_the_columns_are_those_of_the_table(database_url: str) -> None:
     asyncio.run(run())
 
 
+async def _count(url: str, stored: list[tuple[Any, ...]]) -> None:
+    """Have all events counted, as their process would."""
+    minutes = Counter(int(event[0].timestamp()) * 1_000_000 // MINUTE * MINUTE for event in stored)
+    database = Database(url)
+    counts = [alike(minute, requests=many) for minute, many in minutes.items()]
+    await PostgresCounts(database).store(CountBatch("b", "server", "", counts, []))
+    await database.close()
+
+
+async def _rolled_up(url: str, clock: Callable[[], int]) -> set[tuple[str, int]]:
+    """What minutes, hours and days add up to, at a moment."""
+    database = Database(url)
+    await RollingUp(database, clock).catch_up()
+    async with database.use() as connection:
+        rows = await connection.fetch(
+            "SELECT granularity, sum(total)::int AS total FROM metrics WHERE rule = '' AND user_id = '' GROUP BY 1"
+        )
+    await database.close()
+    return {(row["granularity"], row["total"]) for row in rows}
+
+
+async def _asked(chosen: Settings) -> list[tuple[str, int]]:
+    """How many events a question finds in each month, wherever they are."""
+    since, before = (datetime(year, 1, 1, tzinfo=UTC) for year in (2026, 2027))
+    async with open_query(chosen, since, before, Progress()) as query:
+        question = "SELECT strftime(time, '%Y-%m') AS month, count(*) AS events FROM events GROUP BY 1 ORDER BY 1"
+        answer = await asyncio.to_thread(
+            lambda: [row for batch in read(query.ask(question)) for row in batch.to_pylist()]
+        )
+    return [(row["month"], row["events"]) for row in answer]
+
+
 def test_the_life_of_events(chosen: Settings) -> None:
-    """Partition made ahead, events stored, archived and dropped, brought back, archived again, deleted after years."""
+    """Partition made ahead, events stored, counted, rolled up, archived, dropped, asked for, brought back, deleted."""
     url = chosen.database_url or ""
 
     async def run() -> None:
@@ -82,6 +122,8 @@ def test_the_life_of_events(chosen: Settings) -> None:
             assert list(await opened.events.months()) == [MAY, Month(2026, 6), Month(2026, 7)]
         await store(url, [*events("2026-05", 3_000), *events("2026-06", 100, seed=1)])
         before = await all_events(url)
+        await _count(url, before)
+        assert await _rolled_up(url, _at("2026-05-02")) == {("day", 3_100), ("hour", 3_100), ("minute", 3_100)}
         async with open_archive(chosen, _at("2026-08-29T23:59")) as opened:
             assert (await opened.archiving.plan()).archived == []
         async with open_archive(chosen, _at("2026-08-30")) as opened:
@@ -93,10 +135,14 @@ def test_the_life_of_events(chosen: Settings) -> None:
             assert MAY not in await opened.events.months()
             assert (await opened.archiving.run(Progress())).archived == []
             assert len(await all_events(url)) == 100
+            assert await _asked(chosen) == [("2026-05", 3_000), ("2026-06", 100)]
+            # Minutes are old by now as well; what they add up to is kept.
+            assert await _rolled_up(url, _at("2026-08-30")) == {("day", 3_100), ("hour", 3_100)}
             until = datetime(2026, 9, 5, tzinfo=UTC)
             restored = await opened.archiving.restore(MAY, until, Progress())
             assert (restored.events, restored.added) == (3_000, 3_000)
             assert await all_events(url) == before
+            assert await _asked(chosen) == [("2026-05", 3_000), ("2026-06", 100)]
             assert (await opened.archiving.restore(MAY, until, Progress())).added == 0
             assert await all_events(url) == before
             assert (await opened.archiving.run(Progress())).kept == [MAY]
