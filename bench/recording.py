@@ -75,12 +75,12 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
 
 
 def _row(name: str, rates: dict[str, list[float]], bar: float | None = None) -> Row:
-    """Of the medians: the best rounds are those that had the machine for themselves."""
+    """Of the medians: what is recorded is stored in bursts, and the best round would be one without."""
     return Row(name, median(rates[WITH]), median(rates[WITHOUT]), "checks/s", _AGAINST, bar)
 
 
 def _in_turn(rates: dict[str, list[float]], rounds: int) -> Iterator[str]:
-    """One kind after the other, each as often first as second."""
+    """One kind after the other, and in turn which of them is first."""
     for number in range(rounds):
         yield from rates if number % 2 else reversed(rates)
 

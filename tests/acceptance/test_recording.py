@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import httpx
 from tests.acceptance.conftest import PATIENCE
 from tests.acceptance.processes import children
+from tests.integration.counted import billed
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.spool.batches import counts_from
@@ -84,10 +85,9 @@ def _usage(url: str) -> Counter[str]:
 
     async def run() -> Counter[str]:
         database = Database(url)
-        async with database.use() as connection:
-            rows = await connection.fetch("SELECT user_id, requests FROM usage_daily WHERE rule = ''")
+        requests = await billed(database)
         await database.close()
-        return Counter({row["user_id"]: row["requests"] for row in rows})
+        return requests
 
     return asyncio.run(run())
 

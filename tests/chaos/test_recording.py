@@ -19,6 +19,7 @@ from tests.chaos.hammer import Hammer
 from tests.chaos.http_load import HttpLoad, Queues
 from tests.chaos.kafka_broker import Broker
 from tests.chaos.load import share
+from tests.integration.counted import billed
 from tests.integration.kafka_topic import records_of
 
 from headgate.adapters.postgres import Database
@@ -76,10 +77,9 @@ def _used(url: str) -> int:
 
     async def run() -> int:
         database = Database(url, seconds=_PATIENCE)
-        async with database.use() as connection:
-            found: int = await connection.fetchval("SELECT coalesce(sum(requests), 0) FROM usage_daily WHERE rule = ''")
+        requests = await billed(database)
         await database.close()
-        return int(found)
+        return requests.total()
 
     return asyncio.run(run())
 
@@ -107,6 +107,7 @@ def _left_by_another(service: Service) -> int:
 async def _hammered(service: Service, how: signal.Signals) -> tuple[Hammer, float]:
     async with Hammer(service.url) as hammer:
         await hammer.until(EVENTS)
+        await asyncio.sleep(2 * FLUSH)  # on a quick machine nothing would be on disk yet
         service.signal(how)
         ended = time.monotonic()
     return hammer, ended

@@ -43,6 +43,15 @@ async def stored_metrics(database: Database, granularity: str = "minute") -> Rec
     return +found
 
 
+async def billed(database: Database) -> Counter[str]:
+    """The requests of each user, as they would be billed."""
+    requests: Counter[str] = Counter()
+    for (_, user, rule, name), number in (await stored_usage(database)).items():
+        if (rule, name) == ("", "requests"):
+            requests[str(user)] += number
+    return requests
+
+
 async def stored_usage(database: Database) -> Recount:
     """All of users' days."""
     async with database.use() as connection:
