@@ -103,10 +103,10 @@ CREATE TABLE events (
     CONSTRAINT events_pkey PRIMARY KEY (at, id),
     CONSTRAINT events_decision_check CHECK ((decision = ANY (ARRAY['allowed'::text, 'denied'::text, 'throttled'::text, 'blocked'::text, 'shadow'::text])))
 ) PARTITION BY RANGE (at);
-CREATE INDEX events_by_decision ON events USING btree (decision, at DESC);
+CREATE INDEX events_by_decision ON events USING btree (decision, at);
 CREATE INDEX events_by_id ON events USING hash (id);
-CREATE INDEX events_by_rule ON events USING btree (rule, at DESC);
-CREATE INDEX events_by_user ON events USING btree (user_id, at DESC);
+CREATE INDEX events_by_rule ON events USING btree (rule, at);
+CREATE INDEX events_by_user ON events USING btree (user_id, at);
 
 CREATE TABLE idempotency (
     token text NOT NULL,
