@@ -13,6 +13,7 @@ from tests.integration.counted import cut_off, stored_metrics, stored_usage
 from tests.recounting import START, alike, batches, metrics_of, usage_of
 
 from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.core.counts import CountBatch, Took
 from headgate.errors import DatabaseError, SinkError
@@ -183,6 +184,30 @@ def test_one_name_that_cannot_be_stored_costs_the_others_nothing(database_url: s
         await database.close()
 
     asyncio.run(run())
+
+
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))), st.lists(st.integers()))
+def test_an_array_is_read_as_it_was_written(database_url: str, texts: list[str], numbers: list[int]) -> None:
+    """Quotes, commas, braces, spaces and the word null in a text are parts of it, and a number has all its digits."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        try:
+            async with database.use() as connection:
+                assert await connection.fetchval("SELECT ($1::text)::text[]", array_of_texts(texts)) == texts
+                found = await connection.fetchval("SELECT ($1::text)::numeric[]", array_of_numbers(numbers))
+                assert found == numbers
+        finally:
+            await database.close()
+
+    asyncio.run(run())
+
+
+def test_a_text_with_a_zero_character_is_in_no_array() -> None:
+    """It would be two of them."""
+    with pytest.raises(ValueError, match="zero character"):
+        array_of_texts(["a\0b"])
 
 
 def test_a_time_that_no_calendar_has_is_refused(database_url: str) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.spooled import AT, batch, batch_of, event
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
+from headgate.adapters.postgres.event_rows import COLUMNS, copied
 from headgate.adapters.postgres.event_sink import PostgresEvents
+from headgate.core.event import EventKind
+from headgate.core.ids import new_id
 from headgate.core.units import DAY
 from headgate.errors import SinkError
 from headgate.ports import Stored
@@ -72,6 +78,71 @@ def test_a_batch_is_stored_with_everything_in_it(postgres: Postgres) -> None:
         }  # fmt: skip
 
     _with_sink(postgres, body)
+
+
+_TEXTS = st.none() | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+_NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)
+_SECONDS = st.none() | st.floats(allow_nan=False)
+_EVENTS = st.builds(
+    event,
+    user=_TEXTS,
+    tenant=_TEXTS,
+    api_key=_TEXTS,
+    ip=st.none() | st.ip_addresses().map(str),
+    tier=_TEXTS,
+    method=_TEXTS,
+    endpoint=_TEXTS,
+    rule=_TEXTS,
+    decision=st.sampled_from(EventKind).map(str),
+    source=_TEXTS,
+    used=_NUMBERS,
+    limit=_NUMBERS,
+    cost=_NUMBERS,
+    status=st.none() | st.integers(-(2**31), 2**31 - 1),
+    retry_after=_SECONDS,
+    latency=_SECONDS,
+    extra=st.none() | st.dictionaries(_TEXTS.filter(bool), _TEXTS | st.booleans() | st.integers(), max_size=2),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(_EVENTS, min_size=1, max_size=20), _TEXTS, st.integers(0, 300))
+def test_what_was_stored_is_what_was_sent(
+    database_url: str, events: list[Event], region: str | None, days: int
+) -> None:
+    """Whatever an event holds is found in the table as it was, in the form in which all of a batch is copied."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        try:
+            sent = [each._replace(id=new_id(), at=AT + days * DAY + n, sequence=n) for n, each in enumerate(events)]
+            made = batch_of(*sent)._replace(region=region or "")
+            await database.row("batches.make_partition", _time(sent[0].at))
+            async with database.transaction() as writing:
+                await writing.copy_bytes("events", COLUMNS, copied(made))
+            async with database.use() as connection:
+                found = await connection.fetch(
+                    f"SELECT {', '.join(map(_quoted, COLUMNS))} FROM events WHERE id = ANY ($1) ORDER BY sequence",  # noqa: S608 (our own names)
+                    [each.id for each in sent],
+                )
+            rows = [tuple(row) for row in found]
+            at, ip = COLUMNS.index("at"), COLUMNS.index("ip")
+            expected = [(_time(each.at), *each[1:], made.region, made.server) for each in sent]
+            assert [row[at] for row in rows] == [row[at] for row in expected]
+            assert [row[ip] and str(row[ip]).partition("/")[0] for row in rows] == [row[ip] for row in expected]
+            assert [row[1:ip] + row[ip + 1 :] for row in rows] == [row[1:ip] + row[ip + 1 :] for row in expected]
+        finally:
+            await database.close()
+
+    asyncio.run(run())
+
+
+def _time(at: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def test_a_batch_is_stored_once(postgres: Postgres) -> None:

@@ -9,7 +9,6 @@ There may be very many users, so what is done for each of them is done by `dict`
 from __future__ import annotations
 
 from collections import Counter
-from heapq import nlargest
 from itertools import chain, islice, repeat
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -140,6 +139,10 @@ def cut(counts: Iterable[Count], most: int) -> Iterator[list[Count]]:
     part: list[Count] = []
     room = most
     for count in counts:
+        if len(count.users) < room:  # nearly always: nothing to cut
+            part.append(count)
+            room -= len(count.users)
+            continue
         users = iter(count.users.items())
         while some := dict(islice(users, room)):
             part.append(count._replace(users=some))
@@ -226,10 +229,14 @@ def _busiest(counts: Sequence[Count], most: int) -> dict[Micros, dict[str, int]]
         users.pop("", None)
     if sum(map(len, asked.values())) <= most:
         return asked
-    everybody = ((requests, minute, user) for minute, users in asked.items() for user, requests in users.items())
-    busiest: dict[Micros, dict[str, int]] = {minute: {} for minute in asked}
-    for requests, minute, user in nlargest(most, everybody):
-        busiest[minute][user] = requests
+    numbers = sorted(chain.from_iterable(map(dict.values, asked.values())), reverse=True)
+    room = most - numbers.index(numbers[most - 1])  # for those who asked as often as the last who has a place
+    busiest: dict[Micros, dict[str, int]] = {}
+    for minute, users in sorted(asked.items()):
+        last = [user for user, requests in users.items() if requests == numbers[most - 1]]
+        more = [user for user, requests in users.items() if requests > numbers[most - 1]]
+        busiest[minute] = {user: users[user] for user in more + last[:room]}
+        room = max(0, room - len(last))
     return busiest
 
 

@@ -73,6 +73,16 @@ def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
     assert sorted(usage_columns(batch).users) == ["", *sorted(map(str, asked))]
 
 
+def test_of_those_who_ask_as_often_as_each_other_some_have_rows() -> None:
+    """There are never more rows of users than may be, and nobody has one who asked less than somebody without."""
+    users: dict[str | None, int] = {"a": 5, "b": 2, "c": 2, "d": 2, "e": 1}
+    later = _count("allowed")._replace(minute=NOON + MINUTE, users={"f": 2, "g": 9})
+    batch = _batch(_count("allowed")._replace(users=users), later)
+    for most in range(1, 7):
+        found = [row.total for row in metric_rows(batch, most_users=most) if row.user]
+        assert sorted(found, reverse=True) == [9, 5, 2, 2, 2, 2, 1][:most]
+
+
 def test_parts_of_counts_are_the_whole() -> None:
     """A group of many users is cut where it must be, and nothing is lost or counted twice."""
     counts = [_count("allowed")._replace(users={f"u{n}": n for n in range(many)}) for many in (3, 0, 7, 1, 4)]

@@ -59,13 +59,8 @@ class Statements:
         with translated():
             await self._connection.executemany(statements()[statement], many)
 
-    async def copy(
-        self,
-        table: str,
-        columns: Sequence[str],
-        records: Sequence[tuple[object, ...]] | AsyncIterable[tuple[object, ...]],
-    ) -> None:
-        """Load many rows into a table; where they come asynchronously, others can go on in between."""
+    async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
+        """Load many rows into a table."""
         with translated():
             try:
                 await self._connection.copy_records_to_table(table, columns=list(columns), records=records)
@@ -73,3 +68,8 @@ class Statements:
                 # asyncpg turns what cannot be encoded into an error of its own everywhere but here.
                 msg = f"the database does not take that: {error}"
                 raise InvalidRequest(msg) from error
+
+    async def copy_bytes(self, table: str, columns: Sequence[str], parts: AsyncIterable[bytes]) -> None:
+        """Load what is in the binary form of COPY already."""
+        with translated():
+            await self._connection.copy_to_table(table, columns=list(columns), source=parts, format="binary")

@@ -11,6 +11,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
 from headgate.core.counts import added_up, metric_rows, usage_columns
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
@@ -89,19 +90,22 @@ async def _add(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, 
         await writing.run("counts.add_metrics", *_metric_columns(metrics[first : first + _TOGETHER], region))
     for first in range(0, len(usage.days), _TOGETHER):
         part = slice(first, first + _TOGETHER)
-        days, costs = [day // DAY for day in usage.days[part]], [min(cost, _MOST) for cost in usage.costs[part]]
-        others = usage.rules[part], usage.users[part], usage.requests[part], usage.denied[part]
-        await writing.run("counts.add_usage", days, *others, costs)
+        names = array_of_texts(usage.rules[part]), array_of_texts(usage.users[part])
+        costs = [min(cost, _MOST) for cost in usage.costs[part]]
+        numbers = map(array_of_numbers, (usage.requests[part], usage.denied[part], costs))
+        days = array_of_numbers([day // DAY for day in usage.days[part]])
+        await writing.run("counts.add_usage", days, *names, *numbers)
     hours = sorted({row.minute - row.minute % HOUR for row in metrics})
     await writing.run("counts.note", [_time(hour) for hour in hours])
 
 
-def _metric_columns(rows: list[MetricRow], region: str) -> list[object]:
+def _metric_columns(rows: list[MetricRow], region: str) -> list[str]:
     minutes, rules, endpoints, tiers, users, *numbers, latencies = map(list, zip(*rows, strict=True))
-    times = [_time(minute) for minute in minutes]
+    times = [str(_time(minute)) for minute in minutes]
+    names = map(array_of_texts, (times, rules, endpoints, tiers, users))
     # There are no arrays of arrays of different lengths, so a histogram travels as text.
-    texts = ["{" + ",".join(map(str, latency)) + "}" for latency in latencies]
-    return [times, rules, endpoints, tiers, region, users, *numbers, texts]
+    histograms = array_of_texts(map(array_of_numbers, latencies))
+    return [region, *names, *map(array_of_numbers, numbers), histograms]
 
 
 def _clean_count(count: Count) -> Count:

@@ -6,19 +6,19 @@ and what is still refused is found by cutting the batch in halves: nothing else 
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import asyncpg
 
+from headgate.adapters.postgres.event_rows import COLUMNS, copied
 from headgate.core.units import DAY
 from headgate.errors import Conflict, DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from headgate.adapters.postgres.connection import Statements
     from headgate.adapters.postgres.database import Database
@@ -27,18 +27,13 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = tuple[Any, ...]
 
-_COLUMNS: Final = (
-    *("at", "sequence", "id", "user_id", "tenant", "api_key", "ip", "tier", "method", "endpoint", "rule"),
-    *("decision", "source", "count", "limit", "cost", "status", "retry_after", "latency", "extra", "region", "server"),
-)
-_USER, _IP, _EXTRA, _STATUS = (_COLUMNS.index(name) for name in ("user_id", "ip", "extra", "status"))
+_USER, _IP, _EXTRA, _STATUS = (COLUMNS.index(name) for name in ("user_id", "ip", "extra", "status"))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REFUSALS: Final = (InvalidRequest, Conflict)
 _BIGGEST: Final = 2**63 - 1
 _BIGGEST_STATUS: Final = 2**31 - 1
 _LONGEST_USER: Final = 1_000
 """In bytes; of more than 2,700 no index can be made."""
-_AT_ONCE: Final = 100
 _DAYS_KEPT: Final = 30
 """How long the ids of batches are remembered. A process that is dead for longer may send its last batch twice."""
 
@@ -77,7 +72,7 @@ class PostgresEvents:
                 return 0
             if in_parts:
                 return await _copy_in_parts(writing, [_cleaned(_row(event, batch)) for event in batch.events])
-            await writing.copy("events", _COLUMNS, _rows(batch))
+            await writing.copy_bytes("events", COLUMNS, copied(batch))
             return 0
 
     async def _make_partitions(self, events: Sequence[Event]) -> None:
@@ -104,7 +99,7 @@ async def _copy_in_parts(writing: Statements, rows: Sequence[Row]) -> int:
         return 0
     await writing.run("batches.try_part")
     try:
-        await writing.copy("events", _COLUMNS, rows)
+        await writing.copy("events", COLUMNS, rows)
     except _REFUSALS:
         await writing.run("batches.take_back_part")
         if len(rows) == 1:
@@ -113,14 +108,6 @@ async def _copy_in_parts(writing: Statements, rows: Sequence[Row]) -> int:
         return await _copy_in_parts(writing, rows[:half]) + await _copy_in_parts(writing, rows[half:])
     await writing.run("batches.keep_part")
     return 0
-
-
-async def _rows(batch: EventBatch) -> AsyncIterator[Row]:
-    """All rows. Turning them into bytes takes seven microseconds each, and decisions may be made meanwhile."""
-    for number, event in enumerate(batch.events, 1):
-        yield _row(event, batch)
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
 
 
 def _row(event: Event, batch: EventBatch) -> Row:

@@ -14,10 +14,11 @@ _SHOWN: Final = 200
 
 async def prepare(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """Let a connection turn the one into the other. Its number is the same in every PostgreSQL, so poolers are safe."""
-    await connection.set_type_codec("jsonb", encoder=_encoded, decoder=_decoded, schema="pg_catalog", format="binary")
+    await connection.set_type_codec("jsonb", encoder=encoded, decoder=_decoded, schema="pg_catalog", format="binary")
 
 
-def _encoded(value: object) -> bytes:
+def encoded(value: object) -> bytes:
+    """A value in the binary form of jsonb."""
     return _VERSION + json.dumps(value).encode()
 
 

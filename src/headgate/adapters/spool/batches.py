@@ -24,6 +24,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder()
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _UNFIT: Final = (ValueError, TypeError, OverflowError, RecursionError)
+_new = tuple.__new__  # a third of the time of Event(...)
 
 
 def size(batch: Batch) -> int:
@@ -58,7 +59,8 @@ def events_from(payload: bytes) -> EventBatch:
     try:
         id_, server, region, events, *_ = batch
         known = len(Event._fields)
-        return EventBatch(id_, server, region, [Event(*event[:known]) for event in events])
+        made = [_new(Event, event) if len(event) == known else Event(*event[:known]) for event in events]
+        return EventBatch(id_, server, region, made)
     except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of events: {error}"
         raise ValueError(msg) from error

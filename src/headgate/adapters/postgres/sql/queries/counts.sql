@@ -1,14 +1,15 @@
 -- counts.begin(batch): the batch, or no row if it was stored before
 INSERT INTO batches (id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id;
 
--- counts.add_metrics(times, rules, endpoints, tiers, region, users, totals, allowed, denied, throttled, blocked, shadow, degraded, latencies as texts): nothing; added to minutes
+-- counts.add_metrics(region, then arrays as texts: times, rules, endpoints, tiers, users, totals, allowed, denied, throttled, blocked, shadow, degraded, latencies): nothing; added to minutes
 -- (Rows come in the order of their keys, so that processes that add at once do not wait in a circle.)
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
                      total, allowed, denied, throttled, blocked, shadow, degraded, latency)
-SELECT 'minute', at, rule, endpoint, tier, $5::text, user_id,
+SELECT 'minute', at, rule, endpoint, tier, $1::text, user_id,
        total, allowed, denied, throttled, blocked, shadow, degraded, latency::bigint[]
-FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[],
-            $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[])
+FROM unnest(($2::text)::timestamptz[], ($3::text)::text[], ($4::text)::text[], ($5::text)::text[], ($6::text)::text[],
+            ($7::text)::bigint[], ($8::text)::bigint[], ($9::text)::bigint[], ($10::text)::bigint[],
+            ($11::text)::bigint[], ($12::text)::bigint[], ($13::text)::bigint[], ($14::text)::text[])
      AS more (at, rule, endpoint, tier, user_id,
               total, allowed, denied, throttled, blocked, shadow, degraded, latency)
 ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
@@ -21,10 +22,11 @@ SET total = metrics.total + excluded.total,
     degraded = metrics.degraded + excluded.degraded,
     latency = add_histograms(metrics.latency, excluded.latency);
 
--- counts.add_usage(days since 1970, rules, users, requests, denied, costs): nothing; added to users' days, in the order of these
+-- counts.add_usage(arrays as texts: days since 1970, rules, users, requests, denied, costs): nothing; added to users' days, in the order of these
 INSERT INTO usage_daily (day, rule, user_id, requests, denied, cost)
 SELECT date 'epoch' + day, rule, user_id, requests, denied, cost
-FROM unnest($1::int[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[])
+FROM unnest(($1::text)::int[], ($2::text)::text[], ($3::text)::text[],
+            ($4::text)::bigint[], ($5::text)::bigint[], ($6::text)::bigint[])
      AS more (day, rule, user_id, requests, denied, cost)
 ON CONFLICT (day, user_id, rule) DO UPDATE
 SET requests = usage_daily.requests + excluded.requests,
