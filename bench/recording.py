@@ -47,10 +47,10 @@ class Scale:
     checks: int = 200_000
     """Different ones; then the first comes again."""
     tasks: int = 64
-    rounds: int = 7
-    seconds: float = 6.0
-    lead: float = 6.0
-    """Seconds of the same load before each round, and of rest behind it. Counts are stored every five, and what a round
+    rounds: int = 5
+    seconds: float = 10.0
+    lead: float = 10.0
+    """Seconds of the same load before each round, and of rest behind it. Counts are stored every ten, and what a round
     leaves behind must be stored neither at the expense of another one nor of nobody: each pays for what was before."""
 
 

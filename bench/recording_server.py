@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 from bench.http_server import PATIENT
 
-from headgate.edge.http.server import Ending, serve
+from headgate.edge.http.server import Ending, serve, settle_down
 from headgate.edge.listening import Address
 from headgate.settings import Settings
 from headgate.wiring.serving import decision_service
@@ -63,6 +63,7 @@ async def worker(chosen: Settings) -> AsyncIterator[Running]:
 async def _lead(chosen: Settings) -> None:
     """Have the database, and store what the others record, until nobody wants it any more."""
     async with decision_service(chosen, Telemetry()):
+        settle_down()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

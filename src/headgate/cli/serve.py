@@ -11,7 +11,7 @@ from headgate.cli.announcement import Places, announce
 from headgate.cli.environment import settings
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.worker import work
-from headgate.edge.http.server import Ending, Transport
+from headgate.edge.http.server import Ending, Transport, settle_down
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, kept_address
@@ -79,4 +79,5 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
         if chosen.workers == 1:
             await serve_http(service, address, ending, started, carrying, running.application)
         else:
+            settle_down()  # this process answers nobody, but stores what the others record
             await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)

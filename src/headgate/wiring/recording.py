@@ -32,7 +32,7 @@ log = logging.getLogger("headgate")
 _PART_OF_COUNTS: Final = 4
 """Counts may take so small a part of the bytes that events may."""
 _SECONDS_TO_STORE: Final = 10.0
-_FLUSHES_PER_STORED_COUNT: Final = 10
+_FLUSHES_PER_STORED_COUNT: Final = 20
 """Counts are on disk with each flush but stored less often: the same users come again and again, and are one row the
 longer one waits."""
 

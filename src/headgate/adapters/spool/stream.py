@@ -30,7 +30,7 @@ EVENTS: Final = "events"
 COUNTS: Final = "counts"
 
 
-COUNTS_TOGETHER: Final = 20
+COUNTS_TOGETHER: Final = 40
 """Batches of counts that a sink gets at once, of one process: added up they are hardly more than one of them."""
 
 
