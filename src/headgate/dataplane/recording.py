@@ -185,14 +185,14 @@ class Recording:
 
     async def _run(self) -> None:
         least, most = _SECONDS_BETWEEN_LOOKS
-        between, waited = max(least, min(most, self._every)), 0.0
+        now = asyncio.get_running_loop().time
+        due = now() + self._every
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), between)
-            waited += between
-            if waited >= self._every or self._recorder.waiting >= _RATHER_FULL:
+                await asyncio.wait_for(self._stopping.wait(), max(least, min(most, due - now())))
+            if now() >= due or self._recorder.waiting >= _RATHER_FULL:
+                due = now() + self._every  # from the beginning of one flush to that of the next, however long it takes
                 await self.flush()
-                waited = 0.0
 
     def _write(
         self, journal: Journal, events: list[Event], counts: list[Count], took: list[Took], dropped: int
