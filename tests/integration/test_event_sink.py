@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +185,10 @@ def test_what_can_be_stored_in_another_form_is(postgres: Postgres, poison: Event
 
 @pytest.mark.parametrize(
     "poison",
-    [event(1, decision="perhaps"), event(1, at=10**30), event(1, decision=None), event(1, user=7), event(0)],
+    [
+        *(event(1, decision="perhaps"), event(1, at=10**30), event(1, decision=None), event(1, user=7), event(0)),
+        *(event(1, user=[7]), event(1, at="noon")),
+    ],
 )
 def test_what_cannot_be_stored_is_refused_alone(postgres: Postgres, poison: Event) -> None:
     """Nothing else is lost for an event that no database can take."""
@@ -197,6 +201,32 @@ def test_what_cannot_be_stored_is_refused_alone(postgres: Postgres, poison: Even
         assert len(await _rows(database)) == 20
 
     _with_sink(postgres, body)
+
+
+def test_a_batch_from_nowhere_is_refused_and_keeps_nobody_waiting(postgres: Postgres) -> None:
+    """Where not even the region is a text, nothing of a batch can be stored, and that is the end of it."""
+
+    async def body(sink: PostgresEvents, _database: Database) -> None:
+        assert await sink.store(batch(0, 3)._replace(region=5)) == Stored(0, 3)  # type: ignore[arg-type] # as it may be in a file
+        assert await sink.store(batch(3, 3)) == Stored(3)
+
+    _with_sink(postgres, body)
+
+
+def test_long_texts_are_not_remembered() -> None:
+    """Callers choose their paths: what is kept of them does not grow with their length."""
+
+    async def run() -> None:
+        for number in range(3_000):
+            path = f"/{number}" + "x" * 10 * (number % 200)
+            assert path.encode() in b"".join([part async for part in copied(batch_of(event(endpoint=path)))])
+
+    tracemalloc.start()
+    try:
+        asyncio.run(run())
+        assert tracemalloc.get_traced_memory()[0] < 3_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_frozen_server_loses_nothing_and_stores_nothing_twice(postgres: Postgres) -> None:

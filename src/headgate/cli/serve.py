@@ -79,5 +79,5 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
         if chosen.workers == 1:
             await serve_http(service, address, ending, started, carrying, running.application)
         else:
-            settle_down()  # this process answers nobody, but stores what the others record
+            settle_down()  # this process answers Envoy and the admin API, and stores what the others record
             await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)

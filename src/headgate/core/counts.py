@@ -221,7 +221,7 @@ def _told_apart(batch: CountBatch, most: int) -> CountBatch:
 
 
 def _busiest(counts: Sequence[Count], most: int) -> dict[Micros, dict[str, int]]:
-    """By minute, those users who asked most, so many in all."""
+    """By minute, those users who asked most, so many in all (one at least)."""
     asked: dict[Micros, dict[str, int]] = {}
     for count in counts:
         add_up(asked.setdefault(count.minute, {}), _named(count.users))
@@ -230,12 +230,14 @@ def _busiest(counts: Sequence[Count], most: int) -> dict[Micros, dict[str, int]]
     if sum(map(len, asked.values())) <= most:
         return asked
     numbers = sorted(chain.from_iterable(map(dict.values, asked.values())), reverse=True)
-    room = most - numbers.index(numbers[most - 1])  # for those who asked as often as the last who has a place
+    least = numbers[most - 1]
+    room = most - numbers.index(least)  # for those who asked no more often than the last of them
     busiest: dict[Micros, dict[str, int]] = {}
     for minute, users in sorted(asked.items()):
-        last = [user for user, requests in users.items() if requests == numbers[most - 1]]
-        more = [user for user, requests in users.items() if requests > numbers[most - 1]]
-        busiest[minute] = {user: users[user] for user in more + last[:room]}
+        more = [user for user, requests in users.items() if requests > least]
+        last = [user for user, requests in users.items() if requests == least]
+        # By name, so that another batch of the same minute has the same ones.
+        busiest[minute] = {user: users[user] for user in more + sorted(last)[:room]}
         room = max(0, room - len(last))
     return busiest
 

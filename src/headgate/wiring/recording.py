@@ -32,7 +32,8 @@ log = logging.getLogger("headgate")
 _PART_OF_COUNTS: Final = 4
 """Counts may take so small a part of the bytes that events may."""
 _SECONDS_TO_STORE: Final = 10.0
-_FLUSHES_PER_STORED_COUNT: Final = 20
+_SECONDS_BETWEEN_COUNTS: Final = 10.0
+_FLUSHES_BETWEEN_COUNTS: Final = 20
 """Counts are on disk with each flush but stored less often: the same users come again and again, and are one row the
 longer one waits."""
 
@@ -110,7 +111,7 @@ def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> S
     for spool, size in forgotten_spools(root):
         log.warning("%d bytes wait in %s for sinks that are not configured now", size, spool)
     events, counts = _event_sinks(settings, control), _count_sinks(control)
-    every = _FLUSHES_PER_STORED_COUNT * settings.flush_seconds
+    every = max(settings.flush_seconds, min(_FLUSHES_BETWEEN_COUNTS * settings.flush_seconds, _SECONDS_BETWEEN_COUNTS))
     routes = [
         Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
         Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts, every),

@@ -25,7 +25,7 @@ from headgate.adapters.spool import (
 from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.frame import framed
-from headgate.adapters.spool.stream import COUNTS_TOGETHER
+from headgate.adapters.spool.stream import COUNTS_ENOUGH, COUNTS_TOGETHER
 from headgate.core.account import Account
 from headgate.core.event import EventBatch
 
@@ -351,6 +351,22 @@ def test_counts_of_several_flushes_come_together(tmp_path: Path, caplog: pytest.
     assert taken == [made[:2], made[2 : 2 + COUNTS_TOGETHER], made[2 + COUNTS_TOGETHER :]]
     assert stream.account("one") == Account(stored=2 * len(made) - 1, refused=1, dropped=2)
     assert sum("cannot be read and is lost" in message for message in caplog.messages) == 1
+    writer.close()
+
+
+def test_counts_of_very_many_users_come_apart(tmp_path: Path) -> None:
+    """All of them may be different, and whoever stores them has all in memory."""
+    writer, stream = Writer(tmp_path, {COUNTS: 2**30}), spooled_counts(tmp_path, ["one"])
+    made = [count_batch(COUNTS_ENOUGH // 2) for _ in range(3)]
+    for each in made:
+        writer.append(COUNTS, each)
+    writer.write()
+    stream.look()
+    taken = []
+    while (some := stream.take("one")) is not None:
+        taken.append(len(some.batches))
+        stream.keep("one", some, 0)
+    assert taken == [2, 1]
     writer.close()
 
 

@@ -142,7 +142,8 @@ class Database:
                     connect=self._connect,
                     reset=_leave,
                     statement_cache_size=self._address.cached_statements,
-                    server_settings={"application_name": "headgate"},
+                    # What is copied is encoded by us, whatever the address says.
+                    server_settings={"application_name": "headgate", "client_encoding": "utf8"},
                 )
             return self._pool
 

@@ -39,23 +39,44 @@ _INTEGER: Final = struct.Struct(">ii").pack
 _DOUBLE: Final = struct.Struct(">id").pack
 _ADDRESS: Final = struct.Struct(">i4B").pack  # family, bits, whether it is a network, bytes
 _IPV4, _IPV6 = 2, 3
-_NO_FORM: Final = (struct.error, ArithmeticError, AttributeError, TypeError, ValueError)
+_NO_FORM: Final = (struct.error, AttributeError, TypeError, ValueError)
 _AT_ONCE: Final = 200
 _KNOWN: Final = 1_024
+_LONGEST_KNOWN: Final = 1_024
+"""Bytes. Callers choose their paths, and may make them long."""
+
+
+class _Texts(dict["tuple[str | None, ...]", bytes]):
+    """Texts that stand beside each other, and their cells."""
+
+    def __missing__(self, texts: tuple[str | None, ...]) -> bytes:
+        made = b"".join([_NULL if text is None else _sized(text.encode()) for text in texts])
+        if len(made) <= _LONGEST_KNOWN:
+            if len(self) >= _KNOWN:
+                self.clear()
+            self[texts] = made
+        return made
+
+
+_texts: Final = _Texts()
 
 
 async def copied(batch: EventBatch) -> AsyncIterator[bytes]:
     """All of a batch, in parts, because decisions may be made meanwhile; `InvalidRequest` where a cell has no form."""
-    end = _texts((batch.region, batch.server))
     yield _BEGIN
     for first in range(0, len(batch.events), _AT_ONCE):
-        try:
-            yield b"".join([_row(event, end) for event in batch.events[first : first + _AT_ONCE]])
-        except _NO_FORM as error:
-            msg = f"the database does not take that: {error}"
-            raise InvalidRequest(msg) from error
+        yield _part(batch, first)
         await asyncio.sleep(0)
     yield _END
+
+
+def _part(batch: EventBatch, first: int) -> bytes:
+    try:
+        end = _texts[batch.region, batch.server]
+        return b"".join([_row(event, end) for event in batch.events[first : first + _AT_ONCE]])
+    except _NO_FORM as error:
+        msg = f"the database does not take that: {error}"
+        raise InvalidRequest(msg) from error
 
 
 def _row(event: Event, end: bytes) -> bytes:
@@ -70,9 +91,9 @@ def _row(event: Event, end: bytes) -> bytes:
         (
             _FIRST(len(COLUMNS), 8, at - _EPOCH, 8, sequence, len(name)),
             name,
-            _texts(event[3:6]),
-            _NULL if ip is None else _inet(ip),
-            _texts(event[7:13]),
+            _texts[event[3:6]],
+            _NULL if ip is None else _inet(ip.partition("%")[0]),
+            _texts[event[7:13]],
             _numbers(event[13:17]),
             _NULL if retry_after is None else _DOUBLE(8, retry_after),
             _NULL if latency is None else _DOUBLE(8, latency),
@@ -80,11 +101,6 @@ def _row(event: Event, end: bytes) -> bytes:
             end,
         )
     )
-
-
-@lru_cache(_KNOWN)
-def _texts(texts: tuple[str | None, ...]) -> bytes:
-    return b"".join([_NULL if text is None else _sized(text.encode()) for text in texts])
 
 
 @lru_cache(_KNOWN)

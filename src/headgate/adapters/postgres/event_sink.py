@@ -76,7 +76,7 @@ class PostgresEvents:
             return 0
 
     async def _make_partitions(self, events: Sequence[Event]) -> None:
-        days = {event.at // DAY for event in events}
+        days = {event.at // DAY for event in events if isinstance(event.at, int)}
         months = {(time.year, time.month): time for day in days if (time := _time(day * DAY)) is not None}
         for time in months.values():
             try:
@@ -118,7 +118,7 @@ def _row(event: Event, batch: EventBatch) -> Row:
 def _time(at: Micros) -> datetime | None:
     try:
         return _EPOCH + timedelta(microseconds=at)
-    except OverflowError:
+    except (OverflowError, TypeError):
         return None
 
 

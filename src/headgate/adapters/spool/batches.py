@@ -59,7 +59,10 @@ def events_from(payload: bytes) -> EventBatch:
     try:
         id_, server, region, events, *_ = batch
         known = len(Event._fields)
-        made = [_new(Event, event) if len(event) == known else Event(*event[:known]) for event in events]
+        made = [
+            _new(Event, event) if type(event) is list and len(event) == known else Event(*event[:known])
+            for event in events
+        ]
         return EventBatch(id_, server, region, made)
     except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of events: {error}"

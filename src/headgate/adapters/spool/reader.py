@@ -40,13 +40,16 @@ class Reader:
         self._begun, self._refused, self._stored = place.begun, place.refused, place.stored
         self._cursor = Cursor(folder, place.number, place.segment, place.offset)
 
-    def find(self, most: int = 1) -> list[Found]:
-        """The next frames that it has not stored, so many at most, and all of one file; none, if there are none yet."""
+    def find(self, most: int = 1, enough: int = 1) -> list[Found]:
+        """The next frames that it has not stored, all of one file; none, if there are none yet.
+
+        So many at most, and no more once they have `enough` events.
+        """
         first = self._cursor.find()
         if first is None:
             return []
         found, ahead = [first], self._cursor.copy()
-        while len(found) < most:
+        while len(found) < most and sum(each.head.many for each in found) < enough:
             ahead.move_behind(found[-1])
             following = ahead.find()
             if following is None or ahead.segment != self._cursor.segment:
