@@ -190,48 +190,63 @@ def _body(number: int, path: str) -> dict[str, str]:
 
 
 class _Outcome(NamedTuple):
-    """What came of a load while something was there and away in turn; the p99 is the median of all spans."""
+    """What came of a load while something was there and away in turn; where spans are several, the median counts."""
 
     load: HttpLoad
     there: float
     """The p99 of decisions in milliseconds, without the time for which the machine ran something else."""
     away: float
+    ratio: float
+    """How many times the p99 there is that away, of spans beside each other."""
+    long: float
+    """The same of the long time away and what was before and behind it."""
     plain: float
-    """How many times the p99 there is that away, with all that the callers waited."""
+    """As `ratio`, with all that the callers waited."""
 
 
 async def _alternating(
     service: Service, server: int, take_away: Callable[[], object], bring_back: Callable[[], object], path: str = "/"
 ) -> _Outcome:
-    """A steady load: something is away for long, and then there and away in turn, so that neither has a better time.
+    """A steady load: something is there and away in turn, away for long, and there and away in turn again.
 
-    When it is back, what has waited for it is stored first: that is no part of either.
+    So neither has a better time: the machine is quicker or slower for minutes. When it is back, what has waited for
+    it is stored first: that is no part of either.
     """
     there: list[tuple[float, float]] = []
-    away: list[tuple[float, float]] = []
+    away: list[list[tuple[float, float]]] = []
+    long = PAIRS // 2 - 1
     with Queues(os.getpid(), service.process.pid, server) as queues:
         async with HttpLoad(service.url, lambda number: _body(number, path), PER_SECOND, queues) as load:
             await asyncio.sleep(3)
-            take_away()
-            for _ in range(int(SECONDS_AWAY / _SECONDS_EACH)):
-                await _span(away)
-            for _ in range(PAIRS):
+            for turn in range(PAIRS):
                 bring_back()
                 await asyncio.sleep(_SECONDS_TO_CATCH_UP)
-                await _span(there)
+                there.append(await _span())
                 take_away()
-                await _span(away)
+                away.append([await _span() for _ in range(int(SECONDS_AWAY / _SECONDS_EACH) if turn == long else 1)])
             bring_back()
             await asyncio.sleep(2)
-    p99 = [[_p99(load.answers, span) for span in spans] for spans in (there, away)]
-    plain = [median(_p99(load.answers, span, plain=True) for span in spans) for spans in (there, away)]
-    return _Outcome(load, median(p99[0]), median(p99[1]), plain[1] / plain[0])
+    there_each, away_each = _each(load, [[span] for span in there]), _each(load, away)
+    plain = zip(*(_each(load, spans, plain=True) for spans in ([[span] for span in there], away)), strict=True)
+    return _Outcome(
+        load,
+        median(there_each),
+        median(away_each),
+        median(gone / here for here, gone in zip(there_each, away_each, strict=True)),
+        away_each[long] / median(there_each[long : long + 2]),
+        median(gone / here for here, gone in plain),
+    )
 
 
-async def _span(spans: list[tuple[float, float]]) -> None:
+def _each(load: HttpLoad, turns: list[list[tuple[float, float]]], *, plain: bool = False) -> list[float]:
+    """The p99 of each turn: the median of its spans."""
+    return [median(_p99(load.answers, span, plain=plain) for span in spans) for spans in turns]
+
+
+async def _span() -> tuple[float, float]:
     began = time.perf_counter()
     await asyncio.sleep(_SECONDS_EACH)
-    spans.append((began, time.perf_counter()))
+    return began, time.perf_counter()
 
 
 def _measured(
@@ -243,14 +258,15 @@ def _measured(
     sink: str = "postgres",
 ) -> tuple[int, int, int, int, int]:
     """End the service, and hold its account against what was answered (and one before) and what is stored."""
-    load, there, away, plain = outcome
+    load, there, away, ratio, long, plain = outcome
     service.signal(signal.SIGTERM)
     account = emitted, stored, spooled, dropped, refused = _accounts(service)[sink]
     ids = stored_in()
     assert not load.errors
     figures.note(case, "p99 of decisions, there", there, "ms")
     figures.note(case, "p99 of decisions, away", away, "ms")
-    figures.note(case, "p99 away, in p99 there", away / there, "")
+    figures.note(case, "p99 away, in p99 there", ratio, "")
+    figures.note(case, "the same of the long time away", long, "")
     figures.note(case, "the same, with delays of the machine", plain, "")
     figures.note(case, "dropped", dropped, "")
     figures.check(case, "answers without an account", abs(len(load.answers) + 1 - emitted), "", 0)
