@@ -25,7 +25,7 @@ from headgate.adapters.spool import (
 from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.frame import framed
-from headgate.adapters.spool.stream import COUNTS_ENOUGH, COUNTS_TOGETHER
+from headgate.adapters.spool.stream import COUNTS_TOGETHER, ENOUGH_AT_ONCE
 from headgate.core.account import Account
 from headgate.core.event import EventBatch
 
@@ -357,7 +357,7 @@ def test_counts_of_several_flushes_come_together(tmp_path: Path, caplog: pytest.
 def test_counts_of_very_many_users_come_apart(tmp_path: Path) -> None:
     """All of them may be different, and whoever stores them has all in memory."""
     writer, stream = Writer(tmp_path, {COUNTS: 2**30}), spooled_counts(tmp_path, ["one"])
-    made = [count_batch(COUNTS_ENOUGH // 2) for _ in range(3)]
+    made = [count_batch(ENOUGH_AT_ONCE // 2) for _ in range(3)]
     for each in made:
         writer.append(COUNTS, each)
     writer.write()

@@ -24,7 +24,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder()
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _UNFIT: Final = (ValueError, TypeError, OverflowError, RecursionError)
-_new = tuple.__new__  # a third of the time of Event(...)
+_new = tuple.__new__  # half a microsecond less than Event(...)
 
 
 def size(batch: Batch) -> int:

@@ -33,8 +33,8 @@ COUNTS: Final = "counts"
 COUNTS_TOGETHER: Final = 40
 """Batches of counts that a sink gets at once, of one process: where their users are the same, they are hardly more than
 one of them."""
-COUNTS_ENOUGH: Final = 400_000
-"""Users, of all batches, behind which a sink gets no further one: they may all be different, and take memory."""
+ENOUGH_AT_ONCE: Final = 400_000
+"""Users or events of all batches, behind which a sink gets no further one: all may be different, and take memory."""
 
 
 class Taken(NamedTuple, Generic[B]):
@@ -138,7 +138,7 @@ class SpooledStream(Generic[B]):
     def _next(self, folder: Path, sink: str) -> Taken[B] | None:
         """The next batches in a folder; None if there are none yet."""
         reader = self._logs[folder].readers[sink]
-        while found := reader.find(self._together, COUNTS_ENOUGH):
+        while found := reader.find(self._together, ENOUGH_AT_ONCE):
             decoded: list[B] = []
             try:
                 for each in found:
