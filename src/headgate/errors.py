@@ -147,6 +147,18 @@ class StoreError(HeadgateError):
         super().__init__(message)
 
 
+class Overloaded(HeadgateError):
+    """A check was not decided, because this process has more in flight than it can answer in time.
+
+    Nothing was counted. It says nothing about the store, which is well as far as is known.
+    """
+
+    def __init__(self, message: str = "too many checks are in flight", *, retry_after: float = 1.0) -> None:
+        """`retry_after` is how many seconds later it is worth trying again."""
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
 class DatabaseError(HeadgateError):
     """The database could not answer.
 

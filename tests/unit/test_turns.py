@@ -1,0 +1,130 @@
+"""Turns of the event loop: bounded in time, fair between connections."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import pytest
+
+from headgate.edge.turns import TURN_SECONDS, Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+P = ParamSpec("P")
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def on_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test on an event loop of its own."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
+
+
+async def _rounds(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _work(served: list[str], name: str, clock: _Clock, share: float) -> Callable[[], None]:
+    def serve() -> None:
+        served.append(name)
+        clock.now += share * TURN_SECONDS
+
+    return serve
+
+
+@on_a_loop
+async def test_a_turn_ends_when_its_time_is_used() -> None:
+    """What does not fit into two milliseconds waits until the loop has looked at its sockets."""
+    clock = _Clock()
+    turns = Turns(clock=clock)
+    served: list[str] = []
+    for name in "abcd":
+        turns.later(_work(served, name, clock, 0.6))
+    await _rounds(1)
+    assert served == ["a", "b"]
+    await _rounds(1)
+    assert served == ["a", "b", "c", "d"]
+
+
+@on_a_loop
+async def test_new_work_waits_behind_what_is_queued() -> None:
+    """A connection may not pass those that wait, however much time is left."""
+    clock = _Clock()
+    turns = Turns(clock=clock)
+    turns.later(lambda: None)
+    assert turns.is_over
+    await _rounds(1)
+    assert not turns.is_over
+    clock.now += TURN_SECONDS
+    assert turns.is_over
+
+
+@on_a_loop
+async def test_a_connection_with_much_work_queues_behind_the_others() -> None:
+    """Connections take turns: one with a thousand calls does not delay one with a single call."""
+    clock = _Clock()
+    turns = Turns(clock=clock)
+    served: list[str] = []
+    greedy = _work(served, "greedy", clock, 1.0)
+
+    def much() -> None:
+        greedy()
+        turns.later(much)
+
+    turns.later(much)
+    await _rounds(1)
+    turns.later(_work(served, "modest", clock, 0.1))
+    await _rounds(2)
+    assert served[:3] == ["greedy", "greedy", "modest"]
+
+
+@on_a_loop
+async def test_work_that_fails_does_not_hold_up_the_others() -> None:
+    """An error in one connection's work reaches the loop's handler; the queue goes on."""
+    turns = Turns()
+    served: list[str] = []
+    errors: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
+
+    def fail() -> None:
+        msg = "broken"
+        raise ValueError(msg)
+
+    turns.later(fail)
+    turns.later(lambda: served.append("next"))
+    await _rounds(2)
+    assert served == ["next"]
+    assert errors == ["broken"]
+
+
+@pytest.mark.parametrize("passed", [0.0, TURN_SECONDS / 2])
+@on_a_loop
+async def test_a_served_connection_may_use_the_rest_of_the_turn(passed: float) -> None:
+    """Only time ends the work of a connection that has its turn."""
+    clock = _Clock()
+    turns = Turns(clock=clock)
+    seen: list[bool] = []
+
+    def serve() -> None:
+        clock.now += passed
+        seen.append(turns.has_time)
+
+    turns.later(serve)
+    turns.later(lambda: None)
+    await _rounds(1)
+    assert seen == [True]
