@@ -9,9 +9,10 @@ connection after the other.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.clock import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +28,7 @@ class Turns:
     long ago is over too, which costs one connection one look at the sockets every two milliseconds.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, clock: Callable[[], float] = monotonic) -> None:
         """`clock` is in seconds and never steps back."""
         self._loop = loop or asyncio.get_running_loop()
         self._clock = clock
