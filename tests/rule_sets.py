@@ -41,6 +41,7 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "per": PERS | st.just("global"),
     "cost": st.integers(0, 100) | st.dictionaries(st.sampled_from(["GET", "POST", "default"]), st.integers(0, 9)),
     "on_store_error": st.sampled_from(["allow", "deny", "local"]),
+    "on_overload": st.sampled_from(["wait", "deny"]),
     "wait_replicas": st.integers(0, 100),
     "sample": st.sampled_from([0, 0.01, 0.5, 1]),
     "priority": st.integers(-1_000_000, 1_000_000),

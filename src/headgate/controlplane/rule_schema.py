@@ -8,7 +8,7 @@ from headgate.core.meter import Algorithm
 from headgate.core.parsing.fields import NAME
 from headgate.core.parsing.match import METHOD
 from headgate.core.rule import PER_ORDER, Action, RegionMode
-from headgate.core.safety import OnStoreError
+from headgate.core.safety import OnOverload, OnStoreError
 from headgate.core.units import MAX_AMOUNT
 
 _PER: Final = "|".join(PER_ORDER)
@@ -84,6 +84,7 @@ def _rule() -> dict[str, Any]:
         action=_word(Action, "What happens to a request over the limit; allow and block take no limits."),
         max_delay=_said(_DURATION, "How long a throttled request may be held; 2s if nothing is said."),
         on_store_error=_word(OnStoreError, "What holds while the counters cannot be reached."),
+        on_overload=_word(OnOverload, "What becomes of a check while too much is in flight; wait if nothing is said."),
         spread=_spread(),
         wait_replicas={"type": "integer", "minimum": 0, "maximum": 100},
         sample={"type": "number", "minimum": 0, "maximum": 1},
@@ -161,7 +162,7 @@ def _list(schema: dict[str, Any], most: int | None = None) -> dict[str, Any]:
     return {"type": "array", "minItems": 1, "items": schema} | ({} if most is None else {"maxItems": most})
 
 
-def _word(words: type[Algorithm | Action | OnStoreError | RegionMode], description: str) -> dict[str, Any]:
+def _word(words: type[Algorithm | Action | OnStoreError | OnOverload | RegionMode], description: str) -> dict[str, Any]:
     return {"description": description, "enum": [word.value for word in words]}
 
 

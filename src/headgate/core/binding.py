@@ -151,7 +151,7 @@ class Ready:
         self.is_watched = rule.action is Action.LOG
         self._calendars = calendars
         self._has_prices = bool(rule.cost)
-        self._safety = safety_of(rule.on_store_error, rule.wait_replicas)
+        self._safety = safety_of(rule.on_store_error, rule.wait_replicas, rule.on_overload)
         self._is_held = rule.algorithm is Algorithm.CONCURRENCY
         self._steps = compiled.by_tier.get(tier, ()) if compiled.by_tier else compiled.steps
         self._overrides = compiled.overrides

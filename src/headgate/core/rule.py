@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.meter import Algorithm
-from headgate.core.safety import OnStoreError
+from headgate.core.safety import OnOverload, OnStoreError
 from headgate.core.units import SECOND, Micros
 
 if TYPE_CHECKING:
@@ -105,6 +105,7 @@ class Rule:
     action: Action = Action.REJECT
     max_delay: Micros | None = None
     on_store_error: OnStoreError = OnStoreError.ALLOW
+    on_overload: OnOverload = OnOverload.WAIT
     spread: Spread = Spread()
     wait_replicas: int = 0
     sample: float = 0.01

@@ -64,6 +64,7 @@ def rule_data(rule: Rule) -> dict[str, Any]:
         "action": rule.action,
         "max_delay": _span(rule.max_delay),
         "on_store_error": rule.on_store_error,
+        "on_overload": rule.on_overload,
         "spread": _spread(rule.spread),
         "wait_replicas": rule.wait_replicas,
         "sample": rule.sample,

@@ -14,15 +14,28 @@ class OnStoreError(StrEnum):
     LOCAL = "local"
 
 
+class OnOverload(StrEnum):
+    """What becomes of a check while this process has all in flight that its store can answer in time.
+
+    None of them admits anybody: a crowd does not get in because it is a crowd.
+    """
+
+    WAIT = "wait"
+    """It waits for its turn; in the decision service no longer than a setting says."""
+    DENY = "deny"
+    """It fails at once with `Overloaded`, and nothing is counted."""
+
+
 class Safety(NamedTuple):
     """What a hit asks of the store, beyond counting."""
 
     on_error: OnStoreError = OnStoreError.ALLOW
     replicas: int = 0
     """How many replicas must have the count before the answer is given."""
+    on_overload: OnOverload = OnOverload.WAIT
 
 
-def safety_of(on_error: OnStoreError, replicas: int) -> Safety | None:
-    """What a hit carries; None for what is usual, so that nobody has to look."""
-    safety = Safety(on_error, replicas)
+def safety_of(on_error: OnStoreError, replicas: int = 0, on_overload: OnOverload = OnOverload.WAIT) -> Safety | None:
+    """What a hit carries; None for what is usual, so that the hot path has nothing to look at."""
+    safety = Safety(on_error, replicas, on_overload)
     return None if safety == Safety() else safety

@@ -168,7 +168,8 @@ def safety_of_bare_keys(url: str) -> Safety | None:
     """What keys without a rule ask of the store at an address that `open_store` takes."""
     if not is_redis_url(url):
         return None
-    return safety_of(StoreAddress.parse(url).on_store_error, 0)
+    address = StoreAddress.parse(url)
+    return safety_of(address.on_store_error, on_overload=address.on_overload)
 
 
 def _guarded(store: SharedStore, clock: Callable[[], Micros]) -> CounterStore:

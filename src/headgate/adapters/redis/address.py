@@ -14,20 +14,24 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from headgate.adapters.redis.url import Written
-from headgate.core.safety import OnStoreError
+from headgate.core.safety import OnOverload, OnStoreError
 from headgate.errors import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+Choice = TypeVar("Choice", bound=StrEnum)
+
 _PORTS: Final = {"": 6379, "unix": 0, "sentinel": 26379, "cluster": 6379, "ring": 6379}
 _OPTIONS: Final = {
     "db",
     "deadline_ms",
+    "on_overload",
     "on_store_error",
     "probe_ms",
     "protocol",
@@ -96,7 +100,8 @@ class StoreAddress(NamedTuple):
     deadline: float
     probe_every: float
     on_store_error: OnStoreError
-    """For keys without a rule."""
+    """For keys without a rule, as is the next."""
+    on_overload: OnOverload
 
     @classmethod
     def parse(cls, url: str) -> StoreAddress:
@@ -132,7 +137,8 @@ class StoreAddress(NamedTuple):
             name,
             options.number("deadline_ms", "50", 1, _LONGEST_WAIT_MS) / 1000,
             options.number("probe_ms", "1000", 1, _LONGEST_WAIT_MS) / 1000,
-            options.on_store_error(),
+            options.choice("on_store_error", OnStoreError.ALLOW),
+            options.choice("on_overload", OnOverload.WAIT),
         )
 
 
@@ -155,12 +161,12 @@ class _Options:
             self._refuse(f"{'the database' if name == 'db' else name} is a number from {least} to {most}")
         return int(text)
 
-    def on_store_error(self) -> OnStoreError:
-        text = self._given.get("on_store_error", OnStoreError.ALLOW)
+    def choice(self, name: str, usual: Choice) -> Choice:
+        text = self._given.get(name, usual)
         try:
-            return OnStoreError(text)
+            return type(usual)(text)
         except ValueError:
-            self._refuse(f"on_store_error is one of {', '.join(OnStoreError)}, not {shown(text)}")
+            self._refuse(f"{name} is one of {', '.join(type(usual))}, not {shown(text)}")
 
     def tls(self) -> ssl.SSLContext:
         try:

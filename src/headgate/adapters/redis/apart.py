@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core.decision import Receipt
-from headgate.errors import PartlyAnswered, StoreError
+from headgate.errors import Overloaded, PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -26,6 +26,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 T = TypeVar("T")
+
+
+class _PartlyShed(Exception):
+    """Some of a request's counters were taken, and others were not asked for want of room."""
+
+    def __init__(self, overloaded: Overloaded, decisions: dict[Key, Decision]) -> None:
+        self.overloaded = overloaded
+        self.decisions = decisions
 
 
 class Apart:
@@ -61,10 +69,14 @@ class Apart:
             if not error.transient and not only_peek:  # it can never pass, so what was taken of it goes back
                 await self._undo_all(parts, _by_key(hits, error.decisions))
             raise
+        except _PartlyShed as shed:
+            if not only_peek:
+                await self._undo_all(parts, shed.decisions)
+            raise shed.overloaded from None
         if not all(decision.allowed for decision in decisions.values()):
             admitted = [part for part in parts if all(decisions[hit.key].allowed for hit in part[1])]
             if not only_peek:
-                await self._undo_all(admitted, decisions)
+                await self._undo_all(parts, decisions)
             # Nothing is counted, so what would have passed is answered as it stands.
             looks = [(place, [hit._replace(cost=0, forced=False) for hit in which]) for place, which in admitted]
             decisions |= await self._answers(hits, looks, only_peek=True, singly=singly)
@@ -86,13 +98,18 @@ class Apart:
         )
         decisions: dict[Key, Decision] = {}
         errors: list[StoreError] = []
+        overloaded: Overloaded | None = None
         for (_, which), answer in zip(parts, answers, strict=True):
             if isinstance(answer, StoreError):
                 errors.append(answer)
+            elif isinstance(answer, Overloaded):
+                overloaded = answer
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 decisions.update(zip([hit.key for hit in which], answer, strict=True))
+        if overloaded is not None:
+            raise _PartlyShed(overloaded, decisions)
         if errors:
             # What can never be answered is worse than what could be later.
             worst = min(errors, key=lambda error: error.transient)
@@ -100,8 +117,13 @@ class Apart:
         return decisions
 
     async def _undo_all(self, parts: Parts, decisions: dict[Key, Decision]) -> None:
-        taken = [(place, [hit for hit in which if hit.key in decisions]) for place, which in parts]
-        await asyncio.gather(*[self._undo(place, which, decisions) for place, which in taken if which])
+        """Undo the parts that were taken: those that were answered, and denied nothing."""
+        taken = [
+            (place, which)
+            for place, which in parts
+            if all(hit.key in decisions and decisions[hit.key].allowed for hit in which)
+        ]
+        await asyncio.gather(*[self._undo(place, which, decisions) for place, which in taken])
 
     async def _undo(self, place: Place, hits: Sequence[Hit], decisions: dict[Key, Decision]) -> None:
         receipts = [Receipt(hit.key, hit.meter, decisions[hit.key].stamp, hit.cost, "") for hit in hits]

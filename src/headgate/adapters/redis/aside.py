@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis.lane import CONNECT_SECONDS, asked, connected
 from headgate.adapters.redis.replies import MOVED, code_of
+from headgate.adapters.redis.silence import awake_timeout
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Aside:
         """
         async with self._turn:
             with self._in_words(seconds):
-                async with asyncio.timeout(seconds):
+                async with awake_timeout(seconds):
                     return await self._answers(commands)
 
     async def _answers(self, commands: Sequence[Sequence[bytes | str | int]]) -> Sequence[object]:
@@ -71,12 +72,12 @@ class Aside:
                 connection.abort()
 
         with self._in_words(CONNECT_SECONDS):
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with awake_timeout(CONNECT_SECONDS):
                 connection = await self._connect(lambda _: arrived.put_nowait(_END), protocol=2)
                 connection.told = told
         try:
             with self._in_words(CONNECT_SECONDS):
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with awake_timeout(CONNECT_SECONDS):
                     await asked(connection, "SUBSCRIBE", channel)
             yield None
             while (message := await arrived.get()) is not _END:

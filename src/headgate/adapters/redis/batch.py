@@ -14,7 +14,7 @@ from headgate.errors import StoreError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from headgate.adapters.redis.scripts import Script
     from headgate.core.decision import Hit, Stamp
@@ -34,20 +34,6 @@ _new = tuple.__new__
 
 class Unconfirmed(bytes):
     """An answer that too few replicas have."""
-
-
-def batches(asked: Batch) -> Iterable[Batch]:
-    """Cut what was asked into calls of at most so many hits, never through a request."""
-    batch: Batch = []
-    size = 0
-    for request in asked:
-        hits = len(request[0])
-        if batch and size + hits > MOST_HITS:
-            yield batch
-            batch, size = [], 0
-        batch.append(request)
-        size += hits
-    yield batch
 
 
 def script_call(

@@ -20,7 +20,7 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import hiredis
 
@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.units import Micros
     from headgate.ports import CounterStore
+
+
+_SLICES: Final = 5
+"""In which the deadline is waited for."""
+_PIECE: Final = 65_536
 
 
 class DirectStore:
@@ -240,7 +245,7 @@ class _Line:
             self._socket.sendall(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type] # its stub says one
             answer = self._reader.gets()
             while answer is False:
-                data = self._socket.recv(65_536)
+                data = self._received()
                 if not data:
                     return StoreError("the connection was lost: closed by the server", transient=True)
                 self._reader.feed(data)
@@ -248,12 +253,24 @@ class _Line:
                 while isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
                     answer = self._reader.gets()
         except BlockingIOError:
-            return StoreError(f"no answer within {self._deadline * 1000:g} ms", transient=True)
+            return StoreError(f"timeout: no reply for {self._deadline * 1000:g} ms, none unread", transient=True)
         except (OSError, hiredis.ProtocolError) as error:
             return StoreError(f"the connection was lost: {error}", transient=True)
         if self._reader.has_data():  # more than was asked for would be taken for the next answer
             self.drop()
         return answer
+
+    def _received(self) -> bytes:
+        """What came; `BlockingIOError` if the server is silent for the deadline.
+
+        A thread that does not get to run, in a process that is stopped or on a machine that is busy, would find its
+        time over although the reply is there. So the deadline is waited for in slices, of which one that lasts too
+        long is still one, and the socket is looked at before the server is judged.
+        """
+        for _ in range(_SLICES):
+            with suppress(BlockingIOError):
+                return self._socket.recv(_PIECE)
+        return self._socket.recv(_PIECE, socket.MSG_DONTWAIT)
 
     def drop(self) -> None:
         """Use the connection no more. Who waits for an answer gets none, and the others when their turn comes."""
@@ -273,10 +290,13 @@ def _connected(address: ServerAddress, deadline: float) -> socket.socket:
         keep_alive(connection)
     # The system's own timeouts: Python's would cost a call to the system before each of ours.
     connection.settimeout(None)
-    patience = struct.pack("ll", int(deadline), int(deadline % 1 * 1_000_000))
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, patience)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _seconds(deadline / _SLICES))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _seconds(deadline))
     return connection
+
+
+def _seconds(seconds: float) -> bytes:
+    return struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
 
 
 _stores: weakref.WeakSet[DirectStore] = weakref.WeakSet()

@@ -9,6 +9,7 @@ whether what was under way was carried out: it fails, and is never sent again.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections import deque
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import hiredis
 
 from headgate.adapters.redis.replies import code_of, store_error
+from headgate.adapters.redis.silence import awake_timeout
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS: Final = 1.0
 _WITH_SECRETS: Final = {"AUTH", "HELLO"}
-MOST_UNSENT: Final = 4 * 1024 * 1024
-"""Bytes that may wait for a server that does not read; some ten thousand checks."""
 
 
 class Connection(asyncio.Protocol):
@@ -40,6 +40,9 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Callable[[object], None]] = deque()
         self.transport: asyncio.Transport | None = None
         self.is_lost = False
+        self._time = asyncio.get_running_loop().time
+        self.heard_at = self._time()
+        """When the last reply came, or the connection was made, on the clock of the event loop."""
         self.told: Callable[[object], None] | None = None
         """Gets what the server says without being asked, on a connection that listens to a channel."""
 
@@ -59,15 +62,23 @@ class Connection(asyncio.Protocol):
         self.transport.write(packed)
 
     @property
-    def is_writable(self) -> bool:
-        """Whether the server still reads what it is sent."""
-        assert self.transport is not None  # noqa: S101 (connected)
-        return self.transport.get_write_buffer_size() <= MOST_UNSENT
-
-    @property
     def under_way(self) -> int:
         """How many commands have no answer yet."""
         return len(self._waiting)
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait for a server that does not read."""
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+    def has_unread(self) -> bool:
+        """Whether something lies in the socket at this moment: a reply, or the end of the connection."""
+        sock = None if self.transport is None else self.transport.get_extra_info("socket")
+        if sock is None or sock.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
@@ -82,6 +93,7 @@ class Connection(asyncio.Protocol):
                 return
             if isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
                 continue
+            self.heard_at = self._time()
             if self._waiting:
                 self._waiting.popleft()(answer)
             elif self.told is not None:
@@ -107,10 +119,6 @@ class Connection(asyncio.Protocol):
             answered(StoreError(f"the connection was lost: {error or 'closed by the server'}", transient=True))
 
 
-def _nothing(_connection: Connection) -> None:
-    """The loss of a connection is told once, and of one that was made for one question to nobody."""
-
-
 class Lane:
     """A connection that can be made, lost, and made again."""
 
@@ -119,6 +127,20 @@ class Lane:
         self._find = find
         self._lost = lost
         self.connection: Connection | None = None
+        self._greeted: Connection | None = None
+        """The connection that is being made."""
+        self._found_at = 0.0
+
+    @property
+    def heard_at(self) -> float:
+        """When the server last replied, or the way to it got any further, on the clock of the event loop."""
+        connection = self.connection or self._greeted
+        return self._found_at if connection is None else connection.heard_at
+
+    def has_unread(self) -> bool:
+        """Whether a reply lies in the socket at this moment."""
+        connection = self.connection or self._greeted
+        return connection is not None and connection.has_unread()
 
     async def connect(self) -> None:
         """Connect and greet, unless connected; raises `StoreError` if that fails."""
@@ -126,17 +148,23 @@ class Lane:
             return
         address = None
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with awake_timeout(CONNECT_SECONDS):
                 address = await self._find()
-                connection = await connected(address, self._on_lost)
+                self._found_at = asyncio.get_running_loop().time()
+                connection = await connected(address, self._on_lost, self._on_made)
         except (OSError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             msg = f"cannot connect to {address}: {reason}" if address is not None else reason
             raise StoreError(msg, transient=True) from error
+        finally:
+            self._greeted = None
         if self.connection is not None:  # somebody else was faster
             connection.abort()
         elif not connection.is_lost:
             self.connection = connection
+
+    def _on_made(self, connection: Connection) -> None:
+        self._greeted = connection
 
     def _on_lost(self, connection: Connection) -> None:
         if connection is self.connection:
@@ -149,8 +177,14 @@ class Lane:
             self.connection.abort()
 
 
-async def connected(address: ServerAddress, lost: Callable[[Connection], None]) -> Connection:
-    """A connection on which the server has accepted its greeting."""
+def _nothing(_connection: Connection) -> None:
+    """Done where no one is told of a connection: that it was made, or that it is lost, which is told once."""
+
+
+async def connected(
+    address: ServerAddress, lost: Callable[[Connection], None], made: Callable[[Connection], None] = _nothing
+) -> Connection:
+    """A connection on which the server has accepted its greeting; `made` gets it before that."""
     loop = asyncio.get_running_loop()
     if address.path is not None:
         _, connection = await loop.create_unix_connection(lambda: Connection(lost), address.path)
@@ -159,6 +193,7 @@ async def connected(address: ServerAddress, lost: Callable[[Connection], None]) 
         _, connection = await loop.create_connection(
             lambda: Connection(lost), address.host, address.port, ssl=address.tls, server_hostname=name
         )
+    made(connection)
     try:
         for command in address.greeting():
             await _greeted(connection, command)
@@ -210,7 +245,7 @@ async def asked(connection: Connection, *command: bytes | str | int) -> object:
 async def answer_from(address: ServerAddress, seconds: float, *command: str) -> object:
     """The answer to one command on a connection of its own, in so many seconds; raises nothing but `StoreError`."""
     try:
-        async with asyncio.timeout(seconds):
+        async with awake_timeout(seconds):
             connection = await connected(address, _nothing)
             try:
                 return await asked(connection, *command)

@@ -1,8 +1,9 @@
-"""One server: its connection, its breaker, and the deadline on everything asked of it.
+"""One server: its connection, its circuit breaker, and the deadline on its silence.
 
-Nobody waits past the deadline: a call is answered, or fails with a transient
-`StoreError`. A server that fails too often is left alone; probes in the background find
-out when it is back. A lost connection is made again with growing, jittered waits.
+No call waits for a server that is silent for the deadline: it is answered, or fails with a
+transient `StoreError`. A server that fails too often has its circuit opened; probes in the
+background find out when it has recovered. A lost connection is made again with growing,
+jittered waits.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.redis.confirmed import Confirmed
-from headgate.adapters.redis.deadlines import Call, Deadlines
-from headgate.adapters.redis.lane import Lane, asked
-from headgate.adapters.redis.replies import NOSCRIPT, code_of, is_outage
+from headgate.adapters.redis.lane import Lane
+from headgate.adapters.redis.replies import NOPERM, NOSCRIPT, code_of, error_of, is_outage
+from headgate.adapters.redis.silence import Call, SilenceWatch
 from headgate.core.breaker import Breaker, State
 from headgate.errors import StoreError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
+_MAX_LOGGED: Final = 20
 _FIRST_WAIT: Final = 0.02
 _BETWEEN_TRIALS: Final = 0.05
 _PROBE: Final = ("SET", "rl:probe", "1", "PX", "1000")
@@ -40,9 +42,9 @@ class Patience(NamedTuple):
     """How long to wait for a server."""
 
     deadline: float = 0.05
-    """Seconds after which a call without an answer has failed."""
+    """Seconds of silence after which the calls that wait for a server have failed."""
     probe_every: float = 1.0
-    """Seconds between two looks at a server that is away."""
+    """Seconds between two looks at a server whose circuit is open."""
 
 
 class Node:
@@ -54,22 +56,29 @@ class Node:
         self.find = find
         self._patience = patience
         self._lane = Lane(find, self._recover)
-        self._deadlines = Deadlines(patience.deadline, self._fail)
+        self._watch = SilenceWatch(
+            patience.deadline, lambda: self._lane.heard_at, self._lane.has_unread, self._on_silence
+        )
+        self._probing = SilenceWatch(
+            patience.deadline, lambda: self._lane.heard_at, self._lane.has_unread, self._on_silent_probe
+        )
         self._breaker = Breaker(self._on_change)
         self._held: list[tuple[Commands, Call]] = []
         """What was asked while the first connection was being made."""
         self._teaching: set[bytes] = set()
         """The scripts that are on their way to the server in full."""
         self._recovering: asyncio.Task[None] | None = None
-        self._was_tried = self._closed = self._is_known_to_be_away = False
+        self._was_tried = self._closed = self._is_logged_as_open = False
         self._twin: Node | None = None
         self._confirmed: Confirmed | None = None
+        self._forbidden: set[str] = set()
+        """What the log has said of permissions."""
         self.why = ""
-        """Why the server was given up last."""
+        """Why the last call failed."""
 
     @property
     def deadline(self) -> float:
-        """Seconds after which a call without an answer has failed."""
+        """Seconds of silence after which the calls that wait have failed."""
         return self._patience.deadline
 
     @property
@@ -91,19 +100,15 @@ class Node:
         """Send commands; `answered` gets the answer to the last of them, or a `StoreError`."""
         if not self._breaker.admits():
             self._recover()  # which is under way, unless it broke down
-            answered(StoreError(f"{self.name} is away: {self.why}", transient=True))
+            answered(StoreError(f"circuit open: redis {self.name}, {self.why}", transient=True))
             return
         call = Call(answered)
         connection = self._lane.connection
         if connection is None:
             self._hold(commands, call)
-            return
-        if connection.is_writable:
-            self._write(connection, commands, call)
-            self._deadlines.watch(call)
         else:
-            # A burst of our own may be the reason; if it is the server, those who are under way miss their deadline.
-            call.settle(StoreError(f"{self.name} does not read what it is sent", transient=True))
+            self._write(connection, commands, call)
+            self._watch.watch(call)
 
     def _write(self, connection: Connection, commands: Commands, call: Call) -> None:
         for command in commands[:-1]:
@@ -152,7 +157,7 @@ class Node:
             call.settle(StoreError(f"not connected to {self.name}: {self.why}", transient=True))
         else:
             self._held.append((commands, call))
-            self._deadlines.watch(call)
+            self._watch.watch(call)
 
     def _on_answer(self, call: Call, answer: object) -> None:
         if call.is_settled:  # it came too late, which was counted then
@@ -160,8 +165,26 @@ class Node:
         if is_outage(answer):
             self._fail(call, answer)
         else:
+            if isinstance(answer, Exception) and code_of(answer) == NOPERM:
+                self._log_forbidden(str(answer))
             self._breaker.succeeded(self._now())
             call.settle(answer)
+
+    def _log_forbidden(self, text: str) -> None:
+        """Say once what the server's user may not do: the server is well, and other rules may not need it."""
+        if text not in self._forbidden and len(self._forbidden) < _MAX_LOGGED:
+            self._forbidden.add(text)
+            log.warning(
+                "permission denied: redis %s, %s; rules that need it are decided by on_store_error", self.name, text
+            )
+
+    def _on_silence(self, call: Call) -> None:
+        connection = self._lane.connection
+        figures = "not connected yet"
+        if connection is not None:
+            figures = f"{connection.under_way} commands in flight, {connection.unsent} bytes unsent, none unread"
+        msg = f"timeout: no reply for {self._patience.deadline * 1000:g} ms, {figures}"
+        self._fail(call, StoreError(msg, transient=True))
 
     def _fail(self, call: Call, answer: object) -> None:
         if self._breaker.state is not State.OPEN:  # else it is a consequence, not the reason
@@ -177,14 +200,14 @@ class Node:
 
     def _on_change(self, state: State) -> None:
         if state is State.OPEN:
-            if not self._is_known_to_be_away:
-                log.warning("%s is away, and left alone until it is back: %s", self.name, self.why)
-            self._is_known_to_be_away = True
+            if not self._is_logged_as_open:
+                log.warning("circuit open: redis %s, %s", self.name, self.why)
+            self._is_logged_as_open = True
             self._lane.drop()  # it may be dead without having said so
             self._recover()
         elif state is State.CLOSED:
-            log.warning("%s is back", self.name)
-            self._is_known_to_be_away = False
+            log.warning("circuit closed: redis %s recovered", self.name)
+            self._is_logged_as_open = False
 
     def _recover(self) -> None:
         if not self._closed and (self._recovering is None or self._recovering.done()):
@@ -214,26 +237,32 @@ class Node:
             await asyncio.sleep(max(_FIRST_WAIT, pause - (clock() - began)))
 
     async def _look(self) -> None:
-        """Connect if need be, and, if the server was left alone, see whether it can write."""
+        """Connect if need be, and, if the circuit is not closed, see whether the server can write."""
         await self._lane.connect()
         self._was_tried = True
         self._release(None)
         if self._breaker.state is State.CLOSED:
             return
-        connection = self._lane.connection
-        try:
-            async with asyncio.timeout(self._patience.deadline):
-                if connection is not None:
-                    await asked(connection, *_PROBE)
-        except TimeoutError:
-            self._lane.drop()
-            msg = f"no answer within {self._patience.deadline * 1000:g} ms"
-            raise StoreError(msg, transient=True) from None
-        except StoreError as error:
-            # A node of a cluster that has other keys, or a user that may not write this one: the server is well.
-            if is_outage(error.__cause__ or error):
-                raise
+        answer = await self._probed()
+        # A node of a cluster that has other keys, or a user that may not write this one: the server is well.
+        if is_outage(answer):
+            raise error_of(answer)
         self._breaker.answered_probe(self._now())
+
+    async def _probed(self) -> object:
+        """The answer to a probe, or the error that there is none."""
+        connection = self._lane.connection
+        if connection is None:  # lost again
+            return StoreError("the connection was lost", transient=True)
+        answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        call = Call(lambda answer: None if answered.done() else answered.set_result(answer))
+        connection.send(_PROBE, call.settle)
+        self._probing.watch(call)
+        return await answered
+
+    def _on_silent_probe(self, call: Call) -> None:
+        call.settle(StoreError(f"timeout: no reply for {self._patience.deadline * 1000:g} ms", transient=True))
+        self._lane.drop()
 
     def _release(self, error: StoreError | None) -> None:
         """Send what waited for the first connection, or let it fail."""
@@ -262,7 +291,8 @@ class Node:
         finally:  # also if whoever closes is cancelled meanwhile
             self._release(StoreError("the connection was closed", transient=True))
             self._lane.drop()
-            self._deadlines.close()
+            self._watch.close()
+            self._probing.close()
         if self._twin is not None:
             await self._twin.close()
 

@@ -8,6 +8,7 @@ from typing import Final
 from headgate.errors import StoreError
 
 NOSCRIPT: Final = "NOSCRIPT"
+NOPERM: Final = "NOPERM"
 MOVED: Final = "MOVED"
 ASK: Final = "ASK"
 TRYAGAIN: Final = "TRYAGAIN"
@@ -15,7 +16,7 @@ TRYAGAIN: Final = "TRYAGAIN"
 _REDIRECTIONS: Final = frozenset({MOVED, ASK, TRYAGAIN})
 """The server is well, but this belongs elsewhere."""
 
-_NO_OUTAGE: Final = _REDIRECTIONS | {"NOPERM"}
+_NO_OUTAGE: Final = _REDIRECTIONS | {NOPERM}
 _UNSERVED: Final = "Hash slot not served"
 """Of a cluster this one slot has no node; the node that says so is well."""
 
@@ -27,7 +28,7 @@ _TRANSIENT: Final = _REDIRECTIONS | {
     "MASTERDOWN",
     "MISCONF",
     "NOAUTH",
-    "NOPERM",
+    NOPERM,
     "NOREPLICAS",
     "OOM",
     "READONLY",
@@ -41,6 +42,8 @@ _NO_ROOM: Final = "ERR max number of clients reached"
 """Said instead of the first answer; in all but its code it is a DENIED."""
 # Redis before 7 wraps what a command inside a script was answered.
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script.*?: -?([A-Z]{3,}) ")
+# A command that the user may not run is an error of another kind inside a script than outside of one.
+_FORBIDDEN_IN_SCRIPT: Final = re.compile(r"ERR (ACL failure in script|.*The user executing the script can't)")
 
 
 def code_of(answer: object) -> str:
@@ -50,6 +53,8 @@ def code_of(answer: object) -> str:
     text = str(answer)
     if text.startswith(_NO_ROOM):
         return "DENIED"
+    if _FORBIDDEN_IN_SCRIPT.match(text):
+        return NOPERM
     wrapped = _IN_SCRIPT.match(text)
     return wrapped[1] if wrapped else text.partition(" ")[0]
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.redis import batch as batching
 from headgate.adapters.redis.apart import Apart
 from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
 from headgate.adapters.redis.routing import deliver
 from headgate.adapters.redis.scripts import PRESENCE, give_back_script, packed_receipt
+from headgate.adapters.redis.send_queue import SendQueue
 from headgate.core.keys import companion
+from headgate.core.safety import OnOverload
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -21,28 +23,40 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.batch import Batch
     from headgate.adapters.redis.node import Commands, Node
     from headgate.adapters.redis.routing import Put
+    from headgate.adapters.redis.send_queue import Group
     from headgate.adapters.redis.topology import Place, Topology
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.units import Micros
 
-MOST_WAITING: Final = 100_000
-ENOUGH: Final = 16
-"""Requests that are sent at once, without waiting for more of this turn."""
 _GIVE_BACK_HEADER: Final = Struct("<ddd").pack
 _TRIES_WHILE_MOVING: Final = 20
 _SECONDS_WHILE_MOVING: Final = 0.05
 _PRESENT: Final = "rl:processes"
+_MAX_QUEUES: Final = 1_000
+
+
+class Load(NamedTuple):
+    """How much a store has to do: checks that are in flight, that wait to be sent, and that were shed."""
+
+    in_flight: int
+    waiting: int
+    shed: int
 
 
 class RedisStore:
     """A `CounterStore` on Redis or Valkey servers."""
 
     def __init__(
-        self, topology: Callable[[], Topology], clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0
+        self,
+        topology: Callable[[], Topology],
+        clock: Callable[[], Micros] | None = None,
+        least_ttl_seconds: float = 0,
+        max_wait: float | None = None,
     ) -> None:
         """`topology` makes the servers known, anew for each event loop that the store is used on.
 
-        `clock` replaces the servers' in tests; `least_ttl_seconds` then keeps keys alive in real time.
+        `clock` replaces the servers' in tests; `least_ttl_seconds` then keeps keys alive in real time. A check that
+        finds no room in flight for `max_wait` seconds is shed with `Overloaded`; None: it waits for its turn.
         """
         self._make_topology = topology
         self.topology = topology()
@@ -50,9 +64,21 @@ class RedisStore:
         self._is_closed = False
         self._clock = clock
         self._least_ttl = least_ttl_seconds * 1000
-        self._asked: dict[tuple[Place, bool, int], Batch] = {}
-        self._waiting = 0
+        self._max_wait = max_wait
+        self._shed_before = 0
+        """On event loops that have ended."""
+        self._queues: dict[Node, SendQueue] = {}
         self._apart = Apart(self)
+
+    @property
+    def load(self) -> Load:
+        """How much this store has to do."""
+        queues = self._queues.values()
+        return Load(
+            sum(queue.in_flight for queue in queues),
+            sum(queue.waiting for queue in queues),
+            self._shed_before + sum(queue.shed for queue in queues),
+        )
 
     async def connect(self) -> None:
         """Connect now; raises `StoreError` if no server can be reached."""
@@ -67,7 +93,8 @@ class RedisStore:
         if self._loop is None or not self._loop.is_running():
             if self._loop is not None:
                 self.topology = self._make_topology()
-                self._asked, self._waiting = {}, 0
+                self._shed_before = self.load.shed
+                self._queues = {}
             self._loop = loop
         elif self._loop is not loop:
             msg = "a limiter is used by one event loop at a time; open another one for the other loop"
@@ -104,59 +131,64 @@ class RedisStore:
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._is_closed:
             self._enter(loop)
-        if self._waiting >= MOST_WAITING:
-            msg = f"{MOST_WAITING} checks are waiting to be sent"
-            raise StoreError(msg, transient=True)
+        queue = self._queue(loop, place)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
         replicas = 0
         if hits[0].safety is not None or len(hits) > 1:
             replicas = 0 if only_peek else _replicas(hits)
-        asked = self._asked.get((place, only_peek, replicas))
-        if asked is None:
-            if not self._asked:
-                loop.call_soon(self._send_all)
-            self._asked[place, only_peek, replicas] = [(hits, future)]
-        else:
-            asked.append((hits, future))
-            if len(asked) >= ENOUGH:  # the server can begin while we go on asking
-                self._asked[place, only_peek, replicas] = []
-                self._waiting -= len(asked)
-                self._send_in_calls(asked, place, only_peek=only_peek, replicas=replicas)
-        self._waiting += 1
+            if queue.is_full and _may_not_wait(hits):
+                future.set_exception(queue.refusal())
+                return future
+        queue.add((place, only_peek, replicas), (hits, future))
         return future
 
-    def _send_all(self) -> None:
-        """Send everything that was asked in this turn of the event loop, in calls of bounded size."""
-        asked, self._asked = self._asked, {}
-        self._waiting = 0
-        for (place, only_peek, replicas), requests in asked.items():
-            if requests:
-                self._send_in_calls(requests, place, only_peek=only_peek, replicas=replicas)
+    def _queue(self, loop: asyncio.AbstractEventLoop, place: Place) -> SendQueue:
+        """The queue before the server that holds a place."""
+        node = self.topology.node(place)
+        queue = self._queues.get(node)
+        if queue is None:
+            if len(self._queues) > _MAX_QUEUES:  # nodes of a cluster that have gone
+                self._queues = {each: kept for each, kept in self._queues.items() if kept.in_flight or kept.waiting}
+            self._queues[node] = queue = SendQueue(loop, self._send_group, self._max_wait)
+        return queue
 
-    def _send_in_calls(self, requests: Batch, place: Place, *, only_peek: bool, replicas: int) -> None:
-        for batch in batching.batches(requests):
-            try:
-                self.send(batch, place, only_peek=only_peek, replicas=replicas)
-            except Exception as error:  # noqa: BLE001 (whatever it is, somebody waits)
-                batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
+    def _send_group(self, which: Group, batch: Batch, answered: Callable[[int], None]) -> None:
+        place, only_peek, replicas = which
+        try:
+            self.send(batch, place, only_peek=only_peek, replicas=replicas, answered=partial(answered, len(batch)))
+        except Exception as error:  # noqa: BLE001 (whatever it is, the callers wait)
+            batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
+            answered(len(batch))
 
-    def send(self, batch: Batch, place: Place, *, only_peek: bool, replicas: int = 0) -> None:
-        """Send one call, whose hits are all in one place, now."""
+    def send(
+        self,
+        batch: Batch,
+        place: Place,
+        *,
+        only_peek: bool,
+        replicas: int = 0,
+        answered: Callable[[], None] | None = None,
+    ) -> None:
+        """Send one call, whose hits are all in one place, now; `answered` is called when it has come to an end."""
         call = batching.script_call(batch, self._now(), self._least_ttl, only_peek=only_peek)
 
-        def put(node: Node, before: Commands, answered: Callable[[object], None]) -> None:
+        def put(node: Node, before: Commands, replied: Callable[[object], None]) -> None:
             if replicas:
-                node.confirmed.put(lambda twin, then: twin.call(*call, then, before), replicas, answered)
+                node.confirmed.put(lambda twin, then: twin.call(*call, then, before), replicas, replied)
             else:
-                node.call(*call, answered, before)
+                node.call(*call, replied, before)
 
-        deliver(
-            self.topology,
-            place,
-            put,
-            lambda answer: batching.hand_out(batch, answer),
-            lambda _: self._apart.ask_singly(batch, only_peek=only_peek),
-        )
+        def on_answer(answer: object) -> None:
+            batching.hand_out(batch, answer)
+            if answered is not None:
+                answered()
+
+        def torn(_answer: object) -> None:
+            self._apart.ask_singly(batch, only_peek=only_peek)
+            if answered is not None:
+                answered()
+
+        deliver(self.topology, place, put, on_answer, torn)
 
     def ask_alone(self, hits: Sequence[Hit], place: Place, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
         """Ask for hits in a call of their own, at once."""
@@ -209,10 +241,18 @@ class RedisStore:
 
     async def _done(self, place: Place, put: Put) -> object:
         """The answer to a call; one whose keys are just moving is put again a little later."""
-        self._enter(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._enter(loop)
         for tries in range(1, _TRIES_WHILE_MOVING + 1):
-            done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-            deliver(self.topology, place, put, partial(_settle, done))
+            queue = self._queue(loop, place)
+            await queue.room()
+            done: asyncio.Future[object] = loop.create_future()
+
+            def on_answer(answer: object, queue: SendQueue = queue, done: asyncio.Future[object] = done) -> None:
+                _settle(done, answer)
+                queue.release()
+
+            deliver(self.topology, place, put, on_answer)
             answer = await done
             if code_of(answer) != TRYAGAIN or tries == _TRIES_WHILE_MOVING:
                 break
@@ -235,6 +275,11 @@ def _replicas(hits: Sequence[Hit]) -> int:
         if hit.safety is not None and hit.safety.replicas > most:
             most = hit.safety.replicas
     return most
+
+
+def _may_not_wait(hits: Sequence[Hit]) -> bool:
+    """Whether a rule of the request would rather be refused than wait."""
+    return any(hit.safety is not None and hit.safety.on_overload is OnOverload.DENY for hit in hits)
 
 
 def _settle(done: asyncio.Future[object], answer: object) -> None:

@@ -21,7 +21,7 @@ from headgate.core.rule import (
     SpreadMode,
     default_layer,
 )
-from headgate.core.safety import OnStoreError
+from headgate.core.safety import OnOverload, OnStoreError
 from headgate.core.units import MAX_AMOUNT
 from headgate.errors import shown
 
@@ -43,6 +43,7 @@ _FIELDS: Final = (
     "action",
     "max_delay",
     "on_store_error",
+    "on_overload",
     "spread",
     "wait_replicas",
     "sample",
@@ -78,6 +79,7 @@ def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
         action=action,
         max_delay=_max_delay(fields, action),
         on_store_error=fields.choice("on_store_error", OnStoreError, OnStoreError.ALLOW),
+        on_overload=fields.choice("on_overload", OnOverload, OnOverload.WAIT),
         spread=spread(fields),
         wait_replicas=fields.whole("wait_replicas", 0, 0, 100),
         sample=fields.number("sample", 0.01, 0, 1),

@@ -193,8 +193,8 @@ def test_a_wrong_field_is_named(field: str, value: object, sentence: str) -> Non
 
 def test_null_is_the_same_as_leaving_a_field_out() -> None:
     """A field that is there but empty takes its default."""
-    names = "layer match per algorithm cost action max_delay on_store_error spread wait_replicas sample priority"
-    assert rule(**dict.fromkeys(f"{names} response enabled".split())) == rule()
+    names = "layer match per algorithm cost action max_delay on_store_error on_overload spread wait_replicas"
+    assert rule(**dict.fromkeys(f"{names} sample priority response enabled".split())) == rule()
 
 
 def test_numbers_of_seconds_are_durations() -> None:

@@ -1,0 +1,162 @@
+"""Checks on their way to one server: a bounded number is in flight, the others wait here, oldest first.
+
+A server has all that it can work on with a few hundred checks in flight. What is sent beyond that only waits in its
+sockets, where it can be neither batched better nor shed, and where its time on the wire says nothing about the server
+any more. So it waits here instead, costs no time of the server, and goes out in full batches as replies come in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from headgate.adapters.redis import batch as batching
+from headgate.errors import Overloaded
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from headgate.adapters.redis.batch import Asked, Batch
+    from headgate.adapters.redis.topology import Place
+
+    Group = tuple[Place, bool, int]
+    """Checks that can travel in one call: of one place, all to take or all to peek, to so many replicas."""
+    Send = Callable[[Group, Batch, Callable[[int], None]], None]
+
+MAX_IN_FLIGHT: Final = 512
+"""Checks, in calls of at most 32 hits: some 3 ms of a server's time."""
+ENOUGH: Final = 16
+"""Requests that are sent at once, without waiting for more of this turn."""
+_SWEEPS: Final = 10
+"""In the time that a check may wait at most."""
+
+
+class SendQueue:
+    """The checks for one server."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, max_wait: float | None) -> None:
+        """`send` sends a batch and calls what it is given with the size of the batch once that is answered.
+
+        A check that has waited for `max_wait` seconds is shed with `Overloaded`; None: it waits for its turn.
+        """
+        self._loop = loop
+        self._send = send
+        self._max_wait = max_wait
+        self._groups: dict[Group, deque[Asked | None]] = {}
+        """A None stands where a sweep was: everything before the first one is at least as old as the oldest sweep."""
+        self._others: deque[asyncio.Future[None]] = deque()
+        """Commands other than checks that wait for room."""
+        self._scheduled = self._flushing = False
+        self._sweeping: asyncio.TimerHandle | None = None
+        self.in_flight = 0
+        self.shed = 0
+        """How many checks were not sent because they would have waited too long."""
+
+    @property
+    def waiting(self) -> int:
+        """How many checks wait to be sent."""
+        return sum(len(group) - group.count(None) for group in self._groups.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what comes now has to wait."""
+        return self.in_flight >= MAX_IN_FLIGHT
+
+    def add(self, which: Group, asked: Asked) -> None:
+        """Send a check with the others of this turn, or when there is room for it."""
+        group = self._groups.get(which)
+        if group is None:
+            self._groups[which] = group = deque((asked,))
+        else:
+            group.append(asked)
+            if len(group) >= ENOUGH and not self.is_full:  # the server can begin while more is asked
+                self._flush()
+                return
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._end_of_turn)
+
+    def refusal(self) -> Overloaded:
+        """The error of a check that may not wait, and would have to."""
+        self.shed += 1
+        return Overloaded(f"{self.in_flight} checks are in flight, and this one may not wait (on_overload: deny)")
+
+    async def room(self) -> None:
+        """Wait until another command may be sent; it is in flight until `release`."""
+        while self.is_full:
+            waits: asyncio.Future[None] = self._loop.create_future()
+            self._others.append(waits)
+            await waits
+        self.in_flight += 1
+
+    def release(self, number: int = 1) -> None:
+        """So many are not in flight any more: what waits goes out."""
+        self.in_flight -= number
+        while self._others and not self.is_full:
+            waits = self._others.popleft()
+            if not waits.done():  # its caller may be gone
+                waits.set_result(None)
+                break
+        if self._groups and not self._scheduled:  # else this turn's end sends it
+            self._flush()
+
+    def _end_of_turn(self) -> None:
+        self._scheduled = False
+        self._flush()
+        if self._groups and self._max_wait is not None and self._sweeping is None:
+            self._sweep()
+
+    def _flush(self) -> None:
+        """Send as much as there is room for, group by group; a call that is answered at once comes back to here."""
+        if self._flushing:
+            return
+        self._flushing = True
+        groups = self._groups
+        try:
+            while groups and not self.is_full:
+                which, group = next(iter(groups.items()))
+                del groups[which]
+                batch = _cut(group)
+                if group:
+                    groups[which] = group  # behind the others
+                if batch:
+                    self.in_flight += len(batch)
+                    self._send(which, batch, self.release)
+        finally:
+            self._flushing = False
+
+    def _sweep(self) -> None:
+        """Shed what has waited too long."""
+        self._sweeping = None
+        for which, group in tuple(self._groups.items()):
+            if group.count(None) >= _SWEEPS:
+                self._shed_oldest(group)
+            if group:
+                group.append(None)
+            else:
+                del self._groups[which]
+        if self._groups:
+            self._sweeping = self._loop.call_later((self._max_wait or 0) / _SWEEPS, self._sweep)
+
+    def _shed_oldest(self, group: deque[Asked | None]) -> None:
+        msg = f"{self.in_flight} checks are in flight, and this one waited for {self._max_wait:g} s"
+        while group and (asked := group.popleft()) is not None:
+            if not asked[1].done():
+                self.shed += 1
+                asked[1].set_exception(Overloaded(msg))
+
+
+def _cut(group: deque[Asked | None]) -> Batch:
+    """The next call of a group: at most so many hits, never through a request, without those whose caller is gone."""
+    batch: Batch = []
+    size = 0
+    while group:
+        asked = group[0]
+        if asked is not None and not asked[1].done():
+            size += len(asked[0])
+            if batch and size > batching.MOST_HITS:
+                break
+            batch.append(asked)
+        group.popleft()
+    return batch
