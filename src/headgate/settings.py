@@ -153,6 +153,12 @@ class Settings:
     connections: int = field(
         default=16_384, metadata=_about("how many connections each process has open at once", _whole(1, 1_000_000))
     )
+    overload_seconds: float = field(
+        default=1.0,
+        metadata=_about(
+            "how long a check may wait while too many are in flight; then it is answered 503", _seconds(60)
+        ),
+    )
     notice_seconds: float = field(
         default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", _seconds(600))
     )

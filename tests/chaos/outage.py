@@ -66,8 +66,8 @@ async def outage(
         raise load.errors[0]
     during = load.between(began, ended)
     missed = min(sample.asked + sample.wait for sample in during if sample.source is not Source.STORE)
-    away, why = told.first("is away", began)
-    told.first("is back", ended)
+    away, why = told.first("circuit open", began)
+    told.first("circuit closed", ended)
     back = [sample.asked for sample in load.between(ended, ended + 60) if sample.source is Source.STORE]
     return Outage(
         during,

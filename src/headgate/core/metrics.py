@@ -69,6 +69,9 @@ METRICS: Final = {
             "The breaker of a server of the store: 0 closed, 1 half open, 2 open.",
             ("worker", "server"),
         ),
+        Metric("headgate_checks_in_flight", _GAUGE, "Checks that the store is deciding.", _WORKER),
+        Metric("headgate_checks_waiting", _GAUGE, "Checks that wait because too many are in flight.", _WORKER),
+        Metric("headgate_checks_shed_total", _COUNTER, "Checks that were refused because they waited too long."),
         # Rules
         Metric("headgate_ready", _GAUGE, "1 if the process answers and has rules.", _WORKER),
         Metric("headgate_snapshot", _GAUGE, "The number of the rules in force.", _WORKER),

@@ -100,6 +100,7 @@ class Link:
         self._unanswered = 0
         self._late: deque[bytes] = deque()
         self._due = 0.0
+        self._answered = 0
 
     def change(self, playing: Playing) -> None:
         """Play something else from now on."""
@@ -190,7 +191,9 @@ class Link:
     def _answer(self, data: bytes) -> None:
         """Pass an answer on, late if the fault wants it, but never before an earlier one."""
         loop = asyncio.get_running_loop()
-        self._due = max(self._due, loop.time() + self._playing.seconds)
+        self._answered += 1
+        stall = 0.0 if self._answered % self._playing.one_in else self._playing.stall
+        self._due = max(self._due, loop.time() + self._playing.seconds + stall)
         if self._playing.seconds or self._late:
             self._late.append(data)
             loop.call_at(self._due, self._answer_late)

@@ -62,10 +62,22 @@ class FaultProxy:
         self._loop.close()
         self._place.close()
 
-    def play(self, fault: Fault, *, seconds: float = 0.1, line: str = ErrorLine.LOADING) -> None:
-        """Play a fault instead of what was played before; `seconds` are for SLOW, `line` is for SAYS."""
+    def play(
+        self,
+        fault: Fault,
+        *,
+        seconds: float = 0.1,
+        line: str = ErrorLine.LOADING,
+        stall: float = 0,
+        one_in: int = 100,
+    ) -> None:
+        """Play a fault instead of what was played before.
+
+        `seconds` are for SLOW, of which one answer in `one_in` takes `stall` seconds more; `line` is for SAYS.
+        """
         answers = {Fault.SAYS: f"-{line}\r\n".encode(), Fault.GARBAGE: _GARBAGE}
-        self._run(self._play(Playing(fault, seconds if fault is Fault.SLOW else 0, answers.get(fault, b""))))
+        late = (seconds, stall) if fault is Fault.SLOW else (0, 0)
+        self._run(self._play(Playing(fault, late[0], answers.get(fault, b""), late[1], one_in)))
 
     def says(self, line: str) -> None:
         """Answer every command by this error."""

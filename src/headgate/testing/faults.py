@@ -23,7 +23,7 @@ class Fault(StrEnum):
     """Nothing listens, and connections that were there are reset. A server that is not running."""
 
     SLOW = "slow"
-    """Every answer comes so many seconds later."""
+    """Every answer comes so many seconds later, and every so many-th later still."""
 
     CUT = "cut"
     """Commands are carried out; the next answer breaks off in the middle, and the connection ends."""
@@ -66,3 +66,6 @@ class Playing:
     fault: Fault = Fault.NONE
     seconds: float = 0
     answer: bytes = b""
+    stall: float = 0
+    """How many seconds more one answer in `one_in` takes, with all that follow it."""
+    one_in: int = 100

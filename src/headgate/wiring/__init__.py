@@ -23,6 +23,7 @@ from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryCache, MemoryFe
 from headgate.adapters.redis import (
     DirectStore,
     RedisCache,
+    RedisStore,
     ServerAddress,
     StoreAddress,
     feed_at,
@@ -100,15 +101,29 @@ class Counters(NamedTuple):
     store: CounterStore
     feed: Feed
     cache: Cache
+    shared: RedisStore | None = None
+    """The store on a server that is inside `store`, where there is one."""
+
+    def shedding_for(self) -> float:
+        """For how many seconds checks have been shed, again and again; 0 if none are."""
+        return 0.0 if self.shared is None else self.shared.load.shedding_for
 
 
-def open_counters(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> Counters:
-    """What is at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server."""
+def open_counters(
+    url: str,
+    clock: Callable[[], Micros] = wall_clock,
+    data_dir: Path = DEFAULT_DATA_DIR,
+    max_wait: float | None = None,
+) -> Counters:
+    """What is at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server.
+
+    Of a server, a check waits for room in flight for `max_wait` seconds; None: until there is room.
+    """
     # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
     test_clock = None if clock is wall_clock else clock
     if is_redis_url(url):
-        shared = store_at(url, test_clock)
-        return Counters(_guarded(shared, clock), feed_at(url), RedisCache(shared))
+        shared = store_at(url, test_clock, max_wait=max_wait)
+        return Counters(_guarded(shared, clock), feed_at(url), RedisCache(shared), shared)
     try:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
@@ -119,8 +134,8 @@ def open_counters(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: 
     if address.scheme == "embedded":
         server = EmbeddedServer(named_folder(address, data_dir, "valkey"), VALKEY)
         place = ServerAddress(path=str(server.socket))
-        shared = store_on(place, test_clock)
-        return Counters(EmbeddedStore(server, _guarded(shared, clock)), feed_on(place), RedisCache(shared))
+        shared = store_on(place, test_clock, max_wait)
+        return Counters(EmbeddedStore(server, _guarded(shared, clock)), feed_on(place), RedisCache(shared), shared)
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
         msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"

@@ -55,7 +55,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
     """
     store_url = settings.redis_url or ""
     try:
-        counters = wiring.open_counters(store_url, data_dir=settings.data_dir)
+        counters = wiring.open_counters(store_url, data_dir=settings.data_dir, max_wait=settings.overload_seconds)
     except InvalidSettings as error:
         msg = f"HEADGATE_REDIS_URL is malformed: {error}"
         raise InvalidSettings(msg) from error
@@ -76,6 +76,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         service = DecisionService(
             limiter,
             identity=None if control is None else control.identity,
+            shedding_for=counters.shedding_for,
             has_rules=(lambda: True) if control is None else control.is_ready,
             token=settings.service_token,
             secret=_secret(settings),

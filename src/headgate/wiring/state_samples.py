@@ -62,6 +62,10 @@ def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sam
         for source, number in guarded.degraded.items():
             yield Sample("headgate_degraded_limits_total", number, (source.value,))
         if isinstance(guarded.store, RedisStore):
+            load = guarded.store.load
+            yield Sample("headgate_checks_in_flight", load.in_flight, (worker,))
+            yield Sample("headgate_checks_waiting", load.waiting, (worker,))
+            yield Sample("headgate_checks_shed_total", load.shed)
             for node in guarded.store.topology.nodes():
                 yield Sample("headgate_store_breaker", _BREAKER[node.state], (worker, node.name))
 

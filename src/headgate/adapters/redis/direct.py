@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headgate.ports import CounterStore
 
 
-_SLICES: Final = 5
+_SLICES: Final = 2
 """In which the deadline is waited for."""
 _PIECE: Final = 65_536
 

@@ -22,15 +22,22 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 
-def store_at(url: str, clock: Callable[[], Micros] | None = None, least_ttl_seconds: float = 0) -> RedisStore:
+def store_at(
+    url: str,
+    clock: Callable[[], Micros] | None = None,
+    least_ttl_seconds: float = 0,
+    max_wait: float | None = None,
+) -> RedisStore:
     """The store at a URL, as `RedisStore` describes it. Nothing is connected yet."""
     address = StoreAddress.parse(url)
-    return RedisStore(lambda: _topology(address), clock, least_ttl_seconds)
+    return RedisStore(lambda: _topology(address), clock, least_ttl_seconds, max_wait)
 
 
-def store_on(server: ServerAddress, clock: Callable[[], Micros] | None = None) -> RedisStore:
+def store_on(
+    server: ServerAddress, clock: Callable[[], Micros] | None = None, max_wait: float | None = None
+) -> RedisStore:
     """The store on one server. Nothing is connected yet."""
-    return RedisStore(lambda: OneServer.at(server), clock)
+    return RedisStore(lambda: OneServer.at(server), clock, max_wait=max_wait)
 
 
 def feed_at(url: str, seconds: float = SECONDS) -> RedisFeed:

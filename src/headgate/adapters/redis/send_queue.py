@@ -28,6 +28,8 @@ MAX_IN_FLIGHT: Final = 512
 """Checks, in calls of at most 32 hits: some 3 ms of a server's time."""
 ENOUGH: Final = 16
 """Requests that are sent at once, without waiting for more of this turn."""
+_SHEDDING_ENDS: Final = 3.0
+"""So many seconds after the last check that was shed."""
 _SWEEPS: Final = 10
 """In the time that a check may wait at most."""
 
@@ -52,11 +54,25 @@ class SendQueue:
         self.in_flight = 0
         self.shed = 0
         """How many checks were not sent because they would have waited too long."""
+        self._shedding_since = self._shed_at = -_SHEDDING_ENDS
 
     @property
     def waiting(self) -> int:
         """How many checks wait to be sent."""
         return sum(len(group) - group.count(None) for group in self._groups.values())
+
+    @property
+    def shedding_for(self) -> float:
+        """For how many seconds checks have been shed without a pause of a few seconds; 0 if none are."""
+        is_over = self._loop.time() - self._shed_at >= _SHEDDING_ENDS
+        return 0.0 if is_over else self._shed_at - self._shedding_since
+
+    def _count_shed(self) -> None:
+        now = self._loop.time()
+        if now - self._shed_at >= _SHEDDING_ENDS:
+            self._shedding_since = now
+        self._shed_at = now
+        self.shed += 1
 
     @property
     def is_full(self) -> bool:
@@ -79,7 +95,7 @@ class SendQueue:
 
     def refusal(self) -> Overloaded:
         """The error of a check that may not wait, and would have to."""
-        self.shed += 1
+        self._count_shed()
         return Overloaded(f"{self.in_flight} checks are in flight, and this one may not wait (on_overload: deny)")
 
     async def room(self) -> None:
@@ -143,7 +159,7 @@ class SendQueue:
         msg = f"{self.in_flight} checks are in flight, and this one waited for {self._max_wait:g} s"
         while group and (asked := group.popleft()) is not None:
             if not asked[1].done():
-                self.shed += 1
+                self._count_shed()
                 asked[1].set_exception(Overloaded(msg))
 
 

@@ -36,11 +36,15 @@ _MAX_QUEUES: Final = 1_000
 
 
 class Load(NamedTuple):
-    """How much a store has to do: checks that are in flight, that wait to be sent, and that were shed."""
+    """How much a store has to do."""
 
     in_flight: int
     waiting: int
+    """To be sent, because as many are in flight as may be."""
     shed: int
+    """So far, because they would have waited too long."""
+    shedding_for: float
+    """For so many seconds some have been shed, again and again."""
 
 
 class RedisStore:
@@ -78,6 +82,7 @@ class RedisStore:
             sum(queue.in_flight for queue in queues),
             sum(queue.waiting for queue in queues),
             self._shed_before + sum(queue.shed for queue in queues),
+            max((queue.shedding_for for queue in queues), default=0.0),
         )
 
     async def connect(self) -> None:

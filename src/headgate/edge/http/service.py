@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 _ANY: Final = "ANY"
 _NONE_OF_OURS: Final = "other"
+_OVERLOADED_SECONDS: Final = 5.0
+"""After so long, load balancers are told that this process sheds checks; a burst is none of their business."""
 
 
 class DecisionService:
@@ -49,19 +51,22 @@ class DecisionService:
         *,
         identity: Identity | None = None,
         has_rules: Callable[[], bool] = lambda: True,
+        shedding_for: Callable[[], float] = lambda: 0.0,
         token: str | None = None,
         secret: str | None = None,
     ) -> None:
         """Without an `identity` callers are taken by their word, or by their address.
 
         As long as `has_rules` says no, the service lets everybody pass and is not ready. With a `token`, only who
-        sends it is answered. Services with the same `secret` settle each other's reservations.
+        sends it is answered. `shedding_for` says for how many seconds checks have been shed. Services with the same
+        `secret` settle each other's reservations.
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
         self.answered: defaultdict[tuple[Endpoint | None, int], int] = defaultdict(int)
         """How often each endpoint (None is none of ours) has answered with each status."""
         self._has_rules = has_rules
+        self._shedding_for = shedding_for
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._rate_limits = RateLimits(limiter, self._identity.stated)
@@ -172,6 +177,8 @@ class DecisionService:
 
     async def _readyz(self, _asked: HttpRequest) -> Answer:
         status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"
+        if status == "ready" and self._shedding_for() >= _OVERLOADED_SECONDS:
+            status = "overloaded"
         state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
