@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.chaos.load import Load, Sample, Told, share
@@ -12,7 +13,7 @@ from headgate import Limiter
 from headgate.core.decision import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.chaos.figures import Figures
 
@@ -43,10 +44,13 @@ class Outage(NamedTuple):
 
 
 async def outage(
-    url: str, seconds: float, begin: Callable[[], None], end: Callable[[], None], rate: int = RATE
+    url: str, seconds: float, begin: Callable[[], None], end: Callable[[], None], rate: int = RATE, crowd: int = 0
 ) -> Outage:
-    """Let an outage come and go while checks arrive, none of which may raise anything."""
-    async with Limiter.open(url) as limiter:
+    """Let an outage come and go while checks arrive, none of which may raise anything.
+
+    Beside them a `crowd` asks as fast as it is answered.
+    """
+    async with Limiter.open(url) as limiter, _crowd(limiter, crowd):
 
         def ask(number: int) -> Awaitable[Verdict]:
             return limiter.hit(f"k{number % _KEYS}", LIMIT)
@@ -77,6 +81,24 @@ async def outage(
         load.worst_lag(began, ended),
         why,
     )
+
+
+@asynccontextmanager
+async def _crowd(limiter: Limiter, number: int) -> AsyncIterator[None]:
+    """So many who ask all the time."""
+
+    async def keep_asking(key: str) -> None:
+        while True:
+            await limiter.hit(key, LIMIT)
+            await asyncio.sleep(0)  # where the circuit is open there is nothing to wait for
+
+    asking = [asyncio.create_task(keep_asking(f"crowd {each}")) for each in range(number)]
+    try:
+        yield
+    finally:
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
 
 
 def judge(case: str, seen: Outage, figures: Figures, *, is_long: bool = False) -> None:

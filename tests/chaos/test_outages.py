@@ -6,12 +6,14 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pytest
 import uvloop
 from tests.chaos.load import queued, share
 from tests.chaos.outage import DEADLINE, LIMIT, judge, outage
+from tests.flood.proxy import ProxyProcess
 from tests.integration.server import Server, free_port
 
 from headgate.core.decision import Source
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 _SHORT: Final = 5.0
 _LONG: Final = 60.0
+_CROWD: Final = 512
+"""As many as may be in flight."""
 _LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
@@ -92,6 +96,23 @@ def test_what_holds_meanwhile(valkey: Server, figures: Figures, policy: str, sou
     degraded = [sample for sample in seen.during if sample.source is not Source.STORE]
     assert {sample.source for sample in degraded} == {source}
     assert {sample.allowed for sample in degraded} == {policy != "deny"}
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed", "slow", "cut"])
+def test_an_outage_at_full_load(valkey: Server, figures: Figures, how: str) -> None:
+    """A process that is busy to its bound tells an outage from its own crowd as soon as an idle one does."""
+    with ProxyProcess(valkey.socket) as proxy:
+        heal = partial(proxy.play, Fault.NONE)
+        outages: dict[str, tuple[Callable[[], None], Callable[[], None], str]] = {
+            "frozen": (valkey.freeze, valkey.thaw, valkey.url),
+            "killed": (valkey.kill, valkey.start, valkey.url),
+            "slow": (partial(proxy.play, Fault.SLOW, seconds=0.2), heal, proxy.url),
+            "cut": (partial(proxy.play, Fault.CUT), heal, proxy.url),
+        }
+        begin, end, url = outages[how]
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            seen = runner.run(outage(url, _SHORT, begin, end, rate=200, crowd=_CROWD))
+    judge(f"{how}, beside {_CROWD} that ask all the time", seen, figures)
 
 
 def test_threads(valkey: Server, figures: Figures) -> None:

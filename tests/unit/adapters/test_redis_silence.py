@@ -65,7 +65,10 @@ class Watched:
         self.unread = False
         self.looks = 0
         self.silent: list[Call] = []
-        self.watch = SilenceWatch(DEADLINE, lambda: self.heard_at, self._has_unread, self._on_silent)
+        self.kept_waiting = 0.0
+        self.watch = SilenceWatch(
+            DEADLINE, lambda: self.heard_at, self._has_unread, self._on_silent, lambda: self.kept_waiting
+        )
 
     def _has_unread(self) -> bool:
         self.looks += 1
@@ -162,6 +165,26 @@ def test_a_loop_that_is_always_late_still_gives_up(watched: Watched) -> None:
     for _ in range(40):
         watched.loop.stall(0.03)
         watched.loop.run(0.0)
+    assert watched.silent == [call]
+
+
+def test_a_busy_machine_makes_us_patient(watched: Watched) -> None:
+    """Time for which the machine keeps us waiting for a processor is not counted: the server waits too."""
+    call = watched.call()
+    for _ in range(10):
+        watched.kept_waiting += 0.008
+        watched.loop.run(0.01)
+    assert watched.silent == []
+    watched.loop.run(DEADLINE)
+    assert watched.silent == [call]
+
+
+def test_a_machine_that_is_always_busy_does_not_make_us_wait_for_ever(watched: Watched) -> None:
+    """A tenth of the time always counts, so that a dead server is given up after ten deadlines at the latest."""
+    call = watched.call()
+    for _ in range(60):
+        watched.kept_waiting += 0.01
+        watched.loop.run(0.01)
     assert watched.silent == [call]
 
 

@@ -1,8 +1,9 @@
 """When a server counts as unavailable: something is owed, nothing came for the deadline, nothing lies unread.
 
 An answer that waits in our own process is no fault of the server. So time is counted here only as far as this
-process was awake to see it: a stalled event loop, a stopped and continued process, a machine that is busy with other
-work make a look late, and what a look is late is not counted. Any reply on the connection starts the silence anew: a
+process was awake to see it: a stalled event loop or a stopped and continued process makes a look late, and what a
+look is late is not counted. Nor is time for which the machine kept us waiting for a processor: a server beside us, or
+a proxy before it, waits as well. Any reply on the connection starts the silence anew: a
 server that replies, however many calls queue behind, is overloaded and not unavailable. And before a call is given up
 the socket itself is looked at, every time.
 """
@@ -14,6 +15,8 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from headgate.adapters.machine import seconds_kept_waiting
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
@@ -21,6 +24,8 @@ _LOOKS: Final = 5
 """In one deadline. Each is a turn of the event loop of its own, which reads from all sockets in between."""
 _SLACK_SECONDS: Final = 0.01
 """So late a look may come; all beyond tells of this process, not of the server."""
+_MIN_SHARE: Final = 0.1
+"""Of the time between two looks that always counts: a server that is gone is given up on any machine."""
 _MIN_SECONDS: Final = 0.001
 """Between two looks; event loops count in milliseconds."""
 _TICKS: Final = 10
@@ -58,16 +63,20 @@ class SilenceWatch:
         heard_at: Callable[[], float],
         has_unread: Callable[[], bool],
         silent: Callable[[Call], None],
+        kept_waiting: Callable[[], float] = seconds_kept_waiting,
     ) -> None:
         """`silent` gets each call that is given up after `deadline` seconds of silence.
 
         `heard_at` says when the server last replied or the way to it got any further, on the clock of the event
-        loop; `has_unread` looks whether a reply lies in the socket at this moment.
+        loop; `has_unread` looks whether a reply lies in the socket at this moment; `kept_waiting` says how many
+        seconds the machine has kept this thread waiting for a processor so far.
         """
         self._deadline = deadline
         self._heard_at = heard_at
         self._has_unread = has_unread
         self._silent = silent
+        self._kept_waiting = kept_waiting
+        self._kept_before = 0.0
         self._calls: deque[Call] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._clock = 0.0
@@ -85,7 +94,7 @@ class SilenceWatch:
         now = loop.time()
         if self._timer is None:
             self._calls.clear()
-            self._looked, self._silence = now, 0.0
+            self._looked, self._silence, self._kept_before = now, 0.0, self._kept_waiting()
             self._look_again(loop, self._deadline / _LOOKS)
         call.since = self._clock + (now - self._looked)
         self._calls.append(call)
@@ -115,7 +124,10 @@ class SilenceWatch:
 
     def _advance(self, now: float) -> None:
         """Let time pass, as far as this process saw it."""
-        seen = min(now - self._looked, self._pause + _SLACK_SECONDS)
+        kept = self._kept_waiting()
+        seen = min(now - self._looked, self._pause + _SLACK_SECONDS) - (kept - self._kept_before)
+        seen = max(seen, _MIN_SHARE * self._pause)
+        self._kept_before = kept
         heard_at = self._heard_at()
         self._clock += seen
         self._silence = min(seen, now - heard_at) if heard_at >= self._looked else self._silence + seen
