@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from bench import frameworks, http, memory, plots, recording, redis, report, rls, sdk
+from bench import flood, frameworks, http, memory, plots, recording, redis, report, rls, sdk
 from bench.rows import Row
 from rich.console import Console
 
-PARTS = {part.PART: part.run for part in (memory, redis, recording, http, rls, frameworks, sdk)}
+PARTS = {part.PART: part.run for part in (memory, redis, recording, http, rls, flood, frameworks, sdk)}
 PLOTS = "plots"
 
 
