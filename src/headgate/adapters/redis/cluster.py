@@ -145,6 +145,8 @@ class Cluster:
     async def _let_go(self, node: Node) -> None:
         """Close a node that has no slots any more, when whatever was asked of it is answered or given up."""
         await asyncio.sleep(2 * self._patience.deadline)
+        while node.in_flight:  # noqa: ASYNC110 (it ends by an answer or by silence, and nobody else needs to know)
+            await asyncio.sleep(self._patience.deadline)
         await node.close()
         del self._leaving[node]
 

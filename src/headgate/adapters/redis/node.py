@@ -94,6 +94,12 @@ class Node:
         """The state of the breaker."""
         return self._breaker.state
 
+    @property
+    def in_flight(self) -> int:
+        """How many commands have no answer yet, those that wait for a connection included."""
+        connection = self._lane.connection
+        return len(self._held) + (0 if connection is None else connection.under_way)
+
     # Asking
 
     def send(self, *commands: Sequence[bytes | str | int], answered: Callable[[object], None]) -> None:

@@ -72,6 +72,8 @@ class RedisStore:
         self._shed_before = 0
         """On event loops that have ended."""
         self._queues: dict[Node, SendQueue] = {}
+        self._only: SendQueue | None = None
+        """The queue, where there is one server: one look less for every check."""
         self._apart = Apart(self)
 
     @property
@@ -99,7 +101,7 @@ class RedisStore:
             if self._loop is not None:
                 self.topology = self._make_topology()
                 self._shed_before = self.load.shed
-                self._queues = {}
+                self._queues, self._only = {}, None
             self._loop = loop
         elif self._loop is not loop:
             msg = "a limiter is used by one event loop at a time; open another one for the other loop"
@@ -136,7 +138,7 @@ class RedisStore:
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._is_closed:
             self._enter(loop)
-        queue = self._queue(loop, place)
+        queue = self._only or self._queue(loop, place)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
         replicas = 0
         if hits[0].safety is not None or len(hits) > 1:
@@ -155,6 +157,8 @@ class RedisStore:
             if len(self._queues) > _MAX_QUEUES:  # nodes of a cluster that have gone
                 self._queues = {each: kept for each, kept in self._queues.items() if kept.in_flight or kept.waiting}
             self._queues[node] = queue = SendQueue(loop, self._send_group, self._max_wait)
+            if self.topology.is_one_place:
+                self._only = queue
         return queue
 
     def _send_group(self, which: Group, batch: Batch, answered: Callable[[int], None]) -> None:
