@@ -199,6 +199,42 @@ def test_other_commands_wait_for_room_too() -> None:
     asyncio.run(scenario())
 
 
+def test_a_command_that_leaves_with_its_room_gives_it_to_the_next() -> None:
+    """A caller that is cancelled in the moment it gets room does not keep it."""
+
+    async def scenario() -> None:
+        sent = Sent()
+        sent.ask(MAX_IN_FLIGHT)
+        await asyncio.sleep(0)
+        leaves = asyncio.create_task(sent.queue.room())
+        await asyncio.sleep(0)
+        sent.answer()
+        leaves.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await leaves
+        while sent.calls:
+            sent.answer()
+        assert sent.queue.in_flight == 0
+
+    asyncio.run(scenario())
+
+
+def test_checks_do_not_keep_other_commands_waiting() -> None:
+    """While a crowd of checks waits, a refund gets the next room there is."""
+
+    async def scenario() -> None:
+        sent = Sent()
+        sent.ask(10 * MAX_IN_FLIGHT)
+        await asyncio.sleep(0)
+        waits = asyncio.create_task(sent.queue.room())
+        await asyncio.sleep(0)
+        sent.answer()
+        await asyncio.sleep(0)
+        assert waits.done()
+
+    asyncio.run(scenario())
+
+
 def test_who_may_not_wait_is_told_so() -> None:
     """A refusal says how much is in flight and is counted."""
 

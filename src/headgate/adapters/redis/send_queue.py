@@ -100,11 +100,17 @@ class SendQueue:
 
     async def room(self) -> None:
         """Wait until another command may be sent; it is in flight until `release`."""
-        while self.is_full:
-            waits: asyncio.Future[None] = self._loop.create_future()
-            self._others.append(waits)
+        if not self.is_full:
+            self.in_flight += 1
+            return
+        waits: asyncio.Future[None] = self._loop.create_future()
+        self._others.append(waits)
+        try:
             await waits
-        self.in_flight += 1
+        except BaseException:
+            if waits.done() and not waits.cancelled():  # its caller left when it had its room already
+                self.release()
+            raise
 
     def release(self, number: int = 1) -> None:
         """So many are not in flight any more: what waits goes out."""
@@ -112,8 +118,8 @@ class SendQueue:
         while self._others and not self.is_full:
             waits = self._others.popleft()
             if not waits.done():  # its caller may be gone
+                self.in_flight += 1  # now, or the checks below would take its room
                 waits.set_result(None)
-                break
         if self._groups and not self._scheduled:  # else this turn's end sends it
             self._flush()
 
