@@ -127,6 +127,9 @@ class Settings:
     data_dir: Path = field(
         default=DEFAULT_DATA_DIR, metadata=_about("the folder in which embedded servers keep their data", Path)
     )
+    deny_cache_mb: int = field(
+        default=16, metadata=_about("how much memory each process has for known denials; 0 is none", _whole(0, 65_536))
+    )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
     # The service believes what callers state about users, so without further thought only this machine may call it.
     host: str = field(default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", _text))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from headgate import facade, wiring
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.core.meter import DEFAULT_ALGORITHM
+from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
 from headgate.dataplane.without_waiting import run
 from headgate.ports import LocalStore
 
@@ -49,11 +50,18 @@ class Limiter:
         self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
 
     @classmethod
-    def open(cls, url: str = "memory://", rules: Rules = None, *, clock: Callable[[], Micros] = wall_clock) -> Limiter:
+    def open(
+        cls,
+        url: str = "memory://",
+        rules: Rules = None,
+        *,
+        clock: Callable[[], Micros] = wall_clock,
+        deny_cache_mb: int = DEFAULT_MEGABYTES,
+    ) -> Limiter:
         """As `headgate.Limiter.open`; use it in ``with``, or call `close`."""
         store, snapshots, bare_keys, follower = wiring.parts(url, rules, clock)
         if not isinstance(store, LocalStore):  # it makes its caller wait, and each process needs one of its own
-            store = wiring.blocking_store(url, clock)
+            store = wiring.blocking_store(url, clock, deny_cache_mb=deny_cache_mb)
         return cls(facade.Limiter(store, snapshots, bare_keys, follower))
 
     def __enter__(self) -> Self:

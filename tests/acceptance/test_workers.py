@@ -62,6 +62,19 @@ def test_limits_hold_over_all_processes(start: Start, rules: Path, valkey: Serve
     assert sum(_worked(pid) > before[pid] for pid in pids) > 1
 
 
+@pytest.mark.parametrize("limits", ["10/day", "[10/day, 1000/year]"])
+def test_local_holds_from_the_first_request(start: Start, tmp_path: Path, limits: str) -> None:
+    """Started without a server, two processes admit together what the limit allows: each knows of the other."""
+    file = tmp_path / "local.yaml"
+    rule = f"{{name: ten, per: [user], limits: {limits}, algorithm: fixed_window, on_store_error: local}}"
+    file.write_text(f"rules: [{rule.replace('1000/year', '1000/30 days')}]")
+    service = start("--rules", str(file), "--workers", "2", redis_url="redis://127.0.0.1:1")
+    for user in ("first", "never-met"):
+        verdicts = [post(service, "/v1/check", user=user)[1] for _ in range(40)]
+        assert {verdict["source"] for verdict in verdicts} == {"degraded_local"}
+        assert 5 <= sum(verdict["allowed"] for verdict in verdicts) <= 10
+
+
 def test_a_reservation_is_settled_by_any_process(start: Start, rules: Path, valkey: Server) -> None:
     """What one process has reserved another one settles, once."""
     service = start("--rules", str(rules), "--workers", "3", redis_url=valkey.url)

@@ -18,6 +18,7 @@ from headgate import Limiter, StoreError
 from headgate.adapters.embedded import VALKEY, EmbeddedServer, EmbeddedStore
 from headgate.adapters.embedded.folder import take_lock
 from headgate.core.decision import Source
+from headgate.wiring import layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,8 +184,9 @@ async def _killed_server(limiter: Limiter) -> None:
 
 
 def _server(limiter: Limiter) -> EmbeddedServer:
-    assert isinstance(limiter.store, EmbeddedStore)
-    return limiter.store.server
+    embedded = layer(limiter.store, EmbeddedStore)
+    assert embedded is not None
+    return embedded.server
 
 
 def test_a_server_that_died_is_started_again(folder: Path) -> None:

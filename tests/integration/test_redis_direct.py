@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate import Request
+from headgate.adapters.redis import DirectStore
 from headgate.errors import StoreError
 from headgate.sync import Limiter
 from headgate.testing import ErrorLine, Fault, FaultProxy
+from headgate.wiring import layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tests.integration.conftest import Server
 
-    from headgate.adapters.redis.direct import DirectStore
-
 THREADS = 8
 PATIENT = "?deadline_ms=5000"
 
 
 def direct(limiter: Limiter) -> DirectStore:
-    return limiter._limiter.store  # type: ignore[return-value] # looks inside
+    store = layer(limiter._limiter.store, DirectStore)
+    assert store is not None
+    return store
 
 
 def is_open(limiter: Limiter) -> bool:

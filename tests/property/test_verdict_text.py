@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.core.decision import Decision, Hit
 from headgate.core.degraded import UnderReplicated, without_counting
+from headgate.core.denial import FromDenyCache
 from headgate.core.limit import parse_limit
 from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter
@@ -83,7 +84,8 @@ def test_an_admission_written_by_hand_is_the_reference(made: Verdict) -> None:
 @st.composite
 def _refusals(draw: st.DrawFn) -> Verdict:
     made = draw(_admissions())
-    refused = made.decisions[0]._replace(allowed=False, delay=0, retry_after=draw(_spans))
+    kind = draw(st.sampled_from((Decision, FromDenyCache)))
+    refused = kind(*made.decisions[0]._replace(allowed=False, delay=0, retry_after=draw(_spans)))
     return verdict(made.plan._replace(enforced=made.plan.enforced[:1]), [refused])
 
 

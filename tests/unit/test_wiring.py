@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate import HeadgateError, InvalidRules, InvalidSettings, Request, Rule, RuleSet, parse_limit, parse_rule_set
+from headgate import (
+    HeadgateError,
+    InvalidRules,
+    InvalidSettings,
+    Request,
+    Rule,
+    RuleSet,
+    facade,
+    parse_limit,
+    parse_rule_set,
+)
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.memory import MemoryStore, WhenFull
 from headgate.core.rule import Match, Override, Tier
+from headgate.dataplane.deny_cache import DenyCache
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
-from headgate.wiring import open_store, parts
+from headgate.wiring import blocking_store, layer, open_store, parts
 
 
 def test_memory_is_the_default() -> None:
@@ -43,9 +55,33 @@ def test_memory_has_two_options() -> None:
 def test_embedded_counters_have_a_folder(url: str, folder: str) -> None:
     """``embedded://`` keeps its counters in the data directory, or in the folder that it names; none is made yet."""
     store = open_store(url, data_dir=Path("data"))
-    assert isinstance(store, EmbeddedStore)
-    assert store.server.folder == Path(folder)
-    assert not store.server.folder.exists()
+    embedded = layer(store, EmbeddedStore)
+    assert embedded is not None
+    assert embedded.server.folder == Path(folder)
+    assert not embedded.server.folder.exists()
+
+
+def test_shares_of_limits_are_of_the_workers_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an outage from the start on, each of four workers enforces a quarter, with and without await."""
+    monkeypatch.setenv("WEB_CONCURRENCY", "4")
+    url = "redis://127.0.0.1:1?on_store_error=local"
+    with Limiter.open(url) as limiter:
+        assert [limiter.hit("never met", "8/day").allowed for _ in range(4)] == [True, True, False, False]
+
+    async def scenario() -> None:
+        async with facade.Limiter.open(url) as waiting:
+            assert [(await waiting.hit("never met", "8/day")).allowed for _ in range(3)] == [True, True, False]
+
+    asyncio.run(scenario())
+
+
+def test_the_deny_cache_is_in_front_of_servers_only() -> None:
+    """A store on a server has one unless it is switched off; one in this process is faster than it."""
+    assert layer(open_store("redis://"), DenyCache) is not None
+    assert layer(blocking_store("redis://"), DenyCache) is not None
+    assert layer(open_store("redis://", deny_cache_mb=0), DenyCache) is None
+    assert layer(blocking_store("redis://", deny_cache_mb=0), DenyCache) is None
+    assert layer(open_store("memory://"), DenyCache) is None
 
 
 @pytest.mark.parametrize(

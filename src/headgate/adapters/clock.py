@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from time import monotonic, sleep
+from time import monotonic, monotonic_ns, sleep
 from time import time_ns as clock_in_ns
 
-__all__ = ["clock_in_ns", "monotonic", "sleep", "wall_clock"]
+__all__ = ["clock_in_ns", "monotonic", "monotonic_ns", "sleep", "wall_clock"]
 
 
 def wall_clock() -> int:

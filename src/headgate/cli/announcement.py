@@ -13,6 +13,7 @@ from headgate.adapters.embedded import EmbeddedStore
 from headgate.cli.output import console, counted
 from headgate.cli.trial import trials
 from headgate.ports import LocalStore
+from headgate.wiring import layer
 
 if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
@@ -78,6 +79,7 @@ def _database(chosen: Settings) -> str:
 
 def _how_long(store: CounterStore) -> str:
     """What becomes of the counters."""
-    if isinstance(store, EmbeddedStore):
-        return f"counters are kept in {store.server.folder}"
+    embedded = layer(store, EmbeddedStore)
+    if embedded is not None:
+        return f"counters are kept in {embedded.server.folder}"
     return "counters end with this process" if isinstance(store, LocalStore) else "counters are kept there"

@@ -63,6 +63,9 @@ METRICS: Final = {
             "Limits that were answered without the store, by how.",
             ("source",),
         ),
+        Metric("headgate_deny_cache_hits_total", _COUNTER, "Requests refused from memory, without asking the store."),
+        Metric("headgate_deny_cache_entries", _GAUGE, "Counters that the deny cache knows something of.", _WORKER),
+        Metric("headgate_deny_cache_bytes", _GAUGE, "About how much memory the deny cache takes, at most.", _WORKER),
         Metric(
             "headgate_store_breaker",
             _GAUGE,

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 NO_RULE = "default"
 """The policy name of a bare key, which has no rule."""
-_WEIGHT = (Source.STORE, Source.DEGRADED_ALLOW, Source.DEGRADED_LOCAL, Source.DEGRADED_DENY)
+_WEIGHT = (Source.STORE, Source.DEGRADED_ALLOW, Source.DEGRADED_LOCAL, Source.DEGRADED_DENY, Source.DENY_CACHE)
 """Of several decisions' sources the last of these is the verdict's."""
+_REPLICABLE = (Source.STORE, Source.DENY_CACHE)
+"""What the store has counted, or, from memory, not counted."""
 _UNLIMITED = Plan(0, (), (), None, ())
 
 
@@ -133,7 +135,7 @@ class Verdict:
     def replicated(self) -> bool:
         """Whether as many replicas have every count as its rule asks for (`wait_replicas`)."""
         return all(
-            finding.decision.is_replicated and finding.decision.source is Source.STORE
+            finding.decision.is_replicated and finding.decision.source in _REPLICABLE
             for finding in self.findings
             if not finding.shadow and finding.hit.safety is not None and finding.hit.safety.replicas
         )

@@ -76,7 +76,7 @@ class Guarded:
         refused = refused or any(decision is not None and not decision.allowed for decision in known)
         shares = self._local.peek(local) if refused or only_peek else self._local.take(local)
         if local:
-            self._beat()
+            self.begin()
         refused = refused or not all(decision.allowed for decision in shares)
         answers = dict(zip([hit.key for hit in local], shares, strict=True))
         for hit in missing:
@@ -121,15 +121,19 @@ class Guarded:
 
     # What `local` needs beforehand
 
-    def _keep_warm(self, hits: Sequence[Hit], decisions: Sequence[Decision]) -> None:
-        self._beat()
-        if all(decision.allowed for decision in decisions):
-            self._local.note([hit for hit in hits if _on_error(hit) is OnStoreError.LOCAL and hit.cost])
+    def begin(self) -> None:
+        """Tell the other processes of this one, from now on, and learn how many there are.
 
-    def _beat(self) -> None:
-        """Tell the other processes of this one, from now on, and learn how many there are."""
+        A service begins when it starts, so that it is counted before its first request; else it begins with
+        the first request that a rule with `local` concerns. Called in an event loop.
+        """
         if self._beating is None or self._beating.done():  # as it is after its event loop has ended
             self._beating = asyncio.get_running_loop().create_task(self._heartbeats())
+
+    def _keep_warm(self, hits: Sequence[Hit], decisions: Sequence[Decision]) -> None:
+        self.begin()
+        if all(decision.allowed for decision in decisions):
+            self._local.note([hit for hit in hits if _on_error(hit) is OnStoreError.LOCAL and hit.cost])
 
     async def _heartbeats(self) -> None:
         while True:

@@ -26,10 +26,14 @@ _REMEMBERED: Final = 4_096
 class LocalShare:
     """Counters of one process, each with its part of the limit."""
 
-    def __init__(self, store: LocalStore) -> None:
-        """`store` keeps the counters, and nothing else uses it."""
+    def __init__(self, store: LocalStore, processes: int = 1) -> None:
+        """`store` keeps the counters, and nothing else uses it.
+
+        `processes` is how many share the limits at least. It holds from the first request, when no server
+        may have said yet how many there are: the workers of one service know of each other without one.
+        """
         self._store = store
-        self._processes = 1
+        self._least = self._processes = processes
         self._meters: dict[Meter, Meter] = {}
 
     @property
@@ -39,8 +43,9 @@ class LocalShare:
 
     @processes.setter
     def processes(self, number: int) -> None:
+        number = max(self._least, number)
         if number != self._processes:
-            self._processes = max(1, number)
+            self._processes = number
             self._meters.clear()
 
     def note(self, hits: Sequence[Hit]) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headgate.core.counts import OTHER, Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
+from headgate.core.denial import FromDenyCache
 from headgate.core.event import Event, EventKind, beside, deciding, event_of, kind_of
 from headgate.core.histogram import bucket_of
 from headgate.core.rule import Action
@@ -60,7 +61,7 @@ _PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
 _DENIED: Final = (EventKind.DENIED.value,)
 """The end of a key: the one rule that applied has denied. By far the most frequent of what does not simply pass."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
-_STORED: Final = frozenset({Decision}).issuperset
+_STORED: Final = frozenset({Decision, FromDenyCache}).issuperset
 """Whether all of some types are that of a store's decision."""
 _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
 
@@ -135,7 +136,7 @@ class Recorder:
             first = decisions[0]
             at = first[6]
             if (
-                first.__class__ is not Decision
+                (first.__class__ is not Decision and first.__class__ is not FromDenyCache)
                 or not begin <= at < end
                 or request[8] is not route
                 or (is_several and not _STORED(map(type, decisions)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
-from headgate.adapters.clock import wall_clock
+from headgate.adapters.clock import monotonic_ns, wall_clock
 from headgate.adapters.embedded import (
     VALKEY,
     EmbeddedPostgres,
@@ -41,11 +42,13 @@ from headgate.core.rule import RuleSet
 from headgate.core.rule_data import rule_set_data
 from headgate.core.safety import safety_of
 from headgate.dataplane.bare_keys import BareKeys
+from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES, DenyCache
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.snapshots import Follower, Snapshots
+from headgate.edge.frameworks.workers import workers_of
 from headgate.errors import InvalidSettings, shown
-from headgate.settings import DEFAULT_DATA_DIR, Settings
+from headgate.settings import DEFAULT_DATA_DIR, Settings, web_concurrency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 
     Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]] | None
 
+T = TypeVar("T")
 _MOST_COUNTERS: Final = 10**9
 os.register_at_fork(after_in_child=draw_anew)
 _WHOLE: Final = re.compile(r"[0-9]{1,12}")
@@ -73,10 +77,14 @@ def complete(settings: Settings) -> Settings:
 
 
 def parts(
-    url: str, rules: Rules = None, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR
+    url: str,
+    rules: Rules = None,
+    clock: Callable[[], Micros] = wall_clock,
+    *,
+    deny_cache_mb: int = DEFAULT_MEGABYTES,
 ) -> tuple[CounterStore, Snapshots, BareKeys, Follower | None]:
     """What a limiter on the store at `url` is made of, by rules in a file, a mapping, a list, or a `RuleSet`."""
-    return open_store(url, clock, data_dir), *rest_of(url, rules, clock)
+    return open_store(url, clock, deny_cache_mb=deny_cache_mb), *rest_of(url, rules, clock)
 
 
 def rest_of(
@@ -114,16 +122,21 @@ def open_counters(
     clock: Callable[[], Micros] = wall_clock,
     data_dir: Path = DEFAULT_DATA_DIR,
     max_wait: float | None = None,
+    *,
+    deny_cache_mb: int = DEFAULT_MEGABYTES,
+    processes: int = 1,
 ) -> Counters:
     """What is at an address. ``memory://?max_counters=100000&when_full=deny`` needs no server.
 
-    Of a server, a check waits for room in flight for `max_wait` seconds; None: until there is room.
+    Of a server, a check waits for room in flight for `max_wait` seconds; None: until there is room. What it
+    has refused is remembered in so many megabytes, and at least so many `processes` count in it.
     """
     # The servers' own clocks decide, whatever the clocks of their clients say; except in tests.
     test_clock = None if clock is wall_clock else clock
     if is_redis_url(url):
         shared = store_at(url, test_clock, max_wait=max_wait)
-        return Counters(_guarded(shared, clock), feed_at(url), RedisCache(shared), shared)
+        store = with_deny_cache(_guarded(shared, clock, processes), clock, deny_cache_mb)
+        return Counters(store, feed_at(url), RedisCache(shared), shared)
     try:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
@@ -135,7 +148,8 @@ def open_counters(
         server = EmbeddedServer(named_folder(address, data_dir, "valkey"), VALKEY)
         place = ServerAddress(path=str(server.socket))
         shared = store_on(place, test_clock, max_wait)
-        return Counters(EmbeddedStore(server, _guarded(shared, clock)), feed_on(place), RedisCache(shared), shared)
+        embedded = EmbeddedStore(server, _guarded(shared, clock, processes))
+        return Counters(with_deny_cache(embedded, clock, deny_cache_mb), feed_on(place), RedisCache(shared), shared)
     if address.scheme != "memory":
         # Only the scheme is named: the rest of an address may hold a password.
         msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
@@ -146,9 +160,16 @@ def open_counters(
     return Counters(MemoryStore(clock, *_memory_options(address.query)), MemoryFeed(), MemoryCache(clock))
 
 
-def open_store(url: str, clock: Callable[[], Micros] = wall_clock, data_dir: Path = DEFAULT_DATA_DIR) -> CounterStore:
+def open_store(
+    url: str,
+    clock: Callable[[], Micros] = wall_clock,
+    data_dir: Path = DEFAULT_DATA_DIR,
+    *,
+    deny_cache_mb: int = DEFAULT_MEGABYTES,
+) -> CounterStore:
     """The counters at an address that `open_counters` takes."""
-    return open_counters(url, clock, data_dir).store
+    processes = max(workers_of(sys.argv), web_concurrency())
+    return open_counters(url, clock, data_dir, deny_cache_mb=deny_cache_mb, processes=processes).store
 
 
 def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase:
@@ -167,9 +188,16 @@ def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase
     )
 
 
-def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> CounterStore:
+def blocking_store(
+    url: str, clock: Callable[[], Micros] = wall_clock, *, deny_cache_mb: int = DEFAULT_MEGABYTES
+) -> CounterStore:
     """The store at an address that `open_store` takes, for programs without an event loop."""
-    long_way = BlockingStore(lambda: open_store(url, clock))
+    # What is known to be refused is answered by the thread that asks, so the cache is in front of them all.
+    return with_deny_cache(_blocking_store(url, clock), clock, deny_cache_mb, blocks=True)
+
+
+def _blocking_store(url: str, clock: Callable[[], Micros]) -> CounterStore:
+    long_way = BlockingStore(lambda: open_store(url, clock, deny_cache_mb=0))
     if not is_redis_url(url) or clock is not wall_clock:
         return long_way
     address = StoreAddress.parse(url)
@@ -177,6 +205,23 @@ def blocking_store(url: str, clock: Callable[[], Micros] = wall_clock) -> Counte
     if address.kind or server.tls is not None:
         return long_way
     return DirectStore(server, address.deadline, clock, long_way)
+
+
+def with_deny_cache(
+    store: CounterStore, clock: Callable[[], Micros], megabytes: int, *, blocks: bool = False
+) -> CounterStore:
+    """The same store, behind a cache of what it has refused; 0 is none."""
+    if not megabytes:
+        return store
+    nanoseconds = monotonic_ns if clock is wall_clock else lambda: clock() * 1_000
+    return DenyCache(store, nanoseconds, megabytes, blocks=blocks)
+
+
+def layer(store: object, kind: type[T]) -> T | None:
+    """The store of a kind among those that wrap each other, the outermost first."""
+    while store is not None and not isinstance(store, kind):
+        store = getattr(store, "store", None)
+    return store
 
 
 def safety_of_bare_keys(url: str) -> Safety | None:
@@ -187,8 +232,8 @@ def safety_of_bare_keys(url: str) -> Safety | None:
     return safety_of(address.on_store_error, on_overload=address.on_overload)
 
 
-def _guarded(store: SharedStore, clock: Callable[[], Micros]) -> CounterStore:
-    return Guarded(store, LocalShare(MemoryStore(clock)), clock)
+def _guarded(store: SharedStore, clock: Callable[[], Micros], processes: int) -> CounterStore:
+    return Guarded(store, LocalShare(MemoryStore(clock), processes), clock)
 
 
 def _memory_options(query: str) -> tuple[int, WhenFull]:

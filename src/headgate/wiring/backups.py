@@ -70,7 +70,7 @@ async def announce(settings: Settings, database: Database) -> str | None:
     url = settings.redis_url or ""
     if url.startswith("memory:"):
         return None  # each process has its own, and looks at the database every second
-    counters = open_counters(url, data_dir=settings.data_dir)
+    counters = open_counters(url, data_dir=settings.data_dir, deny_cache_mb=0)
     announcer = Announcer(database, counters.feed, counters.cache)
     try:
         if url.startswith("embedded:"):

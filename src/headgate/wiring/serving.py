@@ -11,6 +11,7 @@ from headgate import wiring
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
+from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.limiter import Limiter
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport
@@ -55,7 +56,13 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
     """
     store_url = settings.redis_url or ""
     try:
-        counters = wiring.open_counters(store_url, data_dir=settings.data_dir, max_wait=settings.overload_seconds)
+        counters = wiring.open_counters(
+            store_url,
+            data_dir=settings.data_dir,
+            max_wait=settings.overload_seconds,
+            deny_cache_mb=settings.deny_cache_mb,
+            processes=settings.workers,
+        )
     except InvalidSettings as error:
         msg = f"HEADGATE_REDIS_URL is malformed: {error}"
         raise InvalidSettings(msg) from error
@@ -63,8 +70,12 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
     limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here))
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(limiter)
-        if isinstance(limiter.store, EmbeddedStore):
-            await limiter.store.connect()  # what is wrong with it is better known now than at the first check
+        embedded = wiring.layer(limiter.store, EmbeddedStore)
+        if embedded is not None:
+            await embedded.connect()  # what is wrong with it is better known now than at the first check
+        guarded = wiring.layer(limiter.store, Guarded)
+        if guarded is not None:
+            guarded.begin()
         control = None
         if settings.database_url is not None:
             # Here, because it takes as long to import as all the rest.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.redis import RedisStore
 from headgate.core.breaker import State
 from headgate.core.metrics import Sample
 from headgate.core.units import SECOND
+from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
+from headgate.wiring import layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,10 +55,14 @@ def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Ca
 
 def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sample]]:
     """Samples of a store that is elsewhere; of one in this process there are none."""
-    guarded = store.store if isinstance(store, EmbeddedStore) else store
+    cache, guarded = layer(store, DenyCache), layer(store, Guarded)
 
     def samples() -> Iterator[Sample]:
-        if not isinstance(guarded, Guarded):
+        if cache is not None:
+            yield Sample("headgate_deny_cache_hits_total", cache.hits)
+            yield Sample("headgate_deny_cache_entries", cache.entries, (worker,))
+            yield Sample("headgate_deny_cache_bytes", cache.bytes, (worker,))
+        if guarded is None:
             return
         for source, number in guarded.degraded.items():
             yield Sample("headgate_degraded_limits_total", number, (source.value,))

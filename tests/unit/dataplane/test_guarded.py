@@ -118,6 +118,29 @@ def hit(
     return Hit(hit_key("k", meter.code) + name, meter, cost, holder, safety=safety)
 
 
+def test_a_share_is_of_as_many_processes_as_are_known_beforehand() -> None:
+    """The workers of a service know of each other from the first request on, whatever the store says or does not."""
+    local = LocalShare(MemoryStore(FakeClock()), processes=4)
+    one = hit("never met", OnStoreError.LOCAL)
+    assert [local.take([one])[0].allowed for _ in range(3)] == [True, True, False]
+    for told, known in ((1, 4), (9, 9), (0, 4)):
+        local.processes = told
+        assert local.processes == known
+
+
+@played
+async def test_a_service_is_counted_before_its_first_request(scene: Scene) -> None:
+    """A process that has begun knows how many there are before a rule says `local` for the first time."""
+    scene.guarded.begin()
+    await scene.heard()
+    scene.fails()
+    assert [(await scene.take(hit("never met", OnStoreError.LOCAL)))[0].allowed for _ in range(3)] == [
+        True,
+        True,
+        False,
+    ]
+
+
 @played
 async def test_while_the_store_answers_nothing_is_different(scene: Scene) -> None:
     """What the store decides is handed on as it is."""

@@ -10,7 +10,8 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headgate.core import problem
-from headgate.core.decision import Decision
+from headgate.core.decision import Decision, Source
+from headgate.core.denial import FromDenyCache
 from headgate.core.header_lines import HeaderLines, HeaderPhrases, tightest
 from headgate.core.headers import COST, REMAINING, RESET, RETRY_AFTER, STANDING, within
 from headgate.core.units import SECOND, whole_seconds
@@ -29,6 +30,7 @@ _REMEMBERED: Final = 4_096
 _JSON: Final = lines_of([("content-type", "application/json")])
 _PROBLEM: Final = lines_of([("content-type", problem.CONTENT_TYPE)])
 _BEFORE_SECONDS: Final = SECOND - 1
+_SOURCES: Final = {Decision: Source.STORE.value, FromDenyCache: Source.DENY_CACHE.value}
 _lines: Final = HeaderLines(str, str)
 
 
@@ -110,7 +112,10 @@ class VerdictText:
         """Body and headers of a refusal by the only limit there is; None for every other verdict."""
         plan, decisions = verdict.plan, verdict.decisions
         bounds = plan.enforced
-        if verdict.allowed or len(bounds) != 1 or plan.shadows or decisions[0].__class__ is not Decision:
+        if verdict.allowed or len(bounds) != 1 or plan.shadows:
+            return None
+        source = _SOURCES.get(decisions[0].__class__)
+        if source is None:
             return None
         _, left, reset_after, retry_after, _, _, _ = decisions[0]
         if retry_after is None:  # never, which is said in other words
@@ -121,7 +126,7 @@ class VerdictText:
         numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":'
         body = (
             f'{phrases.problem}{detail}{phrases.violated}{phrases.message or detail},"allowed":false,'
-            f'"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"{phrases.binding}0.0,'
+            f'"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"{source}","action":"{phrases.binding}0.0,'
             f'"policy":{phrases.gist}{numbers}{wait / SECOND},"cost":{cost},'
             f'"decisions":[{phrases.refusal}{numbers}{retry_after / SECOND},"cost":{cost}}}]}}\n'
         )

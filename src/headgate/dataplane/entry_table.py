@@ -1,0 +1,57 @@
+"""A table of entries by counter, bounded in bytes: the least recently added make room for new ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from headgate.core.denial import Denial, Standing
+
+if TYPE_CHECKING:
+    from headgate.core.decision import Key
+    from headgate.core.denial import Nanos
+
+E = TypeVar("E", Denial, Standing)
+
+BYTES_OF_AN_ENTRY: Final = 900
+"""All of it but the key: both tuples, their numbers, the place in the dictionary, and a meter of its own."""
+_SWEPT: Final = 2
+"""So many entries are looked at, whether they have ended, for each that is added."""
+
+
+class EntryTable(Generic[E]):
+    """Entries, the oldest first; every step takes the same time, however many there are."""
+
+    def __init__(self, max_bytes: int) -> None:
+        """Nothing is in it yet."""
+        self.entries: OrderedDict[Key, E] = OrderedDict()
+        """To be looked into; a plain dictionary would have to skip what was removed at its beginning."""
+        self.bytes = 0
+        self._max_bytes = max_bytes
+
+    def put(self, key: Key, entry: E, now: Nanos) -> None:
+        """Add an entry or replace it, as the newest; the oldest make room, those that have ended in any case."""
+        self.pop(key)
+        self.entries[key] = entry
+        self.bytes += _size(key)
+        for _ in range(_SWEPT):
+            oldest = next(iter(self.entries))
+            if oldest == key or self.entries[oldest][-1] > now:
+                break
+            self.pop(oldest)
+        while self.bytes > self._max_bytes:
+            self.pop(next(iter(self.entries)))
+
+    def pop(self, key: Key) -> None:
+        """Remove an entry, if it is there."""
+        if self.entries.pop(key, None) is not None:
+            self.bytes -= _size(key)
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.entries.clear()
+        self.bytes = 0
+
+
+def _size(key: Key) -> int:
+    return BYTES_OF_AN_ENTRY + len(key)
