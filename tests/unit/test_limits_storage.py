@@ -18,7 +18,8 @@ from headgate.adapters.redis import REDIS_SCHEMES
 from headgate.adapters.zones import zone
 from headgate.core.meter import Calendars
 from headgate.dataplane.bare_keys import BareKeys
-from headgate.errors import StoreError
+from headgate.dataplane.deny_cache import DenyCache
+from headgate.errors import Overloaded, StoreError
 from headgate.limits import AsyncHeadgateStorage, HeadgateStorage
 from headgate.limits.counters import LimitsCounters
 from headgate.testing import FakeClock
@@ -39,7 +40,7 @@ def clock() -> FakeClock:
 def storage(clock: FakeClock) -> HeadgateStorage:
     """A storage in this process, with that clock."""
     made = HeadgateStorage("headgate+memory://")
-    made._counters = LimitsCounters(MemoryStore(clock), BareKeys(Calendars(zone, clock)))
+    made._counters = LimitsCounters(MemoryStore(clock), BareKeys(Calendars(zone, clock)), clock)
     return made
 
 
@@ -166,7 +167,7 @@ def test_prefixes_keep_applications_apart(storage: HeadgateStorage) -> None:
     """Two storages on one store with different prefixes count apart."""
     mine = storage._counters
     other = HeadgateStorage("headgate+memory://")
-    other._counters = LimitsCounters(mine._store, mine._bare_keys, prefix="other")
+    other._counters = LimitsCounters(mine._store, mine._bare_keys, mine._clock, prefix="other")
     assert storage.incr("k", 60) == 1
     assert other.incr("k", 60) == 1
     assert storage.incr("k", 60) == 2
@@ -186,6 +187,33 @@ def test_a_store_that_is_away_is_an_error_unless_the_address_says_otherwise(
     assert allowing.acquire_entry("k", 1, 60)
     denying = HeadgateStorage("headgate+redis://127.0.0.1:1?on_store_error=deny")
     assert not denying.acquire_entry("k", 1, 60)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_check_that_is_shed_is_refused(name: str, storage: HeadgateStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With too much in flight a hit is refused and a look says that nothing is left; nothing of it is an error."""
+
+    async def shed(_hits: object) -> None:
+        raise Overloaded
+
+    for ask in ("take", "peek"):
+        monkeypatch.setattr(storage._counters._store, ask, shed)
+    limiter, item = _strategy(name, storage), RateLimitItemPerMinute(5)
+    assert not limiter.hit(item, "a")
+    assert not limiter.test(item, "a")
+    assert limiter.get_window_stats(item, "a").remaining == 0
+    assert storage.check()
+
+
+def test_what_the_deny_cache_refuses_is_an_answer() -> None:
+    """A refusal from memory is as good as one of the store, and no error."""
+    clock = FakeClock()
+    storage = HeadgateStorage("headgate+memory://")
+    cache = DenyCache(MemoryStore(clock), lambda: clock() * 1_000)
+    storage._counters = LimitsCounters(cache, BareKeys(Calendars(zone, clock)), clock)
+    limiter, item = _strategy("moving-window", storage), RateLimitItemPerMinute(2)
+    assert [limiter.hit(item, "a") for _ in range(5)] == [True, True, False, False, False]
+    assert cache.hits == 2
 
 
 def test_the_same_with_await() -> None:

@@ -14,13 +14,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.core import degraded
 from headgate.core.decision import Source
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm
 from headgate.core.units import DAY, HOUR, MAX_AMOUNT, MINUTE, SECOND
-from headgate.errors import StoreError
+from headgate.errors import Overloaded, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headgate.core.decision import Decision, Hit
     from headgate.core.units import Micros
     from headgate.dataplane.bare_keys import BareKeys
@@ -37,6 +40,7 @@ _UNITS: Final = {
     "year": 12 * 30 * DAY,
 }
 _ON_CLEAR: Final = (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_LOG)
+_SOUND: Final = (Source.STORE, Source.DENY_CACHE)
 _PING: Final = "limits: is anybody there?"
 
 
@@ -49,8 +53,20 @@ class _Counter(NamedTuple):
 class LimitsCounters:
     """The counters behind a storage. Its coroutines wait only where the store does."""
 
-    def __init__(self, store: CounterStore, bare_keys: BareKeys, *, prefix: str = "", degrades: bool = False) -> None:
-        """`degrades` says that answers without the store are fine; else they are raised as `StoreError`."""
+    def __init__(
+        self,
+        store: CounterStore,
+        bare_keys: BareKeys,
+        clock: Callable[[], Micros],
+        *,
+        prefix: str = "",
+        degrades: bool = False,
+    ) -> None:
+        """`degrades` says that answers without the store are fine; else they are raised as `StoreError`.
+
+        `clock` is this process's, for answers that the store's clock is not there for.
+        """
+        self._clock = clock
         self._store = store
         self._bare_keys = bare_keys
         self._prefix = f"{prefix}:" if prefix else ""
@@ -151,6 +167,8 @@ class LimitsCounters:
         """Whether the store answers."""
         try:
             (found,) = await self._store.peek([self._hit(_Counter(_PING, SECOND, Algorithm.FIXED_WINDOW), 1, 0)])
+        except Overloaded:
+            return True  # it does, only not at once
         except StoreError:
             return False
         return found.source is Source.STORE
@@ -159,15 +177,27 @@ class LimitsCounters:
         if len(self._used) >= _MOST_REMEMBERED:
             self._used.clear()
         self._used[counter] = None
-        (decision,) = await self._store.take([self._hit(counter, limit, amount)])
+        hit = self._hit(counter, limit, amount)
+        try:
+            (decision,) = await self._store.take([hit])
+        except Overloaded:
+            return self._shed(hit)
         return self._sound(decision)
 
     async def _look(self, counter: _Counter, limit: int, amount: int = 0) -> Decision:
-        (decision,) = await self._store.peek([self._hit(counter, limit, amount)])
+        hit = self._hit(counter, limit, amount)
+        try:
+            (decision,) = await self._store.peek([hit])
+        except Overloaded:
+            return self._shed(hit)
         return self._sound(decision)
 
+    def _shed(self, hit: Hit) -> Decision:
+        """What `on_overload=deny` asks for is a refusal: `limits` has no other word for it, and an error is a 500."""
+        return degraded.denied(hit, self._clock())
+
     def _sound(self, decision: Decision) -> Decision:
-        if decision.source is not Source.STORE and not self._degrades:
+        if decision.source not in _SOUND and not self._degrades:
             msg = "the counters cannot be reached"
             raise StoreError(msg, transient=True)
         return decision

@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(msg) from error
 
 from headgate import wiring
+from headgate.adapters.clock import wall_clock
 from headgate.adapters.redis import REDIS_SCHEMES
 from headgate.dataplane.without_waiting import run
 from headgate.errors import InvalidSettings, StoreError, shown
@@ -36,7 +37,7 @@ def _counters(uri: str | None, prefix: str, options: dict[str, float | str | boo
             store = wiring.blocking_store(url)
     except InvalidSettings as error:
         raise ConfigurationError(str(error)) from error
-    return LimitsCounters(store, bare_keys, prefix=prefix, degrades="on_store_error=" in url)
+    return LimitsCounters(store, bare_keys, wall_clock, prefix=prefix, degrades="on_store_error=" in url)
 
 
 class HeadgateStorage(
