@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench import redis_bytes, redis_core, redis_hits, redis_threads
+from bench import redis_bytes, redis_core, redis_denied, redis_hits, redis_threads
 from bench.rows import Outcome
 from bench.server import programs, running
 
@@ -41,6 +41,7 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
         server = servers[0]
         redis_hits.many_keys(server, keys, scale.hits, scale.rounds, watch, outcome)
         redis_hits.more_tasks(server, keys, scale.tasks, scale.rounds, watch, outcome)
+        redis_denied.flood(server, scale.hits, scale.rounds, watch, outcome)
         redis_threads.threads(server, keys, scale.hits, scale.rounds, watch, outcome)
         redis_core.core_share(server, keys, scale.rounds, watch, outcome)
         redis_core.lane(server, keys, scale.rounds, watch, outcome)

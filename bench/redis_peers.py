@@ -87,6 +87,13 @@ async def _headgate_async(url: str, algorithm: str, amount: int) -> AsyncIterato
         yield loops.of_headgate_async(limiter, f"{amount}/day", algorithm)
 
 
+@asynccontextmanager
+async def headgate_without_deny_cache(url: str, algorithm: str, amount: int) -> AsyncIterator[AsyncLoop]:
+    """Headgate with every refusal asked of the server."""
+    async with headgate.Limiter.open(url + _STRICT, deny_cache_mb=0) as limiter:
+        yield loops.of_headgate_async(limiter, f"{amount}/day", algorithm)
+
+
 def _prefix(strategy: str) -> str:
     """As long as its own, which is LIMITS for all strategies, so that they could not share a server."""
     return strategy[:6]
