@@ -20,7 +20,7 @@ import uvloop
 from bench.notes import Figure, keep, resident_megabytes, share
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from headgate.adapters.clock import monotonic
+from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.zones import zone
@@ -28,8 +28,8 @@ from headgate.controlplane.keys import Keys
 from headgate.controlplane.users import Users
 from headgate.core.api_key import hash_of, new_api_key
 from headgate.core.units import SECOND
-from headgate.dataplane.asking import MOST_AT_ONCE, SECONDS, Asking
-from headgate.dataplane.records import MOST_KNOWN, MOST_UNKNOWN, Records
+from headgate.dataplane.records import Records
+from headgate.dataplane.shared_records import SharedRecords
 from headgate.wiring import open_counters, open_database
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _MISSES = 3_000
 _HITS = 100_000
+_AT_ONCE = 1_000
+_UNKNOWN = 50_000
 _SIZES = "SELECT pg_total_relation_size('users')::float8 / 1e6, pg_total_relation_size('api_keys')::float8 / 1e6"
 
 
@@ -110,23 +112,25 @@ class Bench:
 
     async def fill(self) -> None:
         """Meet more people than are remembered, and as many whom nobody knows."""
-        records = self._records(None, patience=5)
+        records = self._records(None)
         before = resident_megabytes()
-        known = [f"user-{number:07}" for number in range(min(3 * MOST_KNOWN, self._users))]
-        half = len(known) // 3
-        await self._many(records.user, known[:half], "as many users as are remembered")
-        await self._many(records.user, (f"nobody-{n}" for n in range(MOST_UNKNOWN)), "as many unknown users")
-        await self._many(records.key, (hash_of(f"{n}") for n in range(MOST_UNKNOWN)), "as many unknown keys")
+        known = [f"user-{number:07}" for number in range(self._users)]
+        first = len(known) // 2
+        await self._many(records.user, known[:first], "more users than are remembered")
+        await self._many(records.user, (f"nobody-{n}" for n in range(_UNKNOWN)), "and unknown users")
+        await self._many(records.key, (hash_of(f"{n}") for n in range(_UNKNOWN)), "and unknown keys")
         full = resident_megabytes()
-        await self._many(records.user, known[half:], "twice as many users again")
-        await self._many(records.key, (hash_of(f"x{n}") for n in range(2 * MOST_UNKNOWN)), "and unknown keys")
-        self._note("memory for 50,000 known and 40,000 unknown names", full - before, "MB")
-        self._note("more memory after 100,000 and 40,000 others", resident_megabytes() - full, "MB")
+        await self._many(records.user, known[first:], "as many users again")
+        await self._many(records.key, (hash_of(f"x{n}") for n in range(_UNKNOWN)), "and unknown keys")
+        self._note("records in memory, 64 MB allowed", len(records), "")
+        self._note("memory for them", full - before, "MB")
+        self._note("more memory after as many others", resident_megabytes() - full, "MB")
         await records.close()
 
-    def _records(self, cache: Cache | None, patience: float = SECONDS) -> Records:
-        """Nobody known yet; `patience` is the deadline of a question."""
-        return Records(PostgresRecords(self._database), cache, Asking(_steady, patience), _steady)
+    def _records(self, cache: Cache | None) -> Records:
+        """No user known yet."""
+        shared = None if cache is None else SharedRecords(cache, wall_clock, keeps_last_known=True)
+        return Records(PostgresRecords(self._database), shared, _steady)
 
     async def _one_by_one(
         self, find: Callable[[str | bytes], Awaitable[object]], names: Iterable[str | bytes], text: str
@@ -135,7 +139,7 @@ class Bench:
         task = self._bar.add_task(text, total=_MISSES)
         for name in names:
             began = time.perf_counter()
-            assert await find(name) is not None, f"{name!r} was not found in time"
+            assert (await find(name)).record is not None, f"{name!r} was not found"
             waits.append(time.perf_counter() - began)
             self._bar.advance(task)
             await asyncio.sleep(0)
@@ -146,9 +150,9 @@ class Bench:
     ) -> None:
         left = list(names)
         task = self._bar.add_task(text, total=len(left))
-        for first in range(0, len(left), MOST_AT_ONCE):
-            await asyncio.gather(*map(find, left[first : first + MOST_AT_ONCE]))
-            self._bar.advance(task, MOST_AT_ONCE)
+        for first in range(0, len(left), _AT_ONCE):
+            await asyncio.gather(*map(find, left[first : first + _AT_ONCE]))
+            self._bar.advance(task, _AT_ONCE)
 
     def _note(self, name: str, value: float, unit: str) -> None:
         self.figures.append(Figure(name, value, unit))

@@ -115,28 +115,51 @@ class Database(Statements, Protocol):
 
 
 class RecordSource(Protocol):
-    """Where what is known about users and API keys is on record. Raises `DatabaseError`, and nothing else."""
+    """Where what is known about users and API keys is on record. Raises `DatabaseError`, and nothing else.
 
-    async def user(self, name: str) -> Mapping[str, Any] | None:
-        """``{"tier", "overrides": {rule: [limit]}}`` of a user, or None."""
+    It has no deadline: whoever asks looks whether the database is silent, and abandons it then.
+    """
 
-    async def key(self, digest: bytes) -> Mapping[str, Any] | None:
-        """``{"id", "hash", "user", "tenant", "tier", "limits": {rule: [limit]}, "expires", "revoked"}``, or None.
+    async def users(self, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """``{"tier", "overrides": {rule: [limit]}}`` of each user who is on record."""
 
-        `digest` is the SHA-256 of the key, `hash` the same in hexadecimal; `expires` is in Unix seconds.
+    async def keys(self, digests: Sequence[bytes]) -> Mapping[bytes, Mapping[str, Any]]:
+        """``{"id", "hash", "user", "tenant", "tier", "limits": {rule: [limit]}, "expires", "revoked"}`` of each key.
+
+        A digest is the SHA-256 of a key, `hash` the same in hexadecimal; `expires` is in Unix seconds.
         """
+
+    def has_unread(self) -> bool:
+        """Whether bytes of the database, or the end of a connection, lie in a socket and were not read yet."""
+
+    def is_connecting(self) -> bool:
+        """Whether a query waits for a connection that is being made."""
+
+    def abandon(self) -> None:
+        """Drop every connection that owes a reply; what was asked there fails."""
+
+    async def close(self) -> None:
+        """Close all connections."""
+
+
+class Looked(NamedTuple):
+    """What a cache was found to hold."""
+
+    values: Sequence[bytes | None]
+    era: str | None
+    """To be given to `put_many`, with what was missing and was read elsewhere since; None if there is no cache now."""
 
 
 class Cache(Protocol):
     """Small values that any process may read again for a while. Never raises: what cannot be reached is not there."""
 
-    async def get(self, name: str) -> bytes | None:
-        """What is kept under a name."""
+    async def get_many(self, names: Sequence[str]) -> Looked:
+        """What is kept under each name."""
 
-    async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
-        """Keep a value for a while; `over` also replaces one that is there, or was dropped a moment ago.
+    async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
+        """Keep values that were read elsewhere after `get_many` told the era, in place of those that are there.
 
-        What was read elsewhere is put without `over`: if it was dropped since, it may be out of date.
+        One that was dropped since then, alone or with all, is not kept: it may be out of date.
         """
 
     async def drop(self, names: Sequence[str]) -> bool:

@@ -45,6 +45,17 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class OnUnknownIdentity(StrEnum):
+    """What is assumed of a caller whose record cannot be read."""
+
+    LAST_KNOWN = "last_known"
+    """The last record known, however old; without one, the default tier."""
+    DEFAULT = "default"
+    """The default tier."""
+    STATED = "stated"
+    """The tier that the caller or its token states; without one, the default tier."""
+
+
 def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
     return {"meaning": meaning, "read": read, "secret": secret}
 
@@ -257,6 +268,14 @@ class Settings:
     jwt_tenant_claim: str | None = field(default=None, metadata=_about("the claim that names the tenant", _text))
     jwt_tier_claim: str | None = field(default=None, metadata=_about("the claim that names the tier", _text))
     api_key_header: str = field(default="X-API-Key", metadata=_about("the header that API keys come in", _text))
+    on_unknown_identity: OnUnknownIdentity = field(
+        default=OnUnknownIdentity.LAST_KNOWN,
+        metadata=_about("what is assumed of callers whose record cannot be read", _one_of(OnUnknownIdentity)),
+    )
+    record_cache_mb: int = field(
+        default=64,
+        metadata=_about("megabytes of users and API keys that each process keeps in memory", _whole(1, 65_536)),
+    )
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:

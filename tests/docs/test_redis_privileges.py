@@ -61,7 +61,8 @@ async def _every_change(url: str) -> None:
     feed, store = feed_at(url), store_at(url)
     cache = RedisCache(store)
     try:
-        await cache.put("hg:user:u1", b"v", 60, over=False)
+        looked = await cache.get_many(["hg:user:u1"])
+        await cache.put_many({"hg:user:u1": b"v"}, 60, looked.era or "")
         await cache.drop(["hg:user:u1"])
         await cache.drop(["*"])
         with suppress(StoreError):

@@ -26,7 +26,6 @@ from headgate.controlplane.snapshot_history import SnapshotHistory
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.dataplane.asking import Asking
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.records import Records
 from headgate.edge.admin.app import admin_app
@@ -104,7 +103,7 @@ async def opened(url: str) -> AsyncIterator[Admin]:
     database, limiter = Database(url), Limiter.open()
     publisher = Publisher(zones.zone, wall_clock)
 
-    records = Records(PostgresRecords(database), None, Asking(wall_clock, 5.0), wall_clock)
+    records = Records(PostgresRecords(database), None, wall_clock)
     identity = Identity(wall_clock, records=records)
 
     async def announce() -> None:

@@ -78,7 +78,9 @@ def test_every_kind_of_change_is_announced_by_its_name(database_url: str, valkey
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
             assert (await one.heard()).names == ["*"]  # a feed that knows nothing
-            await one.cache.put("hg:user:ü1", b"old", 60, over=True)
+            looked = await one.cache.get_many(["hg:user:ü1"])
+            await one.cache.put_many({"hg:user:ü1": b"old"}, 60, looked.era or "")
+            assert (await one.cache.get_many(["hg:user:ü1"])).values == [b"old"]
             await publish(one.database, limit(5))
             await change(one.database, "tier", "free")
             await change(one.database, "token", "t")
@@ -92,7 +94,7 @@ def test_every_kind_of_change_is_announced_by_its_name(database_url: str, valkey
             assert said.since == 0
             assert said.position.number == last
             assert sorted(said.names) == ["blocks", f"key:{'78' * 32}", "rules", "user:ü1"]
-            assert await one.cache.get("hg:user:ü1") is None
+            assert (await one.cache.get_many(["hg:user:ü1"])).values == [None]
             assert await one.rules() == limit(5)
             blocks = await one.feed.document(BLOCKS)
             assert blocks is not None

@@ -176,51 +176,70 @@ def test_a_position_never_goes_back(place: Place) -> None:
     asyncio.run(run())
 
 
-def test_a_cached_value_is_found_by_all_until_it_is_dropped(place: Place) -> None:
-    """Any bytes come back, under any name; a value that was dropped is gone everywhere."""
+async def _get(cache: Cache, *names: str) -> list[bytes | None]:
+    return list((await cache.get_many(names)).values)
+
+
+async def _put(cache: Cache, name: str, value: bytes, seconds: float = 60) -> None:
+    """Put what was missing, or past its time, a moment ago."""
+    looked = await cache.get_many([name])
+    assert looked.era is not None
+    await cache.put_many({name: value}, seconds, looked.era)
+
+
+def test_cached_values_are_found_by_all_until_they_are_dropped(place: Place) -> None:
+    """Any bytes come back, under any name, many at once; a value that was dropped is gone everywhere."""
 
     async def run() -> None:
         values = {"hg:user:u1": b"", "hg:user:{x}y": b"\0\xff", "hg:key:0a": b"=", "hg:user:ü": b"v"}
+        values |= {f"hg:user:{number}": b"%d" % number for number in range(250)}
         async with place.cache() as one, place.cache() as other:
-            for name, value in values.items():
-                assert await other.get(name) is None
-                await one.put(name, value, 60, over=False)
-            assert {name: await other.get(name) for name in values} == values
+            looked = await one.get_many([*values])
+            assert looked.values == [None] * len(values)
+            assert looked.era is not None
+            await one.put_many(values, 60, looked.era)
+            assert await _get(other, *values) == [*values.values()]
+            assert await _get(other, "hg:user:none", "hg:key:0a", "hg:user:none") == [None, b"=", None]
             assert await one.drop(["hg:user:u1", "hg:key:0a"])
-            assert [await other.get(name) for name in values] == [None, b"\0\xff", None, b"v"]
+            assert (await _get(other, *values))[:4] == [None, b"\0\xff", None, b"v"]
             assert await one.drop(["*"])
-            assert [await other.get(name) for name in values] == [None] * 4
+            assert await _get(other, *values) == [None] * len(values)
+            await _put(one, "hg:user:ü", b"after")
+            assert await _get(other, "hg:user:ü") == [b"after"]
 
     asyncio.run(run())
 
 
-def test_what_was_read_before_it_changed_cannot_come_back(place: Place) -> None:
-    """Who read a record before it was dropped, alone or with all, and puts it into the cache later, changes nothing."""
+@pytest.mark.parametrize("before", [None, b"older"])
+def test_what_was_read_before_it_changed_cannot_come_back(place: Place, before: bytes | None) -> None:
+    """A record that was read before it was dropped, alone or with all, is not put back, in place of none or another."""
 
     async def run() -> None:
         async with place.cache() as slow, place.cache() as other:
-            for dropped in ("hg:user:u1", "*"):
-                assert await slow.get("hg:user:u1") is None  # and goes to the database
+            for number, dropped in enumerate((f"hg:user:{before!r}", "*")):
+                name = f"hg:user:{before!r}" if number == 0 else "hg:user:another"
+                if before is not None:
+                    await _put(other, name, before)
+                looked = await slow.get_many([name])  # and goes to the database
+                assert looked.era is not None
                 assert await other.drop([dropped])
-                await slow.put("hg:user:u1", b"old", 60, over=False)
-                assert await other.get("hg:user:u1") is None
-            await other.put("hg:user:u1", b"new", 60, over=True)
-            assert await slow.get("hg:user:u1") == b"new"
+                await slow.put_many({name: b"old"}, 60, looked.era)
+                assert await _get(other, name) == [None]
 
     asyncio.run(run())
 
 
-def test_a_value_that_is_there_stays_unless_it_is_replaced(place: Place) -> None:
-    """The first who puts a value wins; `over` replaces it; and it ends by itself."""
+def test_a_value_that_is_there_is_replaced(place: Place) -> None:
+    """What was put last holds, so that a record past its time is followed by a new one; and it ends by itself."""
 
     async def run() -> None:
         async with place.cache() as cache:
-            await cache.put("hg:user:u1", b"one", 60, over=False)
-            await cache.put("hg:user:u1", b"two", 60, over=False)
-            assert await cache.get("hg:user:u1") == b"one"
-            await cache.put("hg:user:u1", b"two", 0.001, over=True)
+            await _put(cache, "hg:user:u1", b"one")
+            await _put(cache, "hg:user:u1", b"two")
+            assert await _get(cache, "hg:user:u1") == [b"two"]
+            await _put(cache, "hg:user:u1", b"three", 0.001)
             async with asyncio.timeout(5):
-                while await cache.get("hg:user:u1") is not None:  # noqa: ASYNC110 (nothing tells)
+                while await _get(cache, "hg:user:u1") != [None]:  # noqa: ASYNC110 (nothing tells)
                     await asyncio.sleep(0.001)
 
     asyncio.run(run())
@@ -232,8 +251,8 @@ def test_names_do_not_choose_where_they_are_kept(valkey: Server) -> None:
     async def run() -> None:
         async with Place(valkey.url).cache() as cache:
             for name in ("hg:user:{x}", "hg:user:%7Bx%7D", "hg:user:x"):
-                await cache.put(name, name.encode(), 60, over=True)
-                assert await cache.get(name) == name.encode()
+                await _put(cache, name, name.encode())
+                assert await _get(cache, name) == [name.encode()]
 
     asyncio.run(run())
     keys = [key for key in valkey.contents() if b"hg:user" in key]

@@ -191,7 +191,7 @@ def test_what_only_begins_like_it_is_not_there() -> None:
 def test_a_check_states_who_calls() -> None:
     """`/v1/check` and `/v1/peek` look up what is on record about the user and the key that a caller states."""
     set_up = Set(cached=False)
-    set_up.source.users["u1"] = {"tier": None, "overrides": {"users": ["9/minute"]}}
+    set_up.source.users_on_record["u1"] = {"tier": None, "overrides": {"users": ["9/minute"]}}
     set_up.source.add_key(hash_of(KEY), user="u1")
     gateway = Gateway(USERS, identity=Identity(FakeClock(), records=set_up.records))
     for path in ("/v1/check", "/v1/peek"):

@@ -33,7 +33,7 @@ def test_settings_become_an_identity() -> None:
 
     async def run() -> None:
         source = FakeSource()
-        source.users["u1"] = {"tier": "pro"}
+        source.users_on_record["u1"] = {"tier": "pro"}
         given = from_environment(
             {
                 "HEADGATE_JWT_ALGORITHMS": "RS256, PS256",

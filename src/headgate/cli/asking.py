@@ -16,7 +16,8 @@ _SECONDS: Final = 5.0
 
 def check_members(request: Request, cost: int | None) -> dict[str, Any]:
     """The body of a check: everything that is known."""
-    members = {**request._asdict(), "cost": cost, "attributes": dict(request.attributes) or None}
+    # Whether a record could be read is for the service to say.
+    members = {**request._asdict(), "cost": cost, "attributes": dict(request.attributes) or None, "assumed": None}
     return {name: value for name, value in members.items() if value is not None}
 
 

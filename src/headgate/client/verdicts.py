@@ -74,6 +74,8 @@ class RemoteVerdict:
     reservation: str | None = None
     """Of a reservation: the text to settle or release it by."""
     reserved: int | None = None
+    identity: str | None = None
+    """``assumed`` where the service could not read the caller's record; else None."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """What to tell the caller about its limits."""
 
@@ -95,7 +97,7 @@ def check_body(request: Request, cost: int | None = None) -> dict[str, Any]:
         msg = f"expected a headgate.Request, not {shown(request)}"
         raise InvalidRequest(msg)
     parts = request._asdict()
-    del parts["limits"]  # the service has its own records
+    del parts["limits"], parts["assumed"]  # the service has its own records
     if parts["attributes"]:
         parts["attributes"] = dict(parts["attributes"])
     if cost is not None:

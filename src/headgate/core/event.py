@@ -157,7 +157,7 @@ def event_of(
     latency: float | None,
 ) -> Event:
     """The event of one verdict; `cost` is what the caller stated beside the request."""
-    user, tenant, api_key, ip, tier, method, path, attributes, route, stated, limits = request
+    user, tenant, api_key, ip, tier, method, path, attributes, route, stated, limits, _ = request
     rule, hit, decision = deciding(verdict, kind)
     used = limit = charged = None
     status, wait = _PASSED, None

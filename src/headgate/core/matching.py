@@ -48,6 +48,8 @@ class Plan(NamedTuple):
     alike: object | None = None
     """The same for all requests of one path, method and tier, if that alone says which rules apply and what each
     charges; else None."""
+    assumed: bool = False
+    """Whether the caller's record could not be read; see `Request.assumed`."""
 
 
 class _Winners(NamedTuple):
@@ -111,7 +113,7 @@ class Snapshot:
         kind = self._kinds.get((request.path, request.method, request.tier)) or self._kind(request)
         winners = kind.winners if not kind.asking else self._winners_for(kind, request, address)
         if winners.gate is not None:
-            return Plan(self.number, (), (), winners.gate, ())
+            return Plan(self.number, (), (), winners.gate, (), None, request.assumed)
         enforced: list[Bound] = []
         shadows: list[Bound] = []
         unlimited: list[Rule] = []
@@ -122,7 +124,9 @@ class Snapshot:
             side = shadows if ready.is_watched else enforced
             if not ready.bind(request, address, cost, names, side, own):
                 unlimited.append(ready.rule)
-        return _new(Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited), alike))
+        return _new(
+            Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited), alike, request.assumed)
+        )
 
     def _winners_for(self, kind: _Kind, request: Request, address: Address | None) -> _Winners:
         leaves: list[Leaf] = []

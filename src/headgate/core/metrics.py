@@ -56,6 +56,11 @@ METRICS: Final = {
         ),
         Metric("headgate_decision_seconds", _HISTOGRAM, "How long decisions took, of all or of a sample."),
         Metric("headgate_http_requests_total", _COUNTER, "Answers of the decision service.", ("endpoint", "status")),
+        Metric(
+            "headgate_identity_assumed_total",
+            _COUNTER,
+            "Requests whose caller's record could not be read, so that tier and limits were assumed.",
+        ),
         # The store
         Metric(
             "headgate_degraded_limits_total",

@@ -31,10 +31,12 @@ class Request(NamedTuple):
     """What the call costs under every rule, where the caller says; else each rule's price list does."""
     limits: OwnLimits | None = None
     """What the user and the API key have of their own, in place of the rules' limits."""
+    assumed: bool = False
+    """Whether a record of the caller could not be read, so that tier and limits are assumed."""
 
     def check(self) -> Request:
         """Return the request if every part has the right type; raise `InvalidRequest` otherwise."""
-        user, tenant, api_key, ip, tier, method, path, attributes, route, _, limits = self
+        user, tenant, api_key, ip, tier, method, path, attributes, route, _, limits, _ = self
         # Done for every request, so what is usual is seen at one glance.
         if not _USUAL.issuperset(map(type, (user, tenant, api_key, ip, tier, method, path, route))):
             _check_texts(self)

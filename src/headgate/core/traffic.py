@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MOST_REMEMBERED: Final = 10_000
 _MOST_EXAMPLES: Final = 5
-_NOTHING: Final = (NO_ATTRIBUTES, None, None, None)
+_NOTHING: Final = (NO_ATTRIBUTES, None, None, None, False)
 COLUMNS: Final = (
     "user",
     "tenant",
@@ -118,6 +118,7 @@ class Calls:
             extra.get("route"),
             extra.get("cost"),
             None if limits is None else self._own_limits(limits),
+            False,
         )
 
     def _own_limits(self, data: object) -> OwnLimits:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NO_RULE = "default"
 """The policy name of a bare key, which has no rule."""
+ASSUMED = "assumed"
+"""What `Verdict.identity` says where the caller's record could not be read."""
 _WEIGHT = (Source.STORE, Source.DEGRADED_ALLOW, Source.DEGRADED_LOCAL, Source.DEGRADED_DENY, Source.DENY_CACHE)
 """Of several decisions' sources the last of these is the verdict's."""
 _REPLICABLE = (Source.STORE, Source.DENY_CACHE)
@@ -130,6 +132,11 @@ class Verdict:
         if gate is not None:
             return Source.EXEMPT if gate.action is Action.ALLOW else Source.BLOCK
         return max((decision.source for decision in self.decisions), key=_WEIGHT.index, default=Source.EXEMPT)
+
+    @property
+    def identity(self) -> str | None:
+        """`assumed` where the caller's record could not be read, so that its tier and limits are assumed; else None."""
+        return ASSUMED if self.plan.assumed else None
 
     @property
     def replicated(self) -> bool:
@@ -297,6 +304,7 @@ class Verdict:
             "cost": self.cost,
             "decisions": [finding.as_dict() for finding in self.findings],
             **({} if self.replicated else {"replicated": False}),
+            **({"identity": ASSUMED} if self.plan.assumed else {}),
         }
 
 

@@ -32,7 +32,7 @@ async def explain(limiter: Limiter, request: Request, cost: int | None = None) -
     would_be = verdict(plan, decided, seen if all(decision.allowed for decision in decided) else ())
     block = None if blocks is None else blocks.find(request, explanation.asked.address, now)
     if block is not None:
-        would_be = verdict(Plan(plan.snapshot, (), (), block.gate(now), ()), ())
+        would_be = verdict(Plan(plan.snapshot, (), (), block.gate(now), (), None, plan.assumed), ())
     counters = {hit.key: decision for hit, decision in zip([*enforced, *watched], [*decided, *seen], strict=True)}
     return {"verdict": would_be.as_dict(), "block": _block(block), **explanation.as_dict(counters.get)}
 

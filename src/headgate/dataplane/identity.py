@@ -7,6 +7,10 @@
 What comes first counts. A token that is not sound, or a key that is unknown, revoked or has
 expired, proves nothing: its bearer is counted by address like everybody whom nobody knows. It
 never gets a counter of its own, or inventing keys would be a way around every limit.
+
+Where a record cannot be read, tier and limits are assumed as `OnUnknownIdentity` says, and the request
+carries the mark (`Request.assumed`). A key is never assumed to be sound: without a record, be it an old
+one, its bearer is counted by address.
 """
 
 from __future__ import annotations
@@ -15,18 +19,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.api_key import hash_of, looks_like_api_key
+from headgate.core.known import KnownKey
 from headgate.core.own_limits import NO_LIMITS, OwnLimits
 from headgate.core.request import Request
 from headgate.dataplane.jwt_verifier import Bearer
 from headgate.dataplane.proxies import Proxies
+from headgate.settings import OnUnknownIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from headgate.core.known import KnownKey
     from headgate.core.units import Micros
     from headgate.dataplane.jwt_verifier import JwtVerifier
     from headgate.dataplane.records import Records
+    from headgate.dataplane.wanted import Entry
 
 _BEARER: Final = "bearer "
 _NOBODY: Final = Bearer(None, None, None, 0)
@@ -66,17 +72,21 @@ class Identity:
         records: Records | None = None,
         proxies: Proxies | None = None,
         api_key_header: str = DEFAULT_API_KEY_HEADER,
+        on_unknown: OnUnknownIdentity = OnUnknownIdentity.LAST_KNOWN,
     ) -> None:
         """`clock` says what time it is; what is not given is not looked at."""
         self.api_key_header = api_key_header.lower()
         """The header that API keys come in."""
         self.refused: Counter[str] = Counter()
         """Why keys were not believed; `tokens` counts the same of tokens."""
+        self.assumed = 0
+        """How many requests were given a tier and limits that are assumed."""
         self.tokens = tokens
         self.records = records
         self.beside: Beside | None = None
         self._clock = clock
         self._proxies = proxies or Proxies()
+        self._keeps_stated = on_unknown is OnUnknownIdentity.STATED
 
     async def stated(self, request: Request) -> Request:
         """The request of a trusted caller, with what is on record about the user and the API key it states.
@@ -85,22 +95,24 @@ class Identity:
         """
         if self.records is None:
             return request
-        key = None
+        key, read = None, None
         if request.api_key and looks_like_api_key(request.api_key):
-            key = await self._key(self.records, request.api_key)
+            key, read = await self._key(self.records, request.api_key)
             if key is None:
                 request = request._replace(api_key=None)
             else:
                 user, tenant = key.user or request.user, key.tenant or request.tenant
                 request = request._replace(user=user, tenant=tenant, api_key=key.id)
-        return await self._special(self.records, request, key)
+        return await self._special(self.records, request, key, read)
 
     async def called(self, call: Call) -> Request:
         """The request behind a call, with what its credentials prove."""
         token = _token(call.authorization)
         is_key = token is not None and looks_like_api_key(token)
         given = call.api_key or (token if is_key else None)
-        key = await self._key(self.records, given) if given and self.records is not None else None
+        key, read = None, None
+        if given and self.records is not None:
+            key, read = await self._key(self.records, given)
         bearer = _NOBODY
         if self.tokens is not None and token is not None and not is_key:
             verified = self.tokens.verify(token)
@@ -110,35 +122,51 @@ class Identity:
             user, tenant, key_id = user or key.user, tenant or key.tenant, key.id
         address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
         request = Request(user, tenant, key_id, address, bearer.tier, call.method, call.path)
-        return request if self.records is None else await self._special(self.records, request, key)
+        return request if self.records is None else await self._special(self.records, request, key, read)
 
-    async def _key(self, records: Records, text: str) -> KnownKey | None:
-        """The record of a key that is in force."""
+    async def _key(self, records: Records, text: str) -> tuple[KnownKey | None, Entry | None]:
+        """The record of a key that is in force, and what was read."""
         if not looks_like_api_key(text):
             self.refused["malformed"] += 1
-            return None
-        key = await records.key(hash_of(text))
-        if key is None:
+            return None, None
+        read = await records.key(hash_of(text))
+        key = read.record
+        if read.is_missing:
+            return None, read
+        if not isinstance(key, KnownKey):
             self.refused["unknown"] += 1
         elif key.revoked:
             self.refused["revoked"] += 1
         elif key.expires is not None and key.expires <= self._clock():
             self.refused["expired"] += 1
         else:
-            return key
-        return None
+            return key, read
+        return None, read
 
-    async def _special(self, records: Records, request: Request, key: KnownKey | None) -> Request:
+    async def _special(self, records: Records, request: Request, key: KnownKey | None, of_key: Entry | None) -> Request:
         """The request with its tier (the key's, the user's, or what it says itself) and the limits of its own."""
-        user = await records.user(request.user) if request.user else None
-        tier, of_user, of_key = request.tier, NO_LIMITS, NO_LIMITS
+        is_assumed = is_missing = False
+        if of_key is not None and of_key.is_assumed:
+            is_assumed, is_missing = True, of_key.is_missing
+        tier, user_limits, key_limits = request.tier, NO_LIMITS, NO_LIMITS
+        user = None
+        if request.user:
+            read = await records.user(request.user)
+            user = read[0]
+            if read[3]:
+                is_assumed, is_missing = True, is_missing or read.is_missing
+        if is_missing and not self._keeps_stated:
+            tier = None  # the default tier, by the rules
         if user is not None:
-            tier, of_user = user.tier or tier, user.limits
+            tier, user_limits = user.tier or tier, user.limits
         if key is not None:
-            tier, of_key = key.tier or tier, key.limits
-        if tier is request.tier and not of_user and not of_key:
+            tier, key_limits = key.tier or tier, key.limits
+        if is_assumed:
+            self.assumed += 1
+        elif tier is request.tier and not user_limits and not key_limits:
             return request
-        return request._replace(tier=tier, limits=OwnLimits(of_user, of_key) if of_user or of_key else None)
+        own = OwnLimits(user_limits, key_limits) if user_limits or key_limits else None
+        return request._replace(tier=tier, limits=own, assumed=is_assumed)
 
     def forget(self, names: Sequence[str]) -> None:
         """Let go of what is known under these names: ``user:ID``, ``key:HASHHEX``, ``*`` for all."""

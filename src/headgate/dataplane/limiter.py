@@ -144,7 +144,9 @@ class Limiter:
         request.check()
         snapshot, now = self.snapshots.current, self.snapshots.clock()
         block = blocks.find(request, snapshot.address(request.ip) if request.ip else None, now)
-        return None if block is None else Plan(snapshot.number, (), (), block.gate(now), ())
+        if block is None:
+            return None
+        return Plan(snapshot.number, (), (), block.gate(now), (), None, request.assumed)
 
     # Keys, by limits
 

@@ -1,218 +1,253 @@
 """What is on record about users and API keys, as near as it can be found.
 
 First in this process, for a minute; then in the cache that all processes share; then in the
-database. Whoever changes a record says so (`forget`), so a copy is never true for longer than
-that takes; the minute is for the case that nobody was heard. While the database is away, what
-was known stays known.
+database. All misses of one turn of the event loop travel together, and a name is looked up once
+however many wait for it. A change drops its record from both caches (`forget`), so a copy is never true
+for longer than that takes; the minute is for changes that are not heard of.
+
+While the database is unavailable, a record past its time holds, marked as assumed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import OrderedDict
-from contextlib import suppress
 from hmac import compare_digest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.known import KnownKey, KnownUser
 from headgate.core.parsing.fields import unusable
 from headgate.core.units import SECOND
-from headgate.errors import DatabaseError
+from headgate.dataplane.lookups import AS_SHIPPED, MAX_NAMES, MAX_WAITING, Lookups
+from headgate.dataplane.record_cache import KEY, USER, RecordCache
+from headgate.dataplane.shared_records import record_of
+from headgate.dataplane.wanted import Entry, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from headgate.core.units import Micros
-    from headgate.dataplane.asking import Asking, Question
-    from headgate.ports import Cache, RecordSource
+    from headgate.dataplane.lookups import Deadlines
+    from headgate.dataplane.shared_records import Shared, SharedRecords
+    from headgate.ports import RecordSource
 
 EVERYTHING: Final = "*"
-USER: Final = "user:"
-KEY: Final = "key:"
-_SHARED: Final = "hg:"
-_SHARED_SECONDS: Final = 600.0
-_UNKNOWN_SECONDS: Final = 60.0
+MEGABYTE: Final = 1_000_000
+DEFAULT_CACHE_BYTES: Final = 64 * MEGABYTE
 _LIFE: Final[Micros] = 60 * SECOND
+_ASSUMED_LIFE: Final[Micros] = SECOND
+"""An assumption is kept for so long, then the shared cache is asked once more."""
+_SHARED_IN_TIME: Final[Micros] = 5 * SECOND
+"""What took longer to read is not shared: the mark of a change meanwhile, ten seconds long, may have ended."""
+_SECONDS_TO_SHARE: Final = 0.005
 _LONGEST_USER: Final = 255
-_DIGEST: Final = 32
-MOST_KNOWN: Final = 50_000
-MOST_UNKNOWN: Final = 20_000
-
-
-class _Entry(NamedTuple):
-    record: KnownUser | KnownKey | None
-    fresh_until: Micros
-    era: int
-    """How often everything had been forgotten when it was read."""
+_NOT_ON_RECORD: Final = Entry(None, 0, 0)
 
 
 class Records:
-    """Records by name. Never raises: a record that cannot be read now is not there."""
+    """Records by name. Never raises: one that cannot be read now is assumed."""
 
     def __init__(
         self,
         source: RecordSource,
-        cache: Cache | None,
-        asking: Asking,
+        shared: SharedRecords | None,
         clock: Callable[[], Micros],
         *,
-        most: tuple[int, int] = (MOST_KNOWN, MOST_UNKNOWN),
+        max_bytes: int = DEFAULT_CACHE_BYTES,
+        keeps_last_known: bool = True,
+        deadlines: Deadlines = AS_SHIPPED,
+        kept_waiting: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`clock` never steps back. `most` is how many names are remembered: known ones, and unknown ones of a kind."""
-        self._source = source
-        self._cache = cache
-        self._asking = asking
+        """`clock` never steps back. `keeps_last_known` has records past their time hold while none can be read.
+
+        `kept_waiting` is as `Lookups` takes it.
+        """
+        self._shared = shared
         self._clock = clock
-        self._known = _Shelf(most[0])
-        # Apart, so that whoever invents names pushes out nothing but inventions.
-        self._unknown = {USER: _Shelf(most[1]), KEY: _Shelf(most[1])}
+        self._keeps_last_known = keeps_last_known
+        self._cache = RecordCache(max_bytes)
+        self._lookups = Lookups(source, self, clock, deadlines, kept_waiting)
         self._era = 0
-        self._loading: dict[str, asyncio.Task[_Entry | None]] = {}
-        self._putting: set[asyncio.Task[None]] = set()
+        self._wanted: dict[str, Wanted] = {}
+        """What is being looked up."""
+        self._missed: list[Wanted] = []
+        """What is to be looked up next: at the end of this turn of the event loop, or when the cache has replied."""
+        self._is_looking = False
+        self._unshared: list[tuple[Wanted, Mapping[str, Any] | None]] = []
+        """What was read and is to be put into the shared cache."""
+        self._is_sharing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the database answers, as far as is known."""
+        return self._lookups.is_available
+
+    def __len__(self) -> int:
+        """How many records, and names without one, are in the memory of this process."""
+        return len(self._cache)
 
     async def start(self) -> None:
-        """Begin to make the first connection, which may take longer than a request can wait."""
-        with suppress(DatabaseError):
-            await self._asking.ask(lambda: self._source.key(bytes(_DIGEST)))
+        """Have the connections made, which may take longer than a request can wait."""
+        await self._lookups.start()
 
-    async def user(self, user: str) -> KnownUser | None:
-        """A user, if there is a record."""
+    async def user(self, user: str) -> Entry:
+        """What is on record about a user."""
         name = USER + user
-        entry = self._known.get(name) or self._unknown[USER].get(name)
-        if entry is None or not self._is_fresh(entry):
-            if len(user) > _LONGEST_USER or unusable(user):
-                return None  # nobody can be on record under that
-            found = await self._load(name, entry, lambda: self._source.user(user))
-        else:
-            found = entry.record
-        return found if isinstance(found, KnownUser) else None
+        entry = self._fresh(name)
+        if entry is not None:
+            return entry
+        if len(user) > _LONGEST_USER or unusable(user):
+            return _NOT_ON_RECORD  # no user can have that id
+        entry = await self._look_up(name, user)
+        return entry if isinstance(entry.record, KnownUser | None) else entry._replace(record=None)
 
-    async def key(self, digest: bytes) -> KnownKey | None:
-        """An API key by its SHA-256, if there is a record; it may be revoked or have expired."""
+    async def key(self, digest: bytes) -> Entry:
+        """What is on record about an API key, by its SHA-256; it may be revoked or have expired."""
         name = KEY + digest.hex()
-        entry = self._known.get(name) or self._unknown[KEY].get(name)
-        if entry is None or not self._is_fresh(entry):
-            found = await self._load(name, entry, lambda: self._source.key(digest))
-        else:
-            found = entry.record
+        entry = self._fresh(name) or await self._look_up(name, digest)
+        record = entry.record
         # Found by its hash already, which no timing can help to guess; compared all the same, in constant time.
-        return found if isinstance(found, KnownKey) and compare_digest(found.digest, digest) else None
+        if record is None or (isinstance(record, KnownKey) and compare_digest(record.digest, digest)):
+            return entry
+        return entry._replace(record=None)
 
     def forget(self, names: Sequence[str]) -> None:
         """Let go of these: ``user:ID``, ``key:HASHHEX``. What is being read now is not kept either.
 
-        With ``*`` everything is read again when it is next asked for. What cannot be then stays as it
-        was: else everybody would be a stranger for as long as it takes to read all records anew.
+        With ``*`` everything is read again when it is next asked for. What cannot be read then stays as it
+        was, assumed: else every caller would lose its tier for as long as it takes to read all records anew.
         """
         if EVERYTHING in names:
-            self._loading.clear()
+            self._wanted.clear()
+            self._cache.stop_assuming()
             self._era += 1
         for name in names:
-            self._loading.pop(name, None)
-            for shelf in (self._known, *self._unknown.values()):
-                shelf.drop(name)
-
-    def _is_fresh(self, entry: _Entry) -> bool:
-        return entry.era == self._era and self._clock() < entry.fresh_until
+            self._wanted.pop(name, None)
+            self._cache.drop(name)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        tasks = [*self._loading.values(), *self._putting]
+        """Give up what is in flight. Those who wait are answered."""
+        tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._asking.close()
+        await self._lookups.close()
+        self.unavailable([*self._wanted.values()])
 
-    async def _load(self, name: str, entry: _Entry | None, question: Question) -> KnownUser | KnownKey | None:
-        """The record as it is now; if that cannot be found out in time, as it was."""
-        task = self._loading.get(name)
-        if task is None:
-            task = self._loading[name] = asyncio.create_task(self._read(name, question))
-        done, _ = await asyncio.wait({task}, timeout=2 * self._asking.seconds)
-        now = task.result() if done else None
-        return now.record if now is not None else None if entry is None else entry.record
+    def _fresh(self, name: str) -> Entry | None:
+        entry = self._cache.get(name)
+        return entry if entry is not None and entry[2] == self._era and self._clock() < entry[1] else None
 
-    async def _read(self, name: str, question: Question) -> _Entry | None:
-        """Read a record, and keep it unless it was to be forgotten in the meantime; None if it cannot be read now."""
-        me = asyncio.current_task()
-        try:
-            found, record = _of(name, await self._cache.get(_SHARED + name)) if self._cache else (False, None)
-            if not found:
-                data = await self._asking.ask(question)
-                record = _record(name, data)
-                if self._loading.get(name) is me:
-                    self._share(name, data, known=record is not None)
-            entry = _Entry(record, self._clock() + _LIFE, self._era)
-            if self._loading.get(name) is me:
-                self._keep(name, entry)
-        except DatabaseError:
-            return None
+    async def _look_up(self, name: str, subject: str | bytes) -> Entry:
+        """Wait for a record together with all who want it."""
+        wanted = self._wanted.get(name)
+        loop = asyncio.get_running_loop()
+        if wanted is None:
+            now = self._clock()
+            if not self._lookups.is_available:
+                assumed = self._cache.assumed(name, now)
+                if assumed is not None:
+                    return assumed
+            wanted = self._wanted[name] = Wanted(name, subject, now)
+            if not self._missed and not self._is_looking:
+                loop.call_soon(self._end_turn)
+            self._missed.append(wanted)
+        waiter: asyncio.Future[Entry] = loop.create_future()
+        wanted.waiters.append(waiter)
+        return await waiter
+
+    def _end_turn(self) -> None:
+        """Look up all that was missed in this turn."""
+        if self._shared is None:
+            missed, self._missed = self._missed, []
+            self._lookups.ask(missed)
         else:
-            return entry
+            self._is_looking = True
+            self._spawn(self._look_in_shared(self._shared))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look_in_shared(self, shared: SharedRecords) -> None:
+        """Ask the shared cache, one piece at a time: what is missed meanwhile goes with the next one."""
+        try:
+            while self._missed:
+                piece, self._missed = self._missed[:MAX_NAMES], self._missed[MAX_NAMES:]
+                self._found(piece, *await shared.get([wanted.name for wanted in piece]))
         finally:
-            if self._loading.get(name) is me:
-                del self._loading[name]
+            self._is_looking = False
 
-    def _keep(self, name: str, entry: _Entry) -> None:
-        unknown = self._unknown[USER if name.startswith(USER) else KEY]
-        shelf, other = (unknown, self._known) if entry.record is None else (self._known, unknown)
-        other.drop(name)
-        shelf.put(name, entry)
+    def _found(self, piece: list[Wanted], found: Sequence[Shared | None], era: str | None) -> None:
+        missing = []
+        until = self._clock() + _LIFE
+        for wanted, there in zip(piece, found, strict=True):
+            if there is not None and there.is_fresh:
+                self._settle(wanted, Entry(there.record, until, self._era))
+                continue
+            if there is not None and self._keeps_last_known:
+                wanted.last = Entry(there.record, 0, self._era)
+            wanted.shared_era = era
+            missing.append(wanted)
+        self._lookups.ask(missing)
 
-    def _share(self, name: str, data: Mapping[str, Any] | None, *, known: bool) -> None:
-        """Let other processes know. Not that a key is unknown: anybody can invent as many as they like."""
-        if self._cache is None or not (known or name.startswith(USER)):
-            return
-        value = json.dumps(data if known else None, separators=(",", ":")).encode()
-        seconds = _SHARED_SECONDS if known else _UNKNOWN_SECONDS
-        task = asyncio.create_task(self._cache.put(_SHARED + name, value, seconds, over=False))
-        self._putting.add(task)
-        task.add_done_callback(self._putting.discard)
+    async def _share(self, shared: SharedRecords) -> None:
+        """Put what was read into the shared cache, a little later, so that much of it goes together."""
+        try:
+            while self._unshared:
+                await asyncio.sleep(_SECONDS_TO_SHARE)
+                unshared, self._unshared = self._unshared, []
+                oldest = self._clock() - _SHARED_IN_TIME
+                by_era: dict[str, dict[str, Mapping[str, Any] | None]] = {}
+                for wanted, data in unshared:
+                    if wanted.shared_era is not None and wanted.asked > oldest:
+                        by_era.setdefault(wanted.shared_era, {})[wanted.name] = data
+                for era, found in by_era.items():
+                    await shared.put(found, era)
+        finally:
+            self._is_sharing = False
 
+    def _settle(self, wanted: Wanted, entry: Entry) -> bool:
+        """Answer all who wait, and keep the record unless it was to be forgotten meanwhile; says whether it is kept."""
+        is_kept = self._wanted.get(wanted.name) is wanted
+        if is_kept:
+            del self._wanted[wanted.name]
+            self._cache.put(wanted.name, entry)
+        wanted.settle(entry)
+        return is_kept
 
-class _Shelf:
-    """The entries used last, up to so many."""
+    # What `Lookups` tells
 
-    def __init__(self, most: int) -> None:
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
-        self._most = most
+    def answered(self, batch: Sequence[Wanted], found: Mapping[Any, Mapping[str, Any]]) -> None:
+        """See `Reader.answered`."""
+        now = self._clock()
+        for wanted in batch:
+            data = found.get(wanted.subject)
+            record = record_of(wanted.name, data)
+            is_kept = self._settle(wanted, Entry(record, now + _LIFE, self._era))
+            if is_kept and wanted.shared_era is not None and len(self._unshared) < MAX_WAITING:
+                self._unshared.append((wanted, data if record is not None else None))
+        if self._unshared and self._shared is not None and not self._is_sharing:
+            self._is_sharing = True
+            self._spawn(self._share(self._shared))
 
-    def get(self, name: str) -> _Entry | None:
-        entry = self._entries.get(name)
-        if entry is not None:
-            self._entries.move_to_end(name)
-        return entry
+    def unavailable(self, batch: Sequence[Wanted]) -> None:
+        """See `Reader.unavailable`."""
+        until = self._clock() + _ASSUMED_LIFE
+        for wanted in batch:
+            name = wanted.name
+            is_current = self._wanted.get(name) is wanted
+            last = self._cache.get(name) if self._keeps_last_known else None
+            if last is None and is_current:  # else it has changed since the shared cache was read
+                last = wanted.last
+            record = None if last is None else last.record
+            entry = Entry(record, until, self._era, is_assumed=True, is_missing=last is None)
+            if is_current:
+                del self._wanted[name]
+                self._cache.assume(name, entry)
+            wanted.settle(entry)
 
-    def put(self, name: str, entry: _Entry) -> None:
-        self._entries[name] = entry
-        if len(self._entries) > self._most:
-            self._entries.popitem(last=False)
-
-    def drop(self, name: str) -> None:
-        self._entries.pop(name, None)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-def _of(name: str, value: bytes | None) -> tuple[bool, KnownUser | KnownKey | None]:
-    """What the shared cache says: whether anything, and what."""
-    if value is None:
-        return False, None
-    try:
-        data = json.loads(value)
-    except (ValueError, RecursionError):
-        return False, None
-    record = _record(name, data)
-    return data is None or record is not None, record
-
-
-def _record(name: str, data: object) -> KnownUser | KnownKey | None:
-    """A record from its data; what makes no sense is not there."""
-    if data is None:
-        return None
-    try:
-        return KnownUser.read(data) if name.startswith(USER) else KnownKey.read(data)
-    except (ValueError, OverflowError):
-        return None
+    def recovered(self) -> None:
+        """See `Reader.recovered`."""
+        self._cache.stop_assuming()

@@ -96,7 +96,8 @@ async def _decided(limiter: Limiter, parts: Sequence[Part]) -> Together:
     if blocked:
         return Together(verdicts[blocked[0]], verdicts)
     bounds = looks | counts
-    plan = Plan(max(part.plan.snapshot for part in parts), tuple(bounds.values()), tuple(shadows), None, ())
+    number, is_assumed = max(part.plan.snapshot for part in parts), any(part.plan.assumed for part in parts)
+    plan = Plan(number, tuple(bounds.values()), tuple(shadows), None, (), None, is_assumed)
     return Together(verdict(plan, [known[key] for key in bounds], [*seen.values()]), verdicts)
 
 

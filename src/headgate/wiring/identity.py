@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic
 from headgate.adapters.jwks_document import jwks_at
+from headgate.adapters.machine import seconds_kept_waiting
 from headgate.core.units import SECOND
-from headgate.dataplane.asking import Asking
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.jwks import KeySet, OneKey
 from headgate.dataplane.jwt_keys import check_algorithms, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
-from headgate.dataplane.records import Records
+from headgate.dataplane.records import MEGABYTE, Records
+from headgate.dataplane.shared_records import SharedRecords
 from headgate.errors import InvalidSettings
+from headgate.settings import OnUnknownIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +35,19 @@ def identity_from(
     return Identity(
         clock,
         tokens=_verifier(settings, clock),
-        records=None if records is None else Records(records, cache, Asking(_steady), _steady),
+        records=None if records is None else _records(settings, records, cache, clock),
         proxies=Proxies(settings.trusted_proxies),
         api_key_header=settings.api_key_header,
+        on_unknown=settings.on_unknown_identity,
+    )
+
+
+def _records(settings: Settings, source: RecordSource, cache: Cache | None, clock: Callable[[], Micros]) -> Records:
+    keeps = settings.on_unknown_identity is OnUnknownIdentity.LAST_KNOWN
+    shared = None if cache is None else SharedRecords(cache, clock, keeps_last_known=keeps)
+    max_bytes = settings.record_cache_mb * MEGABYTE
+    return Records(
+        source, shared, _steady, max_bytes=max_bytes, keeps_last_known=keeps, kept_waiting=seconds_kept_waiting
     )
 
 

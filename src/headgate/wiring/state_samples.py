@@ -87,6 +87,7 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
             unconfirmed = time() - following.confirmed
             yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
         yield Sample("headgate_announcements_missed_total", following.missed)
+        yield Sample("headgate_identity_assumed_total", control.identity.assumed)
         for reason, number in following.refused.items():
             yield Sample("headgate_documents_refused_total", number, (reason.value,))
         if control.leads:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from headgate.ports import EVERYTHING, FeedState, Position
+from headgate.ports import EVERYTHING, FeedState, Looked, Position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from headgate.core.units import Micros
     from headgate.ports import Announcement, Document
@@ -72,25 +72,31 @@ class MemoryCache:
         self._clock = clock
         self._kept: dict[str, tuple[bytes | None, Micros]] = {}
         """A value, or None for one that was dropped a moment ago, and until when that holds."""
-        self._all_dropped_until: Micros = 0
+        self._era = 0
+        """How often everything was dropped."""
 
-    async def get(self, name: str) -> bytes | None:
-        """See `Cache.get`."""
-        value, until = self._kept.get(name, (None, 0))
-        return value if until > self._clock() else None
-
-    async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
-        """See `Cache.put`."""
+    async def get_many(self, names: Sequence[str]) -> Looked:
+        """See `Cache.get_many`."""
         now = self._clock()
-        if over or max(self._kept.get(name, (None, 0))[1], self._all_dropped_until) <= now:
-            self._keep(name, value, now + int(seconds * 1_000_000))
+        found = (self._kept.get(name, (None, 0)) for name in names)
+        return Looked([value if until > now else None for value, until in found], str(self._era))
+
+    async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
+        """See `Cache.put_many`."""
+        if era != str(self._era):
+            return
+        now = self._clock()
+        for name, value in values.items():
+            there, until = self._kept.get(name, (b"", 0))
+            if there is not None or until <= now:  # else it was dropped a moment ago
+                self._keep(name, value, now + int(seconds * 1_000_000))
 
     async def drop(self, names: Sequence[str]) -> bool:
         """See `Cache.drop`."""
         until = self._clock() + _DROPPED_MICROS
         if EVERYTHING in names:
             self._kept.clear()
-            self._all_dropped_until = until
+            self._era += 1
             return True
         for name in names:
             self._keep(name, None, until)

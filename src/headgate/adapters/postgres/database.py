@@ -130,6 +130,19 @@ class Database:
             raise
         await _tidy(pool, connection)
 
+    async def connect(self) -> asyncpg.Connection[asyncpg.Record]:
+        """A connection of the caller's own, apart from the pool, without a deadline for what is asked on it."""
+        with translated():
+            async with asyncio.timeout(self._seconds):
+                return await self._connect(self._address.url, timeout=self._seconds, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "statement_cache_size": self._address.cached_statements,
+            # What is copied is encoded by us, whatever the address says.
+            "server_settings": {"application_name": "headgate", "client_encoding": "utf8"},
+        }
+
     async def _open(self) -> asyncpg.Pool[asyncpg.Record]:
         async with self._opening:
             if self._pool is None:
@@ -141,9 +154,7 @@ class Database:
                     command_timeout=self._seconds,
                     connect=self._connect,
                     reset=_leave,
-                    statement_cache_size=self._address.cached_statements,
-                    # What is copied is encoded by us, whatever the address says.
-                    server_settings={"application_name": "headgate", "client_encoding": "utf8"},
+                    **self._options(),
                 )
             return self._pool
 

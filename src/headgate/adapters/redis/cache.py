@@ -1,8 +1,11 @@
 """The cache on Redis: values beside the counters, through the same connections, deadlines and breakers.
 
-All values belong to an era, whose name is part of theirs: to forget everything is to begin
-another era. A value that is dropped leaves a mark for a moment, so that somebody who read
-it elsewhere before it changed cannot put it back.
+    name ──> era, "=", value
+
+A value holds only while the era that stands before it is the present one: to forget everything is to begin
+another era. A value that is dropped leaves an empty one for a moment, as a mark, so that a process that
+read it elsewhere before it changed cannot put it back. Where all keys are on one server, as many
+values as are wanted are read with one script call, the era with them, and written with another.
 """
 
 from __future__ import annotations
@@ -10,23 +13,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from headgate.adapters.redis.scripts import FETCH, KEEP
 from headgate.core.ids import new_id
 from headgate.core.keys import escape
-from headgate.errors import StoreError
-from headgate.ports import EVERYTHING
+from headgate.errors import HeadgateError
+from headgate.ports import EVERYTHING, Looked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headgate.adapters.redis.store import RedisStore
 
 _ERA: Final = "hg:{control}:era"
+_END_OF_ERA: Final = b"="
 _DROPPED: Final = b""
-_KEPT: Final = b"="
-"""Stands before every value, so that an empty one is not taken for one that was dropped."""
 _DROPPED_SECONDS: Final = 10
-"""Longer than anybody takes to read a record from the database."""
-_MOST_READERS: Final = 10_000
+"""Longer than it takes to read a record from the database and to put it here."""
 _AT_ONCE: Final = 100
 
 
@@ -36,32 +38,44 @@ class RedisCache:
     def __init__(self, store: RedisStore) -> None:
         """The store's connections are used, and none of our own."""
         self._store = store
-        self._met: dict[str, str] = {}
-        """In which era somebody looked for a name in vain: what they put there later was true in that one."""
 
-    async def get(self, name: str) -> bytes | None:
-        """See `Cache.get`."""
+    async def get_many(self, names: Sequence[str]) -> Looked:
+        """See `Cache.get_many`."""
+        keys = [_ERA, *map(_key, names)]
         try:
-            era = await self._era()
-            value = await self._answer("GET", name, era)
-        except StoreError:
-            return None
-        if isinstance(value, bytes) and value.startswith(_KEPT):
-            return value.removeprefix(_KEPT)
-        if len(self._met) >= _MOST_READERS:
-            self._met.clear()
-        self._met[name] = era
-        return None
+            if self._store.topology.is_one_place:
+                found = await self._store.evaluate(FETCH, keys, ())
+            else:
+                found = await asyncio.gather(*[self._store.answer(key, "GET", key) for key in keys])
+        except HeadgateError:  # unavailable, or overloaded
+            return Looked([None] * len(names), None)
+        if not isinstance(found, list) or len(found) != len(keys):
+            return Looked([None] * len(names), None)
+        era = found[0] if isinstance(found[0], bytes) else b""
+        before = era + _END_OF_ERA
+        values = [
+            value[len(before) :] if isinstance(value, bytes) and value.startswith(before) else None
+            for value in found[1:]
+        ]
+        return Looked(values, era.decode("latin-1"))
 
-    async def put(self, name: str, value: bytes, seconds: float, *, over: bool) -> None:
-        """See `Cache.put`."""
-        met = self._met.pop(name, None)
+    async def put_many(self, values: Mapping[str, bytes], seconds: float, era: str) -> None:
+        """See `Cache.put_many`."""
+        before = era.encode("latin-1") + _END_OF_ERA
+        keys = [*map(_key, values)]
+        written = [before + value for value in values.values()]
+        millis = str(max(1, int(seconds * 1000)))
+        size = _AT_ONCE if self._store.topology.is_one_place else 1
         try:
-            era = await self._era() if over or met is None else met
-            only_new = () if over else ("NX",)
-            millis = max(1, int(seconds * 1000))
-            await self._answer("SET", name, era, _KEPT + value, "PX", millis, *only_new)
-        except StoreError:
+            for start in range(0, len(keys), _AT_ONCE):
+                pieces = range(start, min(start + _AT_ONCE, len(keys)), size)
+                await asyncio.gather(
+                    *[
+                        self._store.evaluate(KEEP, keys[at : at + size], [millis, *written[at : at + size]])
+                        for at in pieces
+                    ]
+                )
+        except HeadgateError:
             return
 
     async def drop(self, names: Sequence[str]) -> bool:
@@ -70,21 +84,15 @@ class RedisCache:
             if EVERYTHING in names:
                 await self._store.answer(_ERA, "SET", _ERA, new_id())
                 return True
-            era = await self._era()
             for start in range(0, len(names), _AT_ONCE):
-                marks = [self._mark(name, era) for name in names[start : start + _AT_ONCE]]
-                await asyncio.gather(*marks)
-        except StoreError:
+                keys = map(_key, names[start : start + _AT_ONCE])
+                await asyncio.gather(
+                    *[self._store.answer(key, "SET", key, _DROPPED, "EX", _DROPPED_SECONDS) for key in keys]
+                )
+        except HeadgateError:
             return False
         return True
 
-    async def _mark(self, name: str, era: str) -> None:
-        await self._answer("SET", name, era, _DROPPED, "EX", _DROPPED_SECONDS)
 
-    async def _answer(self, command: str, name: str, era: str, *arguments: bytes | str | int) -> object:
-        key = f"{escape(name)}@{era}"  # braces in it would choose the slot
-        return await self._store.answer(key, command, key, *arguments)
-
-    async def _era(self) -> str:
-        era = await self._store.answer(_ERA, "GET", _ERA)
-        return era.decode(errors="replace") if isinstance(era, bytes) else ""
+def _key(name: str) -> str:
+    return escape(name)  # braces in it would choose the slot

@@ -74,6 +74,8 @@ def _read(name: str) -> str:
     return files("headgate.adapters.redis").joinpath("lua", f"{name}.lua").read_text("utf-8")
 
 
+FETCH: Final = _assembled([_read("fetch")])
+KEEP: Final = _assembled([_read("keep")])
 PRESENCE: Final = _assembled([_read("presence")])
 PUT_DOCUMENT: Final = _assembled([_read("put_document")])
 ANNOUNCE: Final = _assembled([_read("announce")])

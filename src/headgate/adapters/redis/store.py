@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.batch import Batch
     from headgate.adapters.redis.node import Commands, Node
     from headgate.adapters.redis.routing import Put
+    from headgate.adapters.redis.scripts import Script
     from headgate.adapters.redis.send_queue import Group
     from headgate.adapters.redis.topology import Place, Topology
     from headgate.core.decision import Decision, Hit, Key, Receipt
@@ -238,6 +239,14 @@ class RedisStore:
         """The answer to a command about one key."""
         place = self.topology.place(key)
         return await self._done(place, lambda node, before, answered: node.send(*before, command, answered=answered))
+
+    async def evaluate(self, script: Script, keys: Sequence[Key], arguments: Sequence[bytes | str]) -> object:
+        """The answer of a script about keys that are all in one place."""
+        place = self.topology.place(keys[0])
+        together = (*keys, *arguments)
+        return await self._done(
+            place, lambda node, before, answered: node.call(script, len(keys), together, answered, before)
+        )
 
     async def present(self, name: str, seconds: float) -> int:
         """Say that the process `name` is alive, for so many seconds; returns how many are."""

@@ -166,5 +166,7 @@ class _JoinedSnapshot(Snapshot):
                 plan.shadows + more.shadows,
                 more.gate,
                 plan.unlimited + more.unlimited,
+                None,
+                plan.assumed,
             )
         return plan

@@ -105,5 +105,6 @@ def request_of(read: Check) -> Request:
             read.route,
             None,
             None,
+            False,
         ),
     )

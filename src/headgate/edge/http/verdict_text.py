@@ -73,7 +73,7 @@ class VerdictText:
         """Body and headers of a plain admission by the store; None for every other verdict, which is rarer."""
         plan, decisions = verdict.plan, verdict.decisions
         bounds = plan.enforced
-        if not verdict.allowed or not bounds or plan.shadows:
+        if not verdict.allowed or not bounds or plan.shadows or plan.assumed:
             return None
         for decision in decisions:
             if decision.__class__ is not Decision:  # reached in another way, or not replicated as it should be
@@ -112,7 +112,7 @@ class VerdictText:
         """Body and headers of a refusal by the only limit there is; None for every other verdict."""
         plan, decisions = verdict.plan, verdict.decisions
         bounds = plan.enforced
-        if verdict.allowed or len(bounds) != 1 or plan.shadows:
+        if verdict.allowed or len(bounds) != 1 or plan.shadows or plan.assumed:
             return None
         source = _SOURCES.get(decisions[0].__class__)
         if source is None:
