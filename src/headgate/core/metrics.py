@@ -56,6 +56,12 @@ METRICS: Final = {
         ),
         Metric("headgate_decision_seconds", _HISTOGRAM, "How long decisions took, of all or of a sample."),
         Metric("headgate_http_requests_total", _COUNTER, "Answers of the decision service.", ("endpoint", "status")),
+        Metric(
+            "headgate_connections_closed_total",
+            _COUNTER,
+            "Connections that the service closed on its own account, by port and reason.",
+            ("port", "reason"),
+        ),
         # The store
         Metric(
             "headgate_degraded_limits_total",

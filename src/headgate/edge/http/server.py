@@ -41,14 +41,15 @@ _NEW_OBJECTS: Final = 10_000
 _USUAL: Final = Bounds()
 
 
-class Transport(NamedTuple):
-    """What callers may take, and how connections are protected."""
+class Transport:
+    """What callers may take, how connections are protected, and a count of those that the server closes."""
 
-    bounds: Bounds = _USUAL
-    connections: int = 16_384
-    tls: Tls | None = None
-    closed: ClosedConnections | None = None
-    """Counts connections that the server closes."""
+    def __init__(self, bounds: Bounds = _USUAL, connections: int = 16_384, tls: Tls | None = None) -> None:
+        """`connections` are how many each server has open at once."""
+        self.bounds = bounds
+        self.connections = connections
+        self.tls = tls
+        self.closed = ClosedConnections("http")
 
 
 class Ending(NamedTuple):
@@ -94,7 +95,7 @@ async def serving_http(
     """
     tls = None if transport.tls is None else transport.tls.context(_PROTOCOL)
     most = as_files_allow(transport.connections)
-    door: Door[Connection] = Door(most, tls, transport.closed or ClosedConnections("http"))
+    door: Door[Connection] = Door(most, tls, transport.closed)
     shared = Shared(door, turns or Turns(), Heads(), Writer(), Memory(MAX_HELD_BYTES, most))
     door.connect = lambda: Connection(application, transport.bounds, shared)
     looking = asyncio.create_task(_keep_looking(door.connections, transport.bounds))

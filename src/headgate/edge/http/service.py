@@ -68,6 +68,7 @@ class DecisionService:
         self.answered: defaultdict[tuple[Endpoint | None, int], int] = defaultdict(int)
         """How often each endpoint (None is none of ours) has answered with each status."""
         self._lines = LogLimit()
+        self._scraped: tuple[str, Answer] | None = None
         self._has_rules = has_rules
         self._shedding_for = shedding_for
         self._limiter = limiter
@@ -176,7 +177,10 @@ class DecisionService:
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
     async def _metrics(self, _asked: HttpRequest) -> Answer:
-        return answers.for_scrape(self.metrics())
+        text = self.metrics()
+        if self._scraped is None or self._scraped[0] is not text:  # else it is the last one again
+            self._scraped = text, answers.for_scrape(text)
+        return self._scraped[1]
 
     def samples(self) -> list[Sample]:
         """How often each endpoint has answered, by the first digit of the status."""
