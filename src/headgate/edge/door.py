@@ -24,7 +24,7 @@ C = TypeVar("C", bound="Connected")
 log = logging.getLogger("headgate")
 
 _MAX_IN_A_ROW: Final = 16
-"""Connections accepted, or closed to make room, in one turn of the event loop. Each costs about 50 µs."""
+"""Connections accepted in one turn of the event loop. Each costs about 50 µs."""
 _SECONDS_FOR_HANDSHAKE: Final = 10.0
 _SECONDS_FOR_GOODBYE: Final = 2.0
 """Of TLS: some callers never say it."""
@@ -101,10 +101,12 @@ class Door(Generic[C]):
 
     def _accept(self, listener: socket.socket) -> None:
         """Somebody is at the door."""
+        if not self._has_room:
+            self._make_room()
+            self._pause(_SECONDS_AT_THE_BOUND)
+            return
         for _ in range(_MAX_IN_A_ROW):
-            if not self._has_room:
-                self._make_room()
-                self._pause(_SECONDS_AT_THE_BOUND)
+            if not self._has_room:  # the next turn tells whether another one waits
                 return
             try:
                 accepted, _ = listener.accept()
@@ -149,23 +151,22 @@ class Door(Generic[C]):
         self._loop.call_later(seconds, self._watch)
 
     def _make_room(self) -> None:
-        """Close a few connections that are idle, the one that has been so longest first."""
+        """Close the connection that has been idle longest; where more clients wait, the next turn closes another."""
         now = self._loop.time()
         if not self._candidates and now - self._scanned >= _SECONDS_BETWEEN_SCANS:
             self._scanned = now
             self._candidates = self._idle_ones(now)
-        closed = 0
-        while self._candidates and closed < _MAX_IN_A_ROW:
+        while self._candidates:
             chosen = self._candidates.pop()
             if isinstance(chosen, asyncio.Task):
                 if chosen in self._entering:
                     chosen.cancel()
                     self.closed.count(Reason.HANDSHAKE_LIMIT)
-                    closed += 1
+                    return
             elif chosen in self.connections and self._may_close(chosen, now) is not None:
                 chosen.abort()
                 self.closed.count(Reason.CONNECTION_LIMIT)
-                closed += 1
+                return
 
     def _idle_ones(self, now: float) -> list[C | asyncio.Task[None]]:
         found: list[tuple[float, C | asyncio.Task[None]]] = [
