@@ -26,7 +26,7 @@ _LIVEZ: Final = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 class FloodServer:
-    """See `tests/flood_server.py`."""
+    """See `tests/http_flood_server.py`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         """It has just been started."""
@@ -49,7 +49,7 @@ class FloodServer:
 @contextmanager
 def flood_server(connections: int = 4_096, **more: object) -> Iterator[FloodServer]:
     """A service in a process of its own, for as long as the block."""
-    command = [sys.executable, "-m", "tests.flood_server", json.dumps({"connections": connections, **more})]
+    command = [sys.executable, "-m", "tests.http_flood_server", json.dumps({"connections": connections, **more})]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own)
         try:
             yield FloodServer(process)
