@@ -1,6 +1,6 @@
 """Attacks on the HTTP ports: ``python -m tests.http_floods NAMES PORT CONNECTIONS SECONDS``, which ends by itself.
 
-The names are a list in JSON, and carried out one after the other. `tests/http_flood_server.py` is what they are directed
+The names are a list in JSON, carried out one after the other. `tests/http_flood_server.py` is what they are directed
 at, `tests/http_flooding.py` puts both together.
 """
 
