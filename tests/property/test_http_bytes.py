@@ -13,7 +13,9 @@ from headgate.edge.door import Door
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection
 from headgate.edge.http.head import Heads
+from headgate.edge.http.shared import Memory, Shared
 from headgate.edge.http.writing import Writer
+from headgate.edge.turns import Turns
 
 if TYPE_CHECKING:
     from headgate.edge.http.answers import Answer
@@ -71,6 +73,9 @@ class _Transport:
     def close(self) -> None:
         self.is_over = True
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        """It takes everything."""
+
     def is_closing(self) -> bool:
         return self.is_over
 
@@ -92,7 +97,8 @@ def _talk(pieces: list[bytes]) -> tuple[list[tuple[str, str, bytes]], list[int]]
 
     async def run() -> tuple[list[tuple[str, str, bytes]], list[int]]:
         application, transport = _Application(), _Transport()
-        connection = Connection(application, Bounds(head=200, body=20), Heads(), Writer(), Door(1))
+        shared = Shared(Door(1), Turns(), Heads(), Writer(), Memory(1_000_000, 1))
+        connection = Connection(application, Bounds(head=200, body=20), shared)
         given: Any = transport
         loop, over = asyncio.get_running_loop(), asyncio.Event()
 
@@ -106,7 +112,7 @@ def _talk(pieces: list[bytes]) -> tuple[list[tuple[str, str, bytes]], list[int]]
         connection.connection_made(given)
         loop.call_soon(feed, 0)
         await over.wait()
-        for _ in range(5):
+        while connection.idle_since is None:  # noqa: ASYNC110 (nothing is told when it becomes idle)
             await asyncio.sleep(0)
         statuses = [int(found) for found in re.findall(rb"HTTP/1\.1 (\d{3})", transport.written) if found != b"100"]
         return application.asked, statuses

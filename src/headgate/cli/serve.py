@@ -58,6 +58,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(shared_folder(chosen.workers))
         telemetry = Telemetry(folder=folder)
+        telemetry.sources.append(carrying.closed.samples)
         running = await stack.enter_async_context(decision_service(chosen, telemetry))
         service, limiter, control = running.service, running.limiter, running.control
         admin_address = None

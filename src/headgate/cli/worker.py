@@ -49,12 +49,14 @@ async def _run(settings: Settings, address: Address, telemetry: Telemetry, start
         # Whoever started this process is dead: then nobody would ever end it.
         asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
     ending = Ending(settings.notice_seconds, settings.drain_seconds)
+    carrying = transport(settings)
+    telemetry.sources.append(carrying.closed.samples)
     async with decision_service(settings, telemetry, leads=False) as running:
         await serve_http(
             running.service,
             address,
             ending,
             lambda: started.send_bytes(b"!"),
-            transport(settings),
+            carrying,
             running.application,
         )

@@ -94,6 +94,13 @@ class Access:
         until, caller = self._remembered.get(presented, (now, None))
         return caller if now < until else await self._look_up(presented, now)
 
+    def is_known(self, token: str) -> bool:
+        """Whether this token has been good lately. It may have expired since: only `authenticate` lets a caller in."""
+        presented = hash_of(token)
+        if self._bootstrap is not None and compare_digest(presented, self._bootstrap):
+            return True
+        return presented in self._remembered
+
     async def _look_up(self, presented: bytes, now: float) -> Caller | None:
         row = await self._database.row("tokens.find", presented)
         if row is None or not compare_digest(presented, row["hash"]):

@@ -50,12 +50,13 @@ def escape(value: str) -> str:
 
 def _encoded(value: str) -> str:
     raw = value.encode("utf-8", "surrogatepass")
-    encoded = "".join(
-        chr(byte) if _FIRST_PRINTABLE <= byte <= _LAST_PRINTABLE and byte not in _ESCAPED else f"%{byte:02X}"
-        for byte in raw
-    )
-    if len(encoded) <= _LONGEST_VALUE:
-        return encoded
+    if len(raw) <= _LONGEST_VALUE:  # encoding makes nothing shorter, and takes milliseconds for a long value
+        encoded = "".join(
+            chr(byte) if _FIRST_PRINTABLE <= byte <= _LAST_PRINTABLE and byte not in _ESCAPED else f"%{byte:02X}"
+            for byte in raw
+        )
+        if len(encoded) <= _LONGEST_VALUE:
+            return encoded
     # "%#" cannot come out of the encoding above, so no value can imitate another one's hash.
     return f"%#{blake2b(raw, digest_size=20).hexdigest()}"
 

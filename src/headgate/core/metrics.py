@@ -61,6 +61,12 @@ METRICS: Final = {
             _COUNTER,
             "Requests whose caller's record could not be read, so that tier and limits were assumed.",
         ),
+        Metric(
+            "headgate_connections_closed_total",
+            _COUNTER,
+            "Connections that the service closed on its own account, by port and reason.",
+            ("port", "reason"),
+        ),
         # The store
         Metric(
             "headgate_degraded_limits_total",

@@ -1,10 +1,16 @@
-"""The door of a server: whoever comes is let in as long as there is room, and waits in the system's queue otherwise."""
+"""The door of a server: whoever comes is let in as long as there is room, and waits in the system's queue otherwise.
+
+At the bound, connections that are idle make room for clients that wait: else a client that opens as many as there
+may be, and says nothing on them, would lock all others out.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from headgate.edge.closed_connections import ClosedConnections, Reason
 
 if TYPE_CHECKING:
     import socket
@@ -17,26 +23,42 @@ C = TypeVar("C", bound="Connected")
 
 log = logging.getLogger("headgate")
 
-_MOST_IN_A_ROW: Final = 64
+_MAX_IN_A_ROW: Final = 16
+"""Connections accepted in one turn of the event loop. Each costs about 50 µs."""
 _SECONDS_FOR_HANDSHAKE: Final = 10.0
 _SECONDS_FOR_GOODBYE: Final = 2.0
 """Of TLS: some callers never say it."""
 _SECONDS_WITHOUT_FILES: Final = 1.0
+_SECONDS_BETWEEN_LINES: Final = 10.0
+_MIN_IDLE_SECONDS: Final = 1.0
+"""A client that has asked before is given this long for its next request."""
+_MIN_NEW_SECONDS: Final = 0.25
+"""One that has not, for its first."""
+_SECONDS_AT_THE_BOUND: Final = 0.05
+"""Between two looks whether a client waits and a connection is idle."""
+_SECONDS_BETWEEN_SCANS: Final = 0.25
+"""To look through all connections takes milliseconds."""
+_MAX_CANDIDATES: Final = 1_024
 
 
 class Door(Generic[C]):
     """Accepts connections. Those that still shake hands count, too, so a stranger cannot take all files."""
 
-    def __init__(self, most: int, tls: ssl.SSLContext | None = None) -> None:
-        """`most` is how many there may be inside at once."""
+    def __init__(self, most: int, tls: ssl.SSLContext | None = None, closed: ClosedConnections | None = None) -> None:
+        """`most` is how many there may be inside at once; `closed` counts those that make room."""
         self.connections: set[C] = set()
         """Those who are through."""
+        self.closed = closed or ClosedConnections("other")
         self._most = most
         self._tls = tls
-        self._entering: set[asyncio.Task[None]] = set()
+        self._entering: dict[asyncio.Task[None], float] = {}
+        """With the time since when."""
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._is_open = False
+        self._candidates: list[C | asyncio.Task[None]] = []
+        """Those that were idle at the last scan, the one to close first at the end."""
+        self._scanned = self._logged = float("-inf")
         self.connect: Callable[[], asyncio.Protocol]
         """Makes the protocol for whoever comes."""
 
@@ -59,10 +81,12 @@ class Door(Generic[C]):
     def leave(self, connection: C) -> None:
         """Somebody has gone; there is room for another."""
         self.connections.discard(connection)
-        self._watch()
+        if self._has_room:
+            self._watch()
 
     def _watch(self) -> None:
-        if self._listener is not None and not self._is_open and self._has_room:
+        """Be told when a client waits, whether there is room or not."""
+        if self._listener is not None and not self._is_open:
             self._is_open = True
             self._loop.add_reader(self._listener.fileno(), self._accept, self._listener)
 
@@ -77,22 +101,25 @@ class Door(Generic[C]):
 
     def _accept(self, listener: socket.socket) -> None:
         """Somebody is at the door."""
-        for _ in range(_MOST_IN_A_ROW):
-            if not self._has_room:
-                self._unwatch()
+        if not self._has_room:
+            self._make_room()
+            self._pause(_SECONDS_AT_THE_BOUND)
+            return
+        for _ in range(_MAX_IN_A_ROW):
+            if not self._has_room:  # the next turn tells whether another one waits
                 return
             try:
                 accepted, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no more files; others may close some
-                log.warning("nobody can connect for a moment: %s", error.strerror or error)
-                self._unwatch()
-                self._loop.call_later(_SECONDS_WITHOUT_FILES, self._watch)
+                self._log_cannot_accept(error)
+                self._make_room()
+                self._pause(_SECONDS_WITHOUT_FILES)
                 return
             accepted.setblocking(False)  # noqa: FBT003 (its only argument)
             task = self._loop.create_task(self._enter(accepted))
-            self._entering.add(task)
+            self._entering[task] = self._loop.time()
             task.add_done_callback(self._entered)
 
     async def _enter(self, accepted: socket.socket) -> None:
@@ -112,5 +139,56 @@ class Door(Generic[C]):
             accepted.close()
 
     def _entered(self, task: asyncio.Task[None]) -> None:
-        self._entering.discard(task)
-        self._watch()
+        self._entering.pop(task, None)
+        if self._has_room:
+            self._watch()
+
+    # At the bound
+
+    def _pause(self, seconds: float) -> None:
+        """Look again later, or as soon as a connection is closed."""
+        self._unwatch()
+        self._loop.call_later(seconds, self._watch)
+
+    def _make_room(self) -> None:
+        """Close the connection that has been idle longest; where more clients wait, the next turn closes another."""
+        now = self._loop.time()
+        if not self._candidates and now - self._scanned >= _SECONDS_BETWEEN_SCANS:
+            self._scanned = now
+            self._candidates = self._idle_ones(now)
+        while self._candidates:
+            chosen = self._candidates.pop()
+            if isinstance(chosen, asyncio.Task):
+                if chosen in self._entering:
+                    chosen.cancel()
+                    self.closed.count(Reason.HANDSHAKE_LIMIT)
+                    return
+            elif chosen in self.connections and self._may_close(chosen, now) is not None:
+                chosen.abort()
+                self.closed.count(Reason.CONNECTION_LIMIT)
+                return
+
+    def _idle_ones(self, now: float) -> list[C | asyncio.Task[None]]:
+        found: list[tuple[float, C | asyncio.Task[None]]] = [
+            (since, task) for task, since in self._entering.items() if now - since >= _MIN_IDLE_SECONDS
+        ]
+        for connection in self.connections:
+            since = self._may_close(connection, now)
+            if since is not None:
+                found.append((since, connection))
+        found.sort(key=lambda each: each[0])
+        return [each for _, each in found[:_MAX_CANDIDATES]][::-1]
+
+    def _may_close(self, connection: C, now: float) -> float | None:
+        """Since when a connection has been idle, if that is long enough; None if it stays."""
+        since: float | None = getattr(connection, "idle_since", None)
+        if since is None:
+            return None
+        is_new = getattr(connection, "is_new", False)
+        return since if now - since >= (_MIN_NEW_SECONDS if is_new else _MIN_IDLE_SECONDS) else None
+
+    def _log_cannot_accept(self, error: OSError) -> None:
+        now = self._loop.time()
+        if now - self._logged >= _SECONDS_BETWEEN_LINES:
+            self._logged = now
+            log.warning("cannot accept connections: %s; %d are open", error.strerror or error, len(self.connections))

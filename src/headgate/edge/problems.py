@@ -5,10 +5,12 @@ A denial has its own, with the verdict in it: `headgate.core.problem`.
 
 from __future__ import annotations
 
+from http import HTTPStatus
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from http import HTTPStatus
+    from headgate.errors import Overloaded
 
 CLOSE: Final = ("connection", "close")
 """Goes with an answer that is the last one on its connection."""
@@ -35,3 +37,9 @@ class Unanswerable(Exception):
             "error": self.status.name.lower(),
             "message": sentence,
         }
+
+
+def overloaded(error: Overloaded) -> Unanswerable:
+    """A request was not decided, because too many are: 503, with the whole seconds after which to try again."""
+    seconds = max(1, ceil(error.retry_after))
+    return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, str(error), ("retry-after", str(seconds)))

@@ -55,12 +55,12 @@ class Turns:
 
     def _next(self) -> None:
         self._is_scheduled = False
-        self._ends = self._clock() + TURN_SECONDS
-        queue = self._queue
+        clock, queue = self._clock, self._queue
+        self._ends = ends = clock() + TURN_SECONDS
         try:
             while queue:
                 queue.popleft()()
-                if not self.has_time:
+                if clock() >= ends:
                     break
         finally:  # also if one of them fails: the others wait
             if queue and not self._is_scheduled:

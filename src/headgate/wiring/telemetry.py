@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.clock import wall_clock
+from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.process_samples import process_samples
 from headgate.adapters.worker_samples import WorkerSamples
 from headgate.core.decision_totals import DecisionTotals
@@ -25,14 +25,21 @@ if TYPE_CHECKING:
 LEADER: Final = "main"
 """The name of the process that was started, among its workers, which have numbers."""
 _SECONDS_BETWEEN: Final = 0.5
+_MAX_CREDIT: Final = 10.0
 
 
 class Telemetry:
     """Gathers samples when it is asked for them."""
 
-    def __init__(self, worker: str = LEADER, folder: Path | None = None) -> None:
+    def __init__(
+        self, worker: str = LEADER, folder: Path | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
         """`folder` is shared with the other processes of the service, if there are any."""
         self.worker = worker
+        self._clock = clock
+        self._text: str | None = None
+        self._credit, self._credited = _MAX_CREDIT, clock()
+        """How often samples may be written now, and since when that is so; it grows by one a second."""
         self._shared = None if folder is None else WorkerSamples(folder, worker)
         self._totals = DecisionTotals()
         self.sources: list[Callable[[], Iterable[Sample]]] = [
@@ -46,7 +53,20 @@ class Telemetry:
         self._totals.add(counted.counts, counted.took)
 
     def text(self) -> str:
-        """The samples of all processes, as Prometheus reads them."""
+        """The samples of all processes, as Prometheus reads them.
+
+        To write them takes a millisecond, and anybody may ask: more than a few times in a row, and more than once a
+        second from then on, the answer is the last one again.
+        """
+        now = self._clock()
+        self._credit = min(_MAX_CREDIT, self._credit + now - self._credited)
+        self._credited = now
+        if self._text is None or self._credit >= 1.0:
+            self._credit -= 1.0
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         mine = self._share()
         if self._shared is not None:
             mine = summed([*mine, *self._shared.of_others()])

@@ -25,6 +25,7 @@ from headgate.edge.admin.endpoints import (
     users,
 )
 from headgate.edge.admin.frame import Frame
+from headgate.edge.admin.guard import Guard
 from headgate.edge.admin.problems import handle_problems
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def admin_app(parts: AdminParts) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.parts = parts
-    app.add_middleware(Frame)
+    app.add_middleware(Guard)
+    app.add_middleware(Frame)  # around the other
     handle_problems(app)
     described: dict[str, Any] = {}
 

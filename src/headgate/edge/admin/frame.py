@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders
 
+from headgate.core.path import MAX_PATH
 from headgate.edge.admin.problems import problem
 from headgate.edge.problems import OUR_FAULT
 from headgate.errors import shown
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
+_MAX_QUERY: Final = 8_192
 _HEADERS: Final = (
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
@@ -41,7 +43,12 @@ class Frame:
             return
         head = scope["method"] == "HEAD"
         sending = _Sending(send, without_body=head)
-        path = canonical(scope.get("raw_path") or quote(scope["path"]).encode())
+        raw = scope.get("raw_path") or quote(scope["path"]).encode()
+        if len(raw) > MAX_PATH or len(scope["query_string"]) > _MAX_QUERY:
+            sentence = f"a path has at most {MAX_PATH} bytes here, and a query {_MAX_QUERY}"
+            await problem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)(scope, receive, sending)
+            return
+        path = canonical(raw)
         if path is None:
             sentence = "the path is not UTF-8; percent-encode names as UTF-8"
             await problem(HTTPStatus.BAD_REQUEST, sentence)(scope, receive, sending)

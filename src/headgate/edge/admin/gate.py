@@ -14,10 +14,10 @@ from headgate.edge.admin import idempotency
 from headgate.edge.admin.body import most_bytes, parsed, read_body
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.roles import ROLES, changes_something
+from headgate.edge.admin.token import token_of, unauthorized
 from headgate.edge.problems import Unanswerable
 from headgate.errors import InvalidFields, Problem, shown
 
-_MOST_TOKEN: Final = 1_024
 _NO_BODY: Final = (b"", b"{}")
 
 
@@ -94,32 +94,18 @@ async def _answered(request: _Received, answer: Callable[[Request], Awaitable[Re
 
 async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
     """Whoever has sent the request, if their token is good and its role suffices."""
-    caller = await access.authenticate(_token(request))
+    caller = await access.authenticate(token_of(_lines(request, b"authorization")))
     if caller is None:
         sentence = "that token is unknown, expired or revoked"
-        raise _unauthorized(sentence, ', error="invalid_token"')
+        raise unauthorized(sentence, ', error="invalid_token"')
     if not caller.role.covers(needed):
         sentence = f"that takes the role {needed}, and this token has the role {caller.role}"
         raise Unanswerable(HTTPStatus.FORBIDDEN, sentence)
     return caller
 
 
-def _token(request: Request) -> str:
-    given = request.headers.getlist("authorization")
-    if not given:
-        sentence = "send a token: Authorization: Bearer hgt_…"
-        raise _unauthorized(sentence)
-    scheme, _, token = given[0].strip().partition(" ")
-    token = token.strip(" ")
-    good = token.isascii() and token.isprintable() and " " not in token and 0 < len(token) <= _MOST_TOKEN
-    if len(given) > 1 or scheme.lower() != "bearer" or not good:
-        sentence = "the header is malformed; send one: Authorization: Bearer hgt_…"
-        raise _unauthorized(sentence, ', error="invalid_request"')
-    return token
-
-
-def _unauthorized(sentence: str, more: str = "") -> Unanswerable:
-    return Unanswerable(HTTPStatus.UNAUTHORIZED, sentence, ("www-authenticate", f'Bearer realm="headgate"{more}'))
+def _lines(request: Request, name: bytes) -> list[bytes]:
+    return [value for each, value in request.scope["headers"] if each == name]
 
 
 def _refuse_other_queries(request: Request, known: frozenset[str]) -> None:

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 _DRAIN_SECONDS: Final = 10.0
-_HEAD_MILLISECONDS: Final = 75_000
-"""Also how long a connection may be idle."""
+_HEAD_MILLISECONDS: Final = 20_000
+"""Also how long a connection may be idle. At the bound below, others wait for as long."""
 _LONGEST_HEAD: Final = 65_536
-_MOST_CONNECTIONS: Final = 1_024
+_MAX_CONNECTIONS: Final = 256
+"""Each may bring one call into a turn of the event loop, whose arrival alone takes 30 µs."""
 # Granian would write to standard output, which belongs to what people asked for.
 _LOGGING: Final = {"handlers": {}, "loggers": {"_granian": {"handlers": [], "propagate": True}}}
 
@@ -45,7 +46,7 @@ async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None
         interface=Interfaces.ASGI,
         http=HTTPModes.http1,
         websockets=False,
-        backpressure=_MOST_CONNECTIONS,
+        backpressure=_MAX_CONNECTIONS,
         http1_settings=HTTP1Settings(header_read_timeout=_HEAD_MILLISECONDS, max_buffer_size=_LONGEST_HEAD),
         log_level=LogLevels.error,
         log_dictconfig=_LOGGING,

@@ -7,17 +7,15 @@ stay streams, and a call that is held back waits without holding anybody else up
 from __future__ import annotations
 
 import asyncio
-import logging
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described, path_of
-from headgate.edge.frameworks.gate import not_understood
 from headgate.edge.frameworks.routes import Routes
 from headgate.edge.problems import Unanswerable
-from headgate.errors import HeadgateError, InvalidRequest, StoreError
+from headgate.errors import HeadgateError, InvalidRequest, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
     Identify: TypeAlias = Callable[[Scope], Who | Awaitable[Who]]
     Cost: TypeAlias = Callable[[Scope], int | Awaitable[int | None] | None]
-
-log = logging.getLogger("headgate")
 
 KEY: Final = "headgate"
 """Where a scope has its `Admission`."""
@@ -138,10 +134,8 @@ class AsgiGate:
             await self._open(scope.get("app"))
         try:
             admission = await self._asked(scope)
-        except (InvalidRequest, StoreError, Unanswerable) as error:
-            if isinstance(error, StoreError):
-                log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
-            await _answer(scope, receive, send, not_understood(error))
+        except (InvalidRequest, Overloaded, StoreError, Unanswerable) as error:
+            await _answer(scope, receive, send, self._gate.problem(error))
             return
         if admission is None:
             await self.app(scope, receive, send)

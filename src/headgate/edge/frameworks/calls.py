@@ -11,6 +11,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headgate.core.path import MAX_PATH
 from headgate.core.request import Request
 from headgate.dataplane.identity import Call
 from headgate.edge.problems import Unanswerable
@@ -34,6 +35,8 @@ _AUTHORIZATION: Final = b"authorization"
 
 def path_of(decoded: str) -> str:
     """A path that was decoded once, spelled so that rules read it as the framework does."""
+    if len(decoded) > MAX_PATH:
+        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {MAX_PATH} characters here")
     if "." in decoded and _DOTS.search(decoded):
         sentence = "the path has a dot segment ('.' or '..'); send it resolved"
         raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)

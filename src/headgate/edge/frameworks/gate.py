@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headgate.edge.frameworks.answers import Headers, header_set, refusal, unanswerable
 from headgate.edge.frameworks.skipping import Skipping
-from headgate.edge.problems import Unanswerable
-from headgate.errors import InvalidRequest, InvalidSettings
+from headgate.edge.log_limit import LogLimit
+from headgate.edge.problems import Unanswerable, overloaded
+from headgate.errors import InvalidRequest, InvalidSettings, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from headgate.dataplane.snapshots import Snapshots
     from headgate.edge.frameworks.answers import Answer
     from headgate.edge.frameworks.limits import RouteLimit
+
+log = logging.getLogger("headgate")
 
 LimiterT = TypeVar("LimiterT")
 
@@ -48,6 +52,7 @@ class Gate(Generic[LimiterT]):
         """What goes with the answer to a call that was admitted."""
         self.lines = Headers(which, lambda name: name.lower().encode(), str.encode).for_verdict
         """The same, as ASGI has it."""
+        self._lines = LogLimit()
         self._joined: dict[tuple[RouteLimit, ...], LimiterT] = {}
 
     def limiter_for(self, limits: tuple[RouteLimit, ...]) -> LimiterT:
@@ -74,11 +79,19 @@ class Gate(Generic[LimiterT]):
         """What a refused caller is answered."""
         return refusal(verdict, self.headers(verdict))
 
+    def problem(self, error: Exception) -> Answer:
+        """What the caller is answered where there is no verdict; a fault of the store is logged, now and then."""
+        times = self._lines.count(type(error).__name__) if isinstance(error, StoreError) else 0
+        if times:
+            log.error("no decision: %s (%d such since the last line)", error, times)
+        return _problem(error)
 
-def not_understood(error: Exception) -> Answer:
-    """The answer to a call that no rule could be asked about."""
+
+def _problem(error: Exception) -> Answer:
     if isinstance(error, Unanswerable):
         return unanswerable(error)
+    if isinstance(error, Overloaded):
+        return unanswerable(overloaded(error))
     if isinstance(error, InvalidRequest):
         return unanswerable(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
     return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.adapters.clock import sleep
 from headgate.dataplane.without_waiting import run
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import call_of_wsgi, described, path_of
-from headgate.edge.frameworks.gate import not_understood
 from headgate.edge.frameworks.workers import ONE_EACH, is_one_of_several
 from headgate.edge.problems import Unanswerable
-from headgate.errors import InvalidRequest, InvalidSettings, StoreError
+from headgate.errors import InvalidRequest, InvalidSettings, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from headgate.edge.frameworks.gate import Gate
     from headgate.edge.frameworks.routes import Place
     from headgate.ports import CounterStore
-
-log = logging.getLogger("headgate")
 
 
 class Checking(Protocol):
@@ -71,10 +67,8 @@ class ThreadGate:
             raise InvalidSettings(ONE_EACH)
         try:
             return self._asked(environ, path_of(path), place, identify, cost)
-        except (InvalidRequest, StoreError, Unanswerable) as error:
-            if isinstance(error, StoreError):
-                log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
-            return not_understood(error)
+        except (InvalidRequest, Overloaded, StoreError, Unanswerable) as error:
+            return self.gate.problem(error)
 
     def _asked(
         self,

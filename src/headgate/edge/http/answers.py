@@ -11,8 +11,10 @@ from headgate.core import exposition, problem
 from headgate.core.header_lines import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.edge.http.writing import lines_of
+from headgate.edge.problems import overloaded
 from headgate.edge.rls.json_form import write_answer
 from headgate.edge.rls.messages import Code
+from headgate.errors import Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,9 +53,16 @@ def for_verdict(verdict: Verdict) -> Answer:
     return 429, _PROBLEM + lines, _line(verdict.problem() | body)
 
 
-def for_batch(verdicts: Sequence[Verdict]) -> Answer:
-    """Several verdicts in their order, each with the members that it would have by itself."""
-    return 200, _JSON, _line({"verdicts": [_members(verdict) for verdict in verdicts]})
+def for_batch(members: Sequence[bytes]) -> Answer:
+    """Several verdicts in their order, each written by `member_of_batch`."""
+    return 200, _JSON, b'{"verdicts":[%b]}\n' % b",".join(members)
+
+
+def member_of_batch(decided: Verdict | Overloaded) -> bytes:
+    """A verdict with the members that it would have by itself; a check that was shed is not allowed, and says why."""
+    if isinstance(decided, Overloaded):
+        return _encode({"allowed": False, "retry_after": decided.retry_after} | overloaded(decided).document())
+    return _encode(_members(decided))
 
 
 def for_reservation(verdict: Verdict, reservation: str, reserved: int) -> Answer:

@@ -45,3 +45,5 @@ class Bounds(NamedTuple):
     head_seconds: float = 75.0
     """Also how long a connection may be idle."""
     body_seconds: float = 5.0
+    write_seconds: float = 10.0
+    """How long answers may wait for a client that does not read them."""

@@ -13,6 +13,8 @@ from headgate.errors import InvalidRequest
 
 MOST_CHECKS: Final = 1_000
 """In one batch."""
+MAX_ATTRIBUTES: Final = 256
+"""Of one check."""
 _QUOTES_OF_A_TEXT: Final = 4
 _QUOTES_OF_A_NAME: Final = 2
 
@@ -67,6 +69,7 @@ def read_check(body: bytes) -> tuple[Request, int | None]:
     if read.cost is not None:
         quotes -= _QUOTES_OF_A_NAME
     if attributes is not None:
+        _bounded(attributes)
         quotes += _QUOTES_OF_A_TEXT * len(attributes) - _QUOTES_OF_A_NAME
     if body.count(b'"') != quotes:
         refuse_duplicates(body)
@@ -78,14 +81,23 @@ def read_check(body: bytes) -> tuple[Request, int | None]:
 def read_checks(body: bytes) -> list[tuple[Request, int | None]]:
     """Read a batch of checks, in their order."""
     checks = _batch.read(body).checks
-    refuse_duplicates(body)
     if len(checks) > MOST_CHECKS:
         msg = f"{len(checks)} checks are too many for one batch, which has at most {MOST_CHECKS}; send several"
         raise InvalidRequest(msg)
+    for read in checks:
+        if read.attributes is not None:
+            _bounded(read.attributes)
+    refuse_duplicates(body)
     if b"\\u0000" in body:
         for read in checks:
             refuse_nul(read)
     return [(request_of(read), read.cost) for read in checks]
+
+
+def _bounded(attributes: dict[str, str]) -> None:
+    if len(attributes) > MAX_ATTRIBUTES:
+        msg = f"{len(attributes)} attributes are too many for one check, which has at most {MAX_ATTRIBUTES}"
+        raise InvalidRequest(msg)
 
 
 def request_of(read: Check) -> Request:

@@ -12,6 +12,9 @@ from headgate.edge.problems import CLOSE, Unanswerable
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n\0]*)?\r\n")
 _LONGEST_LINE: Final = 1_024
 _MOST_TRAILING: Final = 8_192
+_MAX_CHUNKS: Final = 512
+"""Of one body. Each costs two microseconds, whatever is in it."""
+_MAX_TRAILERS: Final = 100
 _END: Final = b"\r\n"
 
 
@@ -25,6 +28,7 @@ class Chunks:
         """Of the chunk that has begun."""
         self._is_in_chunk = self._is_trailing = False
         self._trailing = 0
+        self._chunks = self._trailers = 0
 
     @property
     def size(self) -> int:
@@ -48,18 +52,31 @@ class Chunks:
             size = self._line(received, _LONGEST_LINE)
             if size is None:
                 return False
-            found = _SIZE.fullmatch(size)
-            if found is None:
-                raise _malformed()
-            self._left = int(found[1], 16)
-            self._is_in_chunk = self._left > 0
-            self._is_trailing = not self._left
+            self._begin(size)
+        return self._is_trailed(received)
+
+    def _begin(self, size: bytes) -> None:
+        """Begin a chunk, with the line before it."""
+        found = _SIZE.fullmatch(size)
+        if found is None:
+            raise _malformed()
+        self._chunks += 1
+        if self._chunks > _MAX_CHUNKS:
+            sentence = f"a body has at most {_MAX_CHUNKS} chunks here"
+            raise Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, CLOSE)
+        self._left = int(found[1], 16)
+        self._is_in_chunk = self._left > 0
+        self._is_trailing = not self._left
+
+    def _is_trailed(self, received: bytearray) -> bool:
+        """Whether the headers after the body, which nobody here asks for, are at their end."""
         while (line := self._line(received, _MOST_TRAILING - self._trailing)) is not None:
             if line == _END:
                 return True
-            if LINE.fullmatch(line) is None:
+            self._trailers += 1
+            if self._trailers > _MAX_TRAILERS or LINE.fullmatch(line) is None:
                 raise _malformed()
-            self._trailing += len(line)  # headers after the body, which nobody here asks for
+            self._trailing += len(line)
         return False
 
     def _line(self, received: bytearray, longest: int) -> bytes | None:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qs
 
+from headgate.core.path import MAX_PATH, is_too_long
 from headgate.dataplane.identity import Call
 from headgate.edge.problems import Unanswerable
 from headgate.errors import shown
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 PATH: Final = "/v1/forward-auth"
 NGINX: Final = "nginx"
+_MAX_QUERY: Final = 1_024
+"""Bytes of our own query, which names a mode."""
 _FORWARDED: Final = ("x-forwarded-method", "x-forwarded-uri")
 _ORIGINAL: Final = ("x-original-method", "x-original-uri")
 
@@ -38,6 +41,9 @@ def read_call(asked: HttpRequest, api_key_header: str) -> Asked:
     below = head.path.removeprefix(PATH)
     mode = None if below else _mode(head.query)  # behind a path the query is the caller's
     method, path = (None, _as_sent(below)) if below else _original(head, mode)
+    if path is not None and is_too_long(path):
+        sentence = f"the path of the call has more than {MAX_PATH} characters"
+        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
     return Asked(
         Call(
             method or head.method,
@@ -66,6 +72,9 @@ def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
 
 
 def _mode(query: str) -> str | None:
+    if len(query) > _MAX_QUERY:
+        sentence = f"the query has at most {_MAX_QUERY} characters here"
+        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
     given = parse_qs(query, keep_blank_values=True).get("mode", [None])[-1]
     if given in {None, NGINX}:
         return given

@@ -6,8 +6,9 @@ import re
 from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from headgate.core.path import MAX_PATH, percent_decoded
 from headgate.edge.problems import CLOSE, Unanswerable
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ MOST_LINES: Final = 100
 CHUNKED: Final = -1
 """The length of a body that says itself where it ends."""
 _RETURN: Final = ord("\r")
+_MAX_OPTIONS: Final = 1_024
+"""Bytes of all `Connection` and all `Expect` headers: each is taken apart."""
 _REMEMBERED: Final = 1_024
 _LONGEST_REMEMBERED: Final = 1_024
 
@@ -92,11 +95,11 @@ def read_head(raw: bytes) -> Head:
         line = LINE.match(raw, at)
         if line is None:
             raise _malformed(_Rule.LINES)
+        if len(lines) == MOST_LINES:
+            sentence = f"a request has at most {MOST_LINES} headers here"
+            raise _too_large(sentence)
         lines.append((line[1].decode().lower(), _text(line[2].strip(b" \t"))))
         at = line.end()
-    if len(lines) > MOST_LINES:
-        sentence = f"a request has at most {MOST_LINES} headers here"
-        raise Unanswerable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence, CLOSE)
     head = Head(first[1].decode(), *_path_and_query(first[2].decode()), lines)
     is_old = first[3] == b"0"
     _find_length(head, is_old=is_old)
@@ -123,9 +126,16 @@ def _path_and_query(target: str) -> tuple[str, str]:
             parts = urlsplit(target)
         except ValueError:
             raise _malformed(_Rule.TARGET) from None
-        return unquote(parts.path) or "/", parts.query
+        return _decoded(parts.path) or "/", parts.query
     path, _, query = target.partition("?")
-    return unquote(path) if "%" in path else path, query
+    return _decoded(path), query
+
+
+def _decoded(path: str) -> str:
+    if len(path) > MAX_PATH:
+        sentence = f"a path has at most {MAX_PATH} characters here"
+        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence, CLOSE)
+    return percent_decoded(path, "replace")
 
 
 def _find_length(head: Head, *, is_old: bool) -> None:
@@ -145,7 +155,11 @@ def _find_length(head: Head, *, is_old: bool) -> None:
 
 def _members(head: Head, name: str) -> list[str]:
     """What the lines of a header list, in lower case."""
-    return [member.strip(" \t").lower() for line in head.get_all(name) for member in line.split(",")]
+    lines = head.get_all(name)
+    if sum(map(len, lines)) > _MAX_OPTIONS:
+        sentence = f"all {name.capitalize()} headers together have at most {_MAX_OPTIONS} bytes here"
+        raise _too_large(sentence)
+    return [member.strip(" \t").lower() for line in lines for member in line.split(",")]
 
 
 def _text(value: bytes) -> str:
@@ -165,6 +179,10 @@ class _Rule(StrEnum):
     ENDS_ONCE = "a body is either chunked or has a length"
     LENGTH = "Content-Length is one whole number"
     CODING = "a body is chunked, and coded in no other way"
+
+
+def _too_large(sentence: str) -> Unanswerable:
+    return Unanswerable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence, CLOSE)
 
 
 def _malformed(rule: _Rule) -> Unanswerable:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _UNKNOWN: Final = re.compile(r"unknown field `(.*)`", re.DOTALL)
 _PLACE: Final = re.compile(r" - at `(\$[^`]*)`$")
 _NAME: Final = re.compile(r"\.(\w+)")
+_MAX_GUESSED: Final = 64
+"""Characters of an unknown name up to which a known one is suggested; comparing takes time that grows with both."""
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -53,7 +55,7 @@ class JsonBody(Generic[S]):
         text = str(error)
         place = found[1] if (found := _PLACE.search(text)) else ""
         if found := _UNKNOWN.search(text.removesuffix(f" - at `{place}`")):
-            close = get_close_matches(found[1], self._known, 1)
+            close = get_close_matches(found[1], self._known, 1) if len(found[1]) <= _MAX_GUESSED else ()
             return f"unknown member {shown(found[1])}; " + (
                 f"did you mean {close[0]!r}?" if close else f"known are {', '.join(self._known)}"
             )

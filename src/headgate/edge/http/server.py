@@ -13,12 +13,15 @@ import signal
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.edge.closed_connections import ClosedConnections
 from headgate.edge.door import Door
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection
 from headgate.edge.http.head import Heads
+from headgate.edge.http.shared import MAX_HELD_BYTES, Memory, Shared
 from headgate.edge.http.writing import Writer
 from headgate.edge.listening import as_files_allow, listening
+from headgate.edge.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -31,17 +34,22 @@ log = logging.getLogger("headgate")
 
 _PROTOCOL: Final = "http/1.1"
 _LOOKS_PER_LIMIT: Final = 4
+_MAX_LOOKS_IN_A_ROW: Final = 256
+"""Connections that are looked after in one turn of the event loop; all of them may have to be closed."""
 _NEW_OBJECTS: Final = 10_000
 """So many more than there were, and the collector looks at the new ones; a request makes hardly any that stay."""
 _USUAL: Final = Bounds()
 
 
-class Transport(NamedTuple):
-    """What callers may take, and how connections are protected."""
+class Transport:
+    """What callers may take, how connections are protected, and a count of those that the server closes."""
 
-    bounds: Bounds = _USUAL
-    connections: int = 16_384
-    tls: Tls | None = None
+    def __init__(self, bounds: Bounds = _USUAL, connections: int = 16_384, tls: Tls | None = None) -> None:
+        """`connections` are how many each server has open at once."""
+        self.bounds = bounds
+        self.connections = connections
+        self.tls = tls
+        self.closed = ClosedConnections("http")
 
 
 class Ending(NamedTuple):
@@ -60,13 +68,14 @@ async def serve(
     started: Callable[[], None],
     transport: Transport | None = None,
     application: Application | None = None,
+    turns: Turns | None = None,
 ) -> None:
     """Answer until SIGTERM or SIGINT; `started` is called once anybody can connect.
 
-    `application` is what stands in front of the service, if something does.
+    `application` is what stands in front of the service, if something does; for `turns` see `serving_http`.
     """
     stops = Stops()
-    async with serving_http(application or service, address, ending.drain, transport or Transport()):
+    async with serving_http(application or service, address, ending.drain, transport or Transport(), turns):
         settle_down()
         started()
         await stops.asked.wait()
@@ -78,13 +87,17 @@ async def serve(
 
 @asynccontextmanager
 async def serving_http(
-    application: Application, address: Address, drain_seconds: float, transport: Transport
+    application: Application, address: Address, drain_seconds: float, transport: Transport, turns: Turns | None = None
 ) -> AsyncIterator[None]:
-    """Answer requests inside the block; at its end those under way may take `drain_seconds` more."""
+    """Answer requests inside the block; at its end those under way may take `drain_seconds` more.
+
+    `turns` are those of the event loop, if it has other servers too.
+    """
     tls = None if transport.tls is None else transport.tls.context(_PROTOCOL)
-    door: Door[Connection] = Door(as_files_allow(transport.connections), tls)
-    heads, writer = Heads(), Writer()
-    door.connect = lambda: Connection(application, transport.bounds, heads, writer, door)
+    most = as_files_allow(transport.connections)
+    door: Door[Connection] = Door(most, tls, transport.closed)
+    shared = Shared(door, turns or Turns(), Heads(), Writer(), Memory(MAX_HELD_BYTES, most))
+    door.connect = lambda: Connection(application, transport.bounds, shared)
     looking = asyncio.create_task(_keep_looking(door.connections, transport.bounds))
     try:
         async with listening(door, address, drain_seconds):
@@ -100,9 +113,12 @@ async def _keep_looking(connections: set[Connection], bounds: Bounds) -> None:
     """
     loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(min(bounds.head_seconds, bounds.body_seconds) / _LOOKS_PER_LIMIT)
+        shortest = min(bounds.head_seconds, bounds.body_seconds, bounds.write_seconds)
+        await asyncio.sleep(shortest / _LOOKS_PER_LIMIT)
         now = loop.time()
-        for connection in tuple(connections):
+        for number, connection in enumerate(tuple(connections)):
+            if number % _MAX_LOOKS_IN_A_ROW == _MAX_LOOKS_IN_A_ROW - 1:
+                await asyncio.sleep(0)
             try:
                 connection.look(now)
             except Exception:  # one fault must not end the patience with all others

@@ -15,14 +15,16 @@ from headgate.core.metrics import Sample, summed
 from headgate.dataplane.identity import Identity
 from headgate.edge.http import answers, forward_auth
 from headgate.edge.http.access import Access
-from headgate.edge.http.check_body import read_check, read_checks
+from headgate.edge.http.batches import Batches
+from headgate.edge.http.check_body import read_check
 from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.seal import Seal
 from headgate.edge.http.writing import CLOSE_LINE
-from headgate.edge.problems import OUR_FAULT, Unanswerable
+from headgate.edge.log_limit import LogLimit
+from headgate.edge.problems import OUR_FAULT, Unanswerable, overloaded
 from headgate.edge.rls.deciding import RateLimits, prepare
 from headgate.edge.rls.json_form import read_question
-from headgate.errors import InvalidLimit, InvalidRequest, NotFound, StoreError, shown
+from headgate.errors import InvalidLimit, InvalidRequest, NotFound, Overloaded, StoreError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -65,6 +67,8 @@ class DecisionService:
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
         self.answered: defaultdict[tuple[Endpoint | None, int], int] = defaultdict(int)
         """How often each endpoint (None is none of ours) has answered with each status."""
+        self._lines = LogLimit()
+        self._scraped: tuple[str, Answer] | None = None
         self._has_rules = has_rules
         self._shedding_for = shedding_for
         self._limiter = limiter
@@ -74,7 +78,7 @@ class DecisionService:
         reservations = Reservations(limiter, self._identity, Seal(secret or new_id()))
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
-            "/v1/check:batch": {"POST": self._check_batch},
+            "/v1/check:batch": {"POST": self._with_body(Batches(limiter, self._identity).check)},
             "/v1/peek": {"POST": self._peek},
             "/v1/reserve": {"POST": self._with_body(reservations.reserve)},
             "/v1/settle": {"POST": self._with_body(reservations.settle)},
@@ -97,7 +101,7 @@ class DecisionService:
                 self._access.check(request.head)
             answer = await endpoint(request)
         except Exception as error:  # noqa: BLE001 (the caller and the log are told)
-            answer = answers.for_problem(_reason(request.head, error))
+            answer = answers.for_problem(self._reason(request.head, error))
         if not self.ready:
             # So that whoever keeps a connection opens the next one elsewhere, before this one closes under a request.
             answer = answer[0], answer[1].removesuffix(CLOSE_LINE) + CLOSE_LINE, answer[2]
@@ -136,16 +140,6 @@ class DecisionService:
             request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.check(request, cost))
 
-    async def _check_batch(self, asked: HttpRequest) -> Answer:
-        checks = read_checks(asked.body)
-        requests = await asyncio.gather(*[self._identity.stated(request) for request, _ in checks])
-        for request in requests:
-            if request.ip:
-                self._limiter.snapshots.current.address(request.ip)  # what is wrong is said before anything is counted
-        # All of one turn of the loop, so a store elsewhere gets them together.
-        deciding = [self._limiter.check(request, cost) for request, (_, cost) in zip(requests, checks, strict=True)]
-        return answers.for_batch(await asyncio.gather(*deciding))
-
     async def _peek(self, asked: HttpRequest) -> Answer:
         request, cost = read_check(asked.body)
         request = await self._identity.stated(request)
@@ -183,7 +177,10 @@ class DecisionService:
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
     async def _metrics(self, _asked: HttpRequest) -> Answer:
-        return answers.for_scrape(self.metrics())
+        text = self.metrics()
+        if self._scraped is None or self._scraped[0] is not text:  # else it is the last one again
+            self._scraped = text, answers.for_scrape(text)
+        return self._scraped[1]
 
     def samples(self) -> list[Sample]:
         """How often each endpoint has answered, by the first digit of the status."""
@@ -195,17 +192,22 @@ class DecisionService:
             for (endpoint, status), times in self.answered.items()
         )
 
-
-def _reason(head: Head, error: Exception) -> Unanswerable:
-    """Why a request has no answer, for its caller; what is nobody's business but ours is logged."""
-    if isinstance(error, Unanswerable):
-        return error
-    if isinstance(error, InvalidLimit | InvalidRequest):
-        return Unanswerable(HTTPStatus.BAD_REQUEST, str(error))
-    if isinstance(error, NotFound):
-        return Unanswerable(HTTPStatus.NOT_FOUND, str(error))
-    if isinstance(error, StoreError):
-        log.error("no decision: %s", error)
-        return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach")
-    log.error("%s %s failed", head.method, shown(head.path), exc_info=error)
-    return Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)
+    def _reason(self, head: Head, error: Exception) -> Unanswerable:
+        """Why a request has no answer, for its caller; what is nobody's business but ours is logged."""
+        if isinstance(error, Unanswerable):
+            return error
+        if isinstance(error, InvalidLimit | InvalidRequest):
+            return Unanswerable(HTTPStatus.BAD_REQUEST, str(error))
+        if isinstance(error, NotFound):
+            return Unanswerable(HTTPStatus.NOT_FOUND, str(error))
+        if isinstance(error, Overloaded):
+            return overloaded(error)
+        times = self._lines.count(type(error).__name__)
+        if isinstance(error, StoreError):
+            if times:
+                log.error("no decision: %s (%d such since the last line)", error, times)
+            return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach")
+        if times:
+            what = (head.method, shown(head.path), times)
+            log.error("%s %s failed (%d such since the last line)", *what, exc_info=error)
+        return Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)

@@ -15,6 +15,8 @@ from headgate.edge.rls.messages import LARGEST, Answer, Descriptor, Override, Qu
 from headgate.errors import InvalidRequest
 
 _Hits = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
+_MAX_PARTS: Final = 1_024
+"""Commas in a body. Its parts are looked at one by one."""
 _MOST_HITS: Final = 2**64 - 1
 
 
@@ -50,6 +52,9 @@ _CAMEL: Final = {
 
 def read_question(body: bytes) -> Question:
     """The question in a body; `InvalidRequest` with a sentence for the caller if there is none."""
+    if body.count(b",") > _MAX_PARTS:
+        msg = f"the body has more than {_MAX_PARTS} parts with commas between them"
+        raise InvalidRequest(msg)
     try:
         data = msgspec.json.decode(body)
         # Not strict: protobuf writes 64-bit numbers as texts.

@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request, Response
+from starlette.responses import JSONResponse
 
 from headgate.controlplane.changes import changes
 from headgate.core.exposition import CONTENT_TYPE
@@ -46,7 +47,9 @@ async def get_metrics(request: Request) -> Response:
 
 
 @router.get("/openapi.json", include_in_schema=False)
-async def get_description(request: Request) -> dict[str, Any]:
+async def get_description(request: Request) -> Response:
     """The OpenAPI description; putting it together takes a while, in which decisions have better things to do."""
-    description: dict[str, Any] = await asyncio.to_thread(request.app.openapi)
-    return description
+    state = request.app.state
+    if not hasattr(state, "description"):
+        state.description = await asyncio.to_thread(lambda: JSONResponse(request.app.openapi()).body)
+    return Response(state.description, media_type="application/json")

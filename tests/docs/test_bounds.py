@@ -1,0 +1,46 @@
+"""The page of bounds has those that are in the code."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headgate.core.path import MAX_PATH
+from headgate.edge.closed_connections import Reason
+from headgate.edge.http.application import Bounds
+from headgate.edge.http.check_body import MAX_ATTRIBUTES, MOST_CHECKS
+from headgate.edge.http.head import MOST_LINES
+from headgate.edge.http.shared import MAX_HELD_BYTES
+from headgate.edge.rls.deciding import MAX_DESCRIPTORS, MAX_ENTRIES
+from headgate.edge.turns import TURN_SECONDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_every_reason_is_documented(root: Path) -> None:
+    """Why connections are closed, as the metric and the log name it."""
+    page = (root / "docs/reference/bounds.md").read_text(encoding="utf-8")
+    table = page.partition("## Closed connections")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(Reason)
+
+
+@pytest.mark.parametrize(
+    ("row", "bound"),
+    [
+        ("work on connections in one turn of the event loop", f"{TURN_SECONDS * 1_000:g} ms"),
+        ("time that answers wait for a client that does not read them", f"{Bounds().write_seconds:g} s"),
+        ("headers", f"{MOST_LINES}"),
+        ("path in the body of a check, or of a `Request` in the library", f"{MAX_PATH:,} characters"),
+        ("attributes of a check", f"{MAX_ATTRIBUTES}"),
+        ("checks of a batch", f"{MOST_CHECKS:,}"),
+        ("descriptors of a question; entries of a descriptor", f"{MAX_DESCRIPTORS}; {MAX_ENTRIES}"),
+        ("both, of all connections of a process", f"{MAX_HELD_BYTES // 2**20} MiB"),
+    ],
+)
+def test_bounds_are_those_of_the_code(root: Path, row: str, bound: str) -> None:
+    """Each row says the number that holds."""
+    page = (root / "docs/reference/bounds.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| {re.escape(row)} \| {re.escape(bound)}\b", page, re.MULTILINE)

@@ -1,0 +1,166 @@
+"""Requests that are made to be expensive to read are refused before they are read, whatever is expensive about them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import suppress
+from http import HTTPStatus
+
+import pytest
+from tests.http_floods import PARSING
+
+from headgate import Limiter
+from headgate.core.path import MAX_PATH
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.check_body import MAX_ATTRIBUTES, read_check, read_checks
+from headgate.edge.http.chunks import Chunks
+from headgate.edge.http.head import Head, read_head
+from headgate.edge.http.service import DecisionService
+from headgate.edge.problems import Unanswerable
+from headgate.edge.rls.deciding import MAX_DESCRIPTORS, MAX_ENTRIES, RateLimits, prepare
+from headgate.edge.rls.json_form import read_question
+from headgate.edge.rls.messages import Code
+from headgate.errors import InvalidRequest
+
+_HOST = b"Host: x\r\n"
+
+
+def _service() -> DecisionService:
+    return DecisionService(Limiter.open(rules=[{"name": "each", "per": ["user"], "limits": "1000000000/minute"}]))
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "sentence"),
+    [
+        (b"GET /%b HTTP/1.1\r\n%b" % (b"%" * MAX_PATH, _HOST), 414, "a path has at most 8192 characters"),
+        (b"GET http://x/%b HTTP/1.1\r\n%b" % (b"a" * MAX_PATH, _HOST), 414, "a path has at most 8192 characters"),
+        (b"GET / HTTP/1.1\r\n%b%b" % (_HOST, b"a:\r\n" * 15_000), 431, "at most 100 headers"),
+        (b"GET / HTTP/1.1\r\n%bConnection: %b\r\n" % (_HOST, b"," * 1_025), 431, "all Connection headers"),
+        (b"GET / HTTP/1.1\r\n%b%b" % (_HOST, b"Expect: %b\r\n" % (b"a," * 300) * 2), 431, "all Expect headers"),
+    ],
+)
+def test_heads_are_bounded(raw: bytes, status: int, sentence: str) -> None:
+    """A long path is not decoded, a long list not taken apart, and of too many headers the rest is not looked at."""
+    with pytest.raises(Unanswerable, match=sentence) as raised:
+        read_head(raw)
+    assert raised.value.status == status
+
+
+def test_a_path_may_be_long_and_a_query_longer() -> None:
+    """Up to the bound, and the query up to that of the whole head."""
+    head = read_head(b"GET /%b?%b HTTP/1.1\r\n%b" % (b"%41" * 2_730, b"&" * 50_000, _HOST))
+    assert (head.path, len(head.query)) == ("/" + "A" * 2_730, 50_000)
+
+
+def test_chunks_are_bounded_in_number() -> None:
+    """A body comes in at most 512, and has at most 100 headers behind it."""
+    received = bytearray(b"1\r\nx\r\n" * 511 + b"0\r\n" + b"a:\r\n" * 100 + b"\r\n")
+    assert Chunks().take(received)
+    with pytest.raises(Unanswerable, match="at most 512 chunks") as raised:
+        Chunks().take(bytearray(b"1\r\nx\r\n" * 513))
+    assert raised.value.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    with pytest.raises(Unanswerable, match="not chunked"):
+        Chunks().take(bytearray(b"0\r\n" + b"a:\r\n" * 101))
+
+
+def test_attributes_are_bounded_in_number() -> None:
+    """Of one check, alone or in a batch."""
+    attributes = {str(number): "" for number in range(MAX_ATTRIBUTES)}
+    assert len(read_check(json.dumps({"attributes": attributes}).encode())[0].attributes) == MAX_ATTRIBUTES
+    too_many = {"attributes": attributes | {"one": "more"}}
+    with pytest.raises(InvalidRequest, match="257 attributes are too many"):
+        read_check(json.dumps(too_many).encode())
+    with pytest.raises(InvalidRequest, match="257 attributes are too many"):
+        read_checks(json.dumps({"checks": [{}, too_many]}).encode())
+
+
+def test_an_unknown_name_is_compared_with_known_ones_only_if_it_is_short() -> None:
+    """A slip of the finger gets a hint, sixty kilobytes do not."""
+    with pytest.raises(InvalidRequest, match="did you mean 'user'"):
+        read_check(b'{"usr":1}')
+    with pytest.raises(InvalidRequest, match="known are user, tenant"):
+        read_check(b'{"%b":1}' % (b"user" * 17))
+
+
+def _asked(service: DecisionService, head: Head, body: bytes = b"") -> tuple[int, str]:
+    status, _, answer = asyncio.run(service.answer(HttpRequest(head, body, "192.0.2.1:1")))
+    return int(status), answer.decode()
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (Head("GET", "/v1/forward-auth", "a&" * 600), 414),
+        (Head("GET", "/v1/forward-auth", "a&" * 400), 200),
+        (Head("GET", "/v1/forward-auth", "", [("x-original-uri", "/" + "%" * MAX_PATH)]), 414),
+        (Head("GET", "/v1/forward-auth", "", [("x-forwarded-uri", "/a?" + "%" * MAX_PATH)]), 200),
+        (Head("GET", "/v1/forward-auth/" + "%" * 4_000), 414),
+    ],
+)
+def test_calls_of_gateways_are_bounded(head: Head, status: int) -> None:
+    """A long path is refused, not cut short: that could pass by its rule. The query of the call does not count."""
+    assert _asked(_service(), head)[0] == status
+
+
+def test_a_path_in_a_body_is_bounded() -> None:
+    """In a check, and in a batch before anything is counted."""
+    path = json.dumps("/." * MAX_PATH)
+    service = DecisionService(Limiter.open(rules=[{"name": "one", "per": ["user"], "limits": "1/minute"}]))
+    for endpoint, body in (
+        ("/v1/check", f'{{"path":{path}}}'),
+        ("/v1/peek", f'{{"path":{path}}}'),
+        ("/v1/check:batch", f'{{"checks":[{{"user":"u"}},{{"path":{path}}}]}}'),
+    ):
+        status, answer = _asked(service, Head("POST", endpoint), body.encode())
+        assert (status, "a path has at most 8192 characters" in answer) == (400, True)
+    assert _asked(service, Head("POST", "/v1/check"), b'{"user":"u"}')[0] == 200
+
+
+def test_envoy_does_not_let_a_long_path_pass() -> None:
+    """It admits what it gets an error for, so the answer is OVER_LIMIT."""
+    entries = [{"key": "path", "value": "/." * MAX_PATH}]
+    question = read_question(json.dumps({"domain": "d", "descriptors": [{"entries": entries}]}).encode())
+    answer = asyncio.run(RateLimits(Limiter.open(rules=[])).decide(prepare(question)))
+    assert answer.overall_code is Code.OVER_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "entries", "sentence"),
+    [
+        (MAX_DESCRIPTORS + 1, 1, "101 descriptors are too many"),
+        (1, MAX_ENTRIES + 1, "257 entries are too many"),
+        (1, 2_000, "more than 1024 parts"),
+    ],
+)
+def test_questions_of_envoy_are_bounded(descriptors: int, entries: int, sentence: str) -> None:
+    """In descriptors, in entries, and in parts of their JSON."""
+    descriptor = {"entries": [{"key": f"k{number}"} for number in range(entries)]}
+    with pytest.raises(InvalidRequest, match=sentence):
+        prepare(read_question(json.dumps({"domain": "d", "descriptors": [descriptor] * descriptors}).encode()))
+
+
+@pytest.mark.parametrize("name", PARSING)
+def test_no_request_takes_long(name: str) -> None:
+    """At most so much processor time as a few dozen plain checks; a batch of a thousand, as a thousand."""
+    plain = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+    with asyncio.Runner() as runner:
+        service = _service()
+        usual = min(_spent(runner, service, plain) for _ in range(50))
+        longest = min(_spent(runner, service, PARSING[name]) for _ in range(5))
+    assert longest < (1_000 if name == "1,000 checks" else 60) * usual
+
+
+def _spent(runner: asyncio.Runner, service: DecisionService, raw: bytes) -> float:
+    """Seconds of processor time for one request."""
+    started = time.thread_time()
+    end = raw.find(b"\r\n\r\n")
+    with suppress(Unanswerable):
+        head, body = read_head(raw[: end + 2]), raw[end + 4 :]
+        if head.length < 0:
+            chunks = Chunks()
+            chunks.take(bytearray(body))
+            body = bytes(chunks.body)
+        runner.run(service.answer(HttpRequest(head, body, "192.0.2.1:1")))
+    return time.thread_time() - started
