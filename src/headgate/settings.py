@@ -45,6 +45,13 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class OnNoRules(StrEnum):
+    """What is answered while no rule set is known."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
 def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
     return {"meaning": meaning, "read": read, "secret": secret}
 
@@ -128,6 +135,13 @@ class Settings:
         default=DEFAULT_DATA_DIR, metadata=_about("the folder in which embedded servers keep their data", Path)
     )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
+    # Exempting every caller because a server is unavailable is a choice that somebody has to make.
+    on_no_rules: OnNoRules = field(
+        default=OnNoRules.DENY,
+        metadata=_about(
+            "what is answered while no rule set is known: 503, or every request passes", _one_of(OnNoRules)
+        ),
+    )
     # The service believes what callers state about users, so without further thought only this machine may call it.
     host: str = field(default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", _text))
     port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", _whole(0, 65_535)))

@@ -5,6 +5,7 @@ A denial has its own, with the verdict in it: `headgate.core.problem`.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
 CLOSE: Final = ("connection", "close")
 """Goes with an answer that is the last one on its connection."""
 OUR_FAULT: Final = "something went wrong here; the service's log says what"
+
+
+def retry_after(seconds: float) -> tuple[str, str]:
+    """The header that says when it is worth trying again: in whole seconds, never early, at least one."""
+    return "retry-after", str(max(1, ceil(seconds)))
 
 
 class Unanswerable(Exception):

@@ -17,7 +17,7 @@ from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described, 
 from headgate.edge.frameworks.gate import not_understood
 from headgate.edge.frameworks.routes import Routes
 from headgate.edge.problems import Unanswerable
-from headgate.errors import HeadgateError, InvalidRequest, StoreError
+from headgate.errors import HeadgateError, InvalidRequest, NoRules, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -138,7 +138,7 @@ class AsgiGate:
             await self._open(scope.get("app"))
         try:
             admission = await self._asked(scope)
-        except (InvalidRequest, StoreError, Unanswerable) as error:
+        except (InvalidRequest, NoRules, StoreError, Unanswerable) as error:
             if isinstance(error, StoreError):
                 log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
             await _answer(scope, receive, send, not_understood(error))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from headgate.edge.frameworks.answers import Headers, header_set, refusal, unanswerable
 from headgate.edge.frameworks.skipping import Skipping
-from headgate.edge.problems import Unanswerable
-from headgate.errors import InvalidRequest, InvalidSettings
+from headgate.edge.problems import Unanswerable, retry_after
+from headgate.errors import InvalidRequest, InvalidSettings, NoRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -81,4 +81,6 @@ def not_understood(error: Exception) -> Answer:
         return unanswerable(error)
     if isinstance(error, InvalidRequest):
         return unanswerable(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
+    if isinstance(error, NoRules):
+        return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, str(error), retry_after(error.retry_after)))
     return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))

@@ -12,7 +12,7 @@ from headgate.edge.frameworks.calls import call_of_wsgi, described, path_of
 from headgate.edge.frameworks.gate import not_understood
 from headgate.edge.frameworks.workers import ONE_EACH, is_one_of_several
 from headgate.edge.problems import Unanswerable
-from headgate.errors import InvalidRequest, InvalidSettings, StoreError
+from headgate.errors import InvalidRequest, InvalidSettings, NoRules, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ class ThreadGate:
             raise InvalidSettings(ONE_EACH)
         try:
             return self._asked(environ, path_of(path), place, identify, cost)
-        except (InvalidRequest, StoreError, Unanswerable) as error:
+        except (InvalidRequest, NoRules, StoreError, Unanswerable) as error:
             if isinstance(error, StoreError):
                 log.error("no decision: %s", error)  # noqa: TRY400 (the store has said what there is to say)
             return not_understood(error)
