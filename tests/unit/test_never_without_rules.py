@@ -184,10 +184,10 @@ def test_the_database_takes_over_from_the_file_once_it_has_rules(tmp_path: Path)
         process = Process(ON_FILE, tmp_path)
         assert await process.start() is Origin.FILE
         process.database.is_away = False
-        await process.following.ask_database()
+        await process.following._ask_database()
         assert process.origin() is Origin.FILE
         process.database.publish(rules(3, 3))
-        await process.following.ask_database()
+        await process.following._ask_database()
         assert process.origin() is Origin.DATABASE
         process.file.write_text("rules: []")
         await process.file_rules.look()  # type: ignore[union-attr] # it has a file

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.controlplane.documents import stored
 from headgate.controlplane.stored_changes import MAX_CHANGES, look, names_of
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 log = logging.getLogger("headgate")
+
+_PATIENCE_IN_TROUBLE: Final = 0.2
 
 
 class Announcer:
@@ -51,8 +53,10 @@ class Announcer:
 
     async def announce(self) -> None:
         """Tell all processes what they have not heard of. Never raises: what fails now, `run` repeats."""
+        # A feed that is known to be unavailable is not waited for: processes follow the database meanwhile.
+        patience = self._patience if self.trouble is None else min(self._patience, _PATIENCE_IN_TROUBLE)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 await self._catch_up()
         except (StoreError, DatabaseError, TimeoutError) as error:
             self._note(str(error) or "no answer in time")

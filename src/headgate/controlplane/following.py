@@ -35,6 +35,7 @@ _SHARE_OF_FEED: Final = 0.4
 _SHARE_OF_DATABASE: Final = 0.4
 _BETWEEN_TRIES: Final = 0.05
 _DATABASE_SECONDS: Final = 5.0
+_UNPUBLISHED: Final = frozenset({Origin.NOTHING, Origin.FILE})
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -83,8 +84,6 @@ class Following:
         self._woken = asyncio.Event()
         self._subscription: asyncio.Timeout | None = None
         self._confirmed: float | None = None
-        self.has_started = asyncio.Event()
-        """Set once `start` has found what it could."""
         self.followed = Followed.FEED
         """Where changes are heard of now; said in the log when it changes."""
         self.trouble: str | None = None
@@ -115,7 +114,7 @@ class Following:
         saved = [(kind, await asyncio.to_thread(self._read_saved, kind)) for kind in self.state]
         reasons = [
             await self._within(_SHARE_OF_FEED * seconds, self._first_look, "the feed"),
-            await self._within(_SHARE_OF_DATABASE * seconds, self.ask_database, "the database"),
+            await self._within(_SHARE_OF_DATABASE * seconds, self._ask_database, "the database"),
         ]
         for kind, document in saved:
             # Also if the feed has lost what this machine has seen already.
@@ -127,7 +126,6 @@ class Following:
         )
         why = "; ".join(reason for reason in reasons if reason)
         log.log(logging.WARNING if why else logging.INFO, "starting with %s%s", came, f" ({why})" if why else "")
-        self.has_started.set()
         return self.state
 
     async def _within(self, seconds: float, step: Callable[[float], Awaitable[None]], name: str) -> str:
@@ -152,11 +150,11 @@ class Following:
             if document is not None and self.taking.wants(kind, document.id):
                 await self.taking.take(kind, document, Origin.FEED)
 
-    async def ask_database(self, until: float | None = None) -> None:
+    async def _ask_database(self, until: float | None = None) -> None:
         """Take from the database what was never published to this process; `DatabaseError` if it does not answer."""
         if self._direct is not None:
             for kind, in_force in self.state.items():
-                if in_force.origin in {Origin.NOTHING, Origin.FILE}:
+                if in_force.origin in _UNPUBLISHED:
                     await self._direct.take(kind, until)
 
     def _read_saved(self, kind: str) -> Document | None:
@@ -176,6 +174,14 @@ class Following:
             group.create_task(self._watch())
             if self._direct is not None:
                 group.create_task(self._direct.run(self._judge))
+                group.create_task(self._ask_for_what_is_missing())
+
+    async def _ask_for_what_is_missing(self) -> None:
+        """Ask the database once a second for what was not found at the start, even if it is that there is nothing."""
+        while any(in_force.origin in _UNPUBLISHED for in_force in self.state.values()):
+            with suppress(DatabaseError):
+                await self._ask_database()
+            await asyncio.sleep(self._every * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
 
     async def _listen(self) -> None:
         """Hear announcements; when the connection is lost, or something was not heard, subscribe again."""
@@ -255,6 +261,7 @@ class Following:
         if now is self.followed:
             return
         self.followed = now
+        self.taking.has_changed.set()
         if now is Followed.FEED:
             log.warning("rules: following redis again")
         elif now is Followed.DATABASE:

@@ -1,4 +1,4 @@
-"""What is done as soon as the database answers: its schema, the rules file, and which rules there are."""
+"""What the process that leads does as soon as the database answers: its schema, the rules file, the feed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from headgate.controlplane.announcing import Announcer
     from headgate.controlplane.file_rules import RulesFile
-    from headgate.controlplane.following import Following
     from headgate.controlplane.rule_set_changes import RuleSetChanges
 
 log = logging.getLogger("headgate")
@@ -23,7 +22,7 @@ _SECONDS_BETWEEN_TRIES: Final = 1.0
 
 
 class Preparing:
-    """Brings a database up to date, in the process that leads; all others only ask it for rules."""
+    """Brings a database up to date."""
 
     def __init__(
         self,
@@ -31,37 +30,25 @@ class Preparing:
         rules: RulesFile | None,
         changes: RuleSetChanges,
         announcer: Announcer,
-        following: Following,
     ) -> None:
         """`rules` is a file that is applied to the database by `changes`, now and whenever it changes."""
         self._migrate = migrate
         self._rules = rules
         self._changes = changes
         self._announcer = announcer
-        self._following = following
         self.is_tried = asyncio.Event()
         """Set once the database has answered, or has not."""
 
-    async def lead(self) -> None:
+    async def run(self) -> None:
         """Bring schema, rules file and feed up to date, as soon as the database answers; then follow the file."""
         seen = None if self._rules is None else self._rules.signature()
         await self._until_it_answers(self._bring_up_to_date)
-        await self._ask_for_rules()
         while self._rules is not None:
             await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
             signature = self._rules.signature()
             if signature != seen:
                 seen = signature
                 await self._until_it_answers(self._apply_file)
-
-    async def wait(self) -> None:
-        """Wait until the database has said which rules there are, be it none."""
-        self.is_tried.set()  # there is nothing to be done before rules are looked for
-        await self._ask_for_rules()
-
-    async def _ask_for_rules(self) -> None:
-        await self._following.has_started.wait()  # the feed comes first
-        await self._until_it_answers(self._following.ask_database)
 
     async def _bring_up_to_date(self) -> None:
         await self._migrate()

@@ -176,9 +176,7 @@ class ControlPlane:
         announce = self.announcer.announce
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
-        self._preparing = Preparing(
-            partial(migrate, database), rules, self._rule_set_changes, self.announcer, self.following
-        )
+        self._preparing = Preparing(partial(migrate, database), rules, self._rule_set_changes, self.announcer)
         self._blocks = Blocks(database, announce)
         self._retention = Retention(database, wall_clock)
         self._tally = Tally(wall_clock)
@@ -207,15 +205,15 @@ class ControlPlane:
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = _kept_running(self._preparing.lead() if self.leads else self._preparing.wait())
-        if self.leads:
-            # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
-            self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
         has_saved = self._saved is not None and self._saved.has(RULES)
         for_database, for_documents = _SECONDS_IF_RULES_ARE_SAVED if has_saved else _SECONDS_TO_START
-        with suppress(TimeoutError):
-            async with asyncio.timeout(for_database):
-                await self._preparing.is_tried.wait()
+        if self.leads:
+            self._tasks.append(_kept_running(self._preparing.run()))
+            # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
+            self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(for_database):
+                    await self._preparing.is_tried.wait()
         await self.identity.start()
         await self.following.start(for_documents)
         work = [self.following.run(), self._tallying.run()]
@@ -227,7 +225,7 @@ class ControlPlane:
         if self.leads:
             work += [self.announcer.run(), self._sweep(), self._rolling_up.run()]
             work.append(look_after_events(self._retention, self._settings, archives=self._saved is not None))
-        self._tasks = [preparing, *map(_kept_running, work)]
+        self._tasks += map(_kept_running, work)
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
