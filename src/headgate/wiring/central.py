@@ -52,7 +52,7 @@ def central_identity(settings: Settings, limiter: Limiter, *, takes_rules: bool)
         limiter.blocks = blocks if blocks.size else None
 
     takers = {BLOCKS: take_blocks, **({RULES: take_rules} if takes_rules else {})}
-    if takes_rules:
+    if takes_rules and not limiter.snapshots.current.number:  # else they are known from before a fork
         limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
     standing = opened.another(_SECONDS_FOR_A_RECORD)
     following = Following(

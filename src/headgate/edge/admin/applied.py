@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.errors import DatabaseError, InvalidFields, Problem, shown
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 WAIT: Final = "wait"
 _DEFAULT_SECONDS: Final = 2.0
 _MAX_SECONDS: Final = 10.0
+_NUMBER: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?")
 _HEADER: Final = "headgate-applied"
 _SCHEMA: Final = "Applied"
 
@@ -56,11 +58,7 @@ def seconds_to_wait(request: Request) -> float:
     text = request.query_params.get(WAIT)
     if text is None:
         return _DEFAULT_SECONDS
-    try:
-        seconds = float(text) if text.isascii() and len(text) < len("10.000000000") else -1.0
-    except ValueError:
-        seconds = -1.0
-    if 0 <= seconds <= _MAX_SECONDS:
+    if _NUMBER.fullmatch(text) and (seconds := float(text)) <= _MAX_SECONDS:
         return seconds
     raise InvalidFields([Problem((WAIT,), f"expected a number of seconds from 0 to 10, not {shown(text)}")])
 
