@@ -177,11 +177,13 @@ class Following:
                 group.create_task(self._ask_for_what_is_missing())
 
     async def _ask_for_what_is_missing(self) -> None:
-        """Ask the database once a second for what was not found at the start, even if it is that there is nothing."""
+        """Ask the database for what was not found at the start, soon and then once a second; it may be nothing."""
+        pause = 0.1 * self._every
         while any(in_force.origin in _UNPUBLISHED for in_force in self.state.values()):
             with suppress(DatabaseError):
                 await self._ask_database()
-            await asyncio.sleep(self._every * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
+            pause = min(2 * pause, self._every)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
 
     async def _listen(self) -> None:
         """Hear announcements; when the connection is lost, or something was not heard, subscribe again."""

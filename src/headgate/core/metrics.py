@@ -97,7 +97,7 @@ METRICS: Final = {
             ("worker", "source"),
         ),
         # The control plane
-        Metric("headgate_feed_up", _GAUGE, "1 if changes can be followed.", _WORKER),
+        Metric("headgate_feed_up", _GAUGE, "1 if the feed (Redis) tells of changes.", _WORKER),
         Metric("headgate_database_up", _GAUGE, "1 if the database answers the process that leads.", _WORKER),
         Metric("headgate_announcements_missed_total", _COUNTER, "Times that an announcement was lost."),
         Metric("headgate_documents_refused_total", _COUNTER, "Rules and blocks that were refused.", ("reason",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 WAIT: Final = "wait"
 _DEFAULT_SECONDS: Final = 2.0
 _MAX_SECONDS: Final = 10.0
+_SECONDS_FOR_THE_LAST_LOOK: Final = 1.0
 _NUMBER: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?")
 _HEADER: Final = "headgate-applied"
 _SCHEMA: Final = "Applied"
@@ -66,8 +68,9 @@ def seconds_to_wait(request: Request) -> float:
 async def tell(response: Response, processes: Processes, seconds: float) -> None:
     """Add to the answer who has the change; nothing, if the database does not say: the change is made all the same."""
     try:
-        applied = await processes.applied(seconds)
-    except DatabaseError:
+        async with asyncio.timeout(seconds + _SECONDS_FOR_THE_LAST_LOOK):
+            applied = await processes.applied(seconds)
+    except (DatabaseError, TimeoutError):
         return
     response.headers[_HEADER] = f"{applied.have_it}/{applied.processes}"
     body = bytes(response.body)

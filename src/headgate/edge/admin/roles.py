@@ -46,7 +46,8 @@ OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /metrics", "GET /open
 """What anybody may ask without a token."""
 
 
-_ON_ALL_PROCESSES: Final = ("/v1/rules", "/v1/ruleset", "/v1/snapshot", "/v1/tiers", "/v1/blocks")
+_ON_ALL_PROCESSES: Final = ("/v1/rules", "/v1/snapshot", "/v1/tiers", "/v1/blocks")
+"""How paths begin: also /v1/ruleset and /v1/snapshots."""
 
 
 def reaches_processes(endpoint: str) -> bool:
