@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.controlplane.following_database import DatabaseFollowing
 from headgate.controlplane.taking import DAMAGED, InForce, Origin, Refusal, Taking
-from headgate.errors import DatabaseError, InvalidFields, StoreError
+from headgate.errors import DatabaseError, HeadgateError, InvalidFields, StoreError
 from headgate.ports import EVERYTHING, Position
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class Following:
         """Ask the database for what was not found at the start, soon and then once a second; it may be nothing."""
         pause = 0.1 * self._every
         while any(in_force.origin in _UNPUBLISHED for in_force in self.state.values()):
-            with suppress(DatabaseError):
+            with suppress(HeadgateError):
                 await self._ask_database()
             pause = min(2 * pause, self._every)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
