@@ -159,6 +159,20 @@ class Overloaded(HeadgateError):
         super().__init__(message)
 
 
+class NoRules(HeadgateError):
+    """A request was not decided, because no rule set is known here yet, not even an empty one.
+
+    Nothing was counted. `HEADGATE_ON_NO_RULES` set to ``allow`` admits such requests instead.
+    """
+
+    def __init__(self, *, retry_after: float = 1.0) -> None:
+        """`retry_after` is how many seconds later it is worth trying again."""
+        self.retry_after = retry_after
+        super().__init__(
+            "no rules are known yet: database, Redis, rules file and saved rules are missing or unavailable"
+        )
+
+
 class DatabaseError(HeadgateError):
     """The database could not answer.
 

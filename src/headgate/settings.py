@@ -11,176 +11,94 @@ from __future__ import annotations
 import os
 from dataclasses import Field, dataclass, field, fields, replace
 from difflib import get_close_matches
-from enum import StrEnum
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.errors import InvalidSettings, shown
+from headgate.setting_values import (
+    LogFormat,
+    LogLevel,
+    Network,
+    OnNoRules,
+    OnUnknownIdentity,
+    address,
+    names,
+    networks,
+    one_of,
+    seconds,
+    text_value,
+    whole,
+    yes_or_no,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-Network: TypeAlias = IPv4Network | IPv6Network
 
 PREFIX: Final = "HEADGATE_"
 DEFAULT_DATA_DIR: Final = Path(".headgate")
 _FROM_FILE: Final = "_FILE"
 
 
-class LogLevel(StrEnum):
-    """From how important on something is logged."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class LogFormat(StrEnum):
-    """How the log is written."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class OnUnknownIdentity(StrEnum):
-    """What is assumed of a caller whose record cannot be read."""
-
-    LAST_KNOWN = "last_known"
-    """The last record known, however old; without one, the default tier."""
-    DEFAULT = "default"
-    """The default tier."""
-    STATED = "stated"
-    """The tier that the caller or its token states; without one, the default tier."""
-
-
 def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
     return {"meaning": meaning, "read": read, "secret": secret}
-
-
-def _text(text: str) -> str:
-    return text
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
-            return int(text)
-        msg = f"a whole number from {least} to {most}"
-        raise ValueError(msg)
-
-    return read
-
-
-def _seconds(most: int) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = -1.0
-        if 0 <= seconds <= most:
-            return seconds
-        msg = f"a number of seconds from 0 to {most}"
-        raise ValueError(msg)
-
-    return read
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
-
-
-def _networks(text: str) -> tuple[Network, ...]:
-    try:
-        return tuple(map(ip_network, _names(text)))
-    except ValueError:
-        msg = "addresses and networks with commas between them, as in 10.0.0.0/8, 192.0.2.7"
-        raise ValueError(msg) from None
-
-
-def _one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
-    def read(text: str) -> StrEnum:
-        try:
-            return choices(text.lower())
-        except ValueError:
-            msg = f"one of {', '.join(choices)}"
-            raise ValueError(msg) from None
-
-    return read
-
-
-def _yes_or_no(text: str) -> bool:
-    if text.lower() not in {"yes", "no"}:
-        msg = "yes or no"
-        raise ValueError(msg)
-    return text.lower() == "yes"
-
-
-def _address(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        good = False
-    if good and not parts.query and not parts.fragment:
-        return text.rstrip("/")
-    msg = "an address such as http://127.0.0.1:8080"
-    raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set, with what holds if nobody does."""
 
-    redis_url: str | None = field(default=None, metadata=_about("where the counters are kept", _text, secret=True))
+    redis_url: str | None = field(default=None, metadata=_about("where the counters are kept", text_value, secret=True))
     data_dir: Path = field(
         default=DEFAULT_DATA_DIR, metadata=_about("the folder in which embedded servers keep their data", Path)
     )
     deny_cache_mb: int = field(
-        default=16, metadata=_about("how much memory each process has for known denials; 0 is none", _whole(0, 65_536))
+        default=16, metadata=_about("how much memory each process has for known denials; 0 is none", whole(0, 65_536))
     )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
+    # Exempting every caller because a server is unavailable is a choice that somebody has to make.
+    on_no_rules: OnNoRules = field(
+        default=OnNoRules.DENY,
+        metadata=_about("what is answered while no rule set is known: 503, or every request passes", one_of(OnNoRules)),
+    )
     # The service believes what callers state about users, so without further thought only this machine may call it.
-    host: str = field(default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", _text))
-    port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", _whole(0, 65_535)))
-    workers: int = field(default=1, metadata=_about("how many processes answer", _whole(1, 256)))
+    host: str = field(
+        default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", text_value)
+    )
+    port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", whole(0, 65_535)))
+    workers: int = field(default=1, metadata=_about("how many processes answer", whole(1, 256)))
     log_level: LogLevel = field(
-        default=LogLevel.INFO, metadata=_about("from how important on something is logged", _one_of(LogLevel))
+        default=LogLevel.INFO, metadata=_about("from how important on something is logged", one_of(LogLevel))
     )
     body_limit: int = field(
-        default=65_536, metadata=_about("the largest request body, in bytes", _whole(1, 16 * 1024 * 1024))
+        default=65_536, metadata=_about("the largest request body, in bytes", whole(1, 16 * 1024 * 1024))
     )
     body_seconds: float = field(
-        default=5.0, metadata=_about("how long a caller may take to send a request's body", _seconds(600))
+        default=5.0, metadata=_about("how long a caller may take to send a request's body", seconds(600))
     )
     header_limit: int = field(
-        default=65_536, metadata=_about("the largest request head, in bytes", _whole(8_192, 1024 * 1024))
+        default=65_536, metadata=_about("the largest request head, in bytes", whole(8_192, 1024 * 1024))
     )
     # Longer than gateways keep idle connections (60 s is usual), so that it is they who close, and none sends
     # a request into a connection that is just closing.
     header_seconds: float = field(
         default=75.0,
-        metadata=_about("how long a connection may be idle, or take to send a request's head", _seconds(600)),
+        metadata=_about("how long a connection may be idle, or take to send a request's head", seconds(600)),
     )
     connections: int = field(
-        default=16_384, metadata=_about("how many connections each process has open at once", _whole(1, 1_000_000))
+        default=16_384, metadata=_about("how many connections each process has open at once", whole(1, 1_000_000))
     )
     overload_seconds: float = field(
         default=1.0,
-        metadata=_about(
-            "how long a check may wait while too many are in flight; then it is answered 503", _seconds(60)
-        ),
+        metadata=_about("how long a check may wait while too many are in flight; then it is answered 503", seconds(60)),
     )
     notice_seconds: float = field(
-        default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", _seconds(600))
+        default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", seconds(600))
     )
     drain_seconds: float = field(
-        default=10.0, metadata=_about("after that, how long requests under way may take to end", _seconds(600))
+        default=10.0, metadata=_about("after that, how long requests under way may take to end", seconds(600))
     )
     service_token: str | None = field(
-        default=None, metadata=_about("a token that whoever asks the service must send", _text, secret=True)
+        default=None, metadata=_about("a token that whoever asks the service must send", text_value, secret=True)
     )
     tls_cert: Path | None = field(default=None, metadata=_about("the certificate of the service (PEM)", Path))
     tls_key: Path | None = field(default=None, metadata=_about("the private key that goes with it (PEM)", Path))
@@ -188,93 +106,94 @@ class Settings:
         default=None, metadata=_about("who must have signed the certificates of callers (PEM)", Path)
     )
     url: str = field(
-        default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", _address)
+        default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", address)
     )
 
     grpc_host: str = field(
-        default="127.0.0.1", metadata=_about("the address that Envoy's rate-limit service listens on", _text)
+        default="127.0.0.1", metadata=_about("the address that Envoy's rate-limit service listens on", text_value)
     )
     grpc_port: int = field(
         default=8082,
-        metadata=_about("the port that Envoy's rate-limit service listens on; 0 is any free one", _whole(0, 65_535)),
+        metadata=_about("the port that Envoy's rate-limit service listens on; 0 is any free one", whole(0, 65_535)),
     )
 
     # The control plane
     database_url: str | None = field(
-        default=None, metadata=_about("where rules, tiers, users, keys and blocks are kept", _text, secret=True)
+        default=None, metadata=_about("where rules, tiers, users, keys and blocks are kept", text_value, secret=True)
     )
-    admin_host: str = field(default="127.0.0.1", metadata=_about("the address the admin API listens on", _text))
+    admin_host: str = field(default="127.0.0.1", metadata=_about("the address the admin API listens on", text_value))
     admin_port: int = field(
-        default=8081, metadata=_about("the port the admin API listens on; 0 is any free one", _whole(0, 65_535))
+        default=8081, metadata=_about("the port the admin API listens on; 0 is any free one", whole(0, 65_535))
     )
     admin_token: str | None = field(
-        default=None, metadata=_about("a token with the role admin, for the API and for commands", _text, secret=True)
+        default=None,
+        metadata=_about("a token with the role admin, for the API and for commands", text_value, secret=True),
     )
-    admin_url: str | None = field(default=None, metadata=_about("the admin API that commands ask", _address))
+    admin_url: str | None = field(default=None, metadata=_about("the admin API that commands ask", address))
 
     # What happened
-    region: str | None = field(default=None, metadata=_about("the name of the region, in events and metrics", _text))
-    events: bool = field(default=True, metadata=_about("whether what happens is recorded", _yes_or_no))
+    region: str | None = field(
+        default=None, metadata=_about("the name of the region, in events and metrics", text_value)
+    )
+    events: bool = field(default=True, metadata=_about("whether what happens is recorded", yes_or_no))
     events_file: Path | None = field(
         default=None, metadata=_about("a file that events are appended to, as JSON lines", Path)
     )
     kafka_brokers: str | None = field(
-        default=None, metadata=_about("where events are sent to as well", _text, secret=True)
+        default=None, metadata=_about("where events are sent to as well", text_value, secret=True)
     )
-    kafka_topic: str = field(default="headgate.events", metadata=_about("the topic of events", _text))
+    kafka_topic: str = field(default="headgate.events", metadata=_about("the topic of events", text_value))
     flush_seconds: float = field(
-        default=0.5, metadata=_about("how long an event may wait in memory before it is on disk", _seconds(60))
+        default=0.5, metadata=_about("how long an event may wait in memory before it is on disk", seconds(60))
     )
     spool_limit: int = field(
         default=2**30,
         metadata=_about(
-            "how many bytes of events each process keeps on disk while a sink is away", _whole(2**20, 2**50)
+            "how many bytes of events each process keeps on disk while a sink is away", whole(2**20, 2**50)
         ),
     )
     # What is archived is dropped from the database, and nobody wants that who has not asked for it.
     archive_daily: bool = field(
-        default=False, metadata=_about("whether the service archives old events, once a day", _yes_or_no)
+        default=False, metadata=_about("whether the service archives old events, once a day", yes_or_no)
     )
     archive_url: str | None = field(
-        default=None, metadata=_about("where archives and backups go: a folder, or s3://bucket/folder", _text)
+        default=None, metadata=_about("where archives and backups go: a folder, or s3://bucket/folder", text_value)
     )
-    archive_days: int = field(default=90, metadata=_about("after how many days events are archived", _whole(1, 3_660)))
-    archive_years: int = field(
-        default=7, metadata=_about("after how many years archives are deleted", _whole(1, 1_000))
-    )
-    s3_endpoint: str | None = field(default=None, metadata=_about("the S3 service, where it is not Amazon's", _address))
-    log_format: LogFormat = field(default=LogFormat.TEXT, metadata=_about("how the log is written", _one_of(LogFormat)))
+    archive_days: int = field(default=90, metadata=_about("after how many days events are archived", whole(1, 3_660)))
+    archive_years: int = field(default=7, metadata=_about("after how many years archives are deleted", whole(1, 1_000)))
+    s3_endpoint: str | None = field(default=None, metadata=_about("the S3 service, where it is not Amazon's", address))
+    log_format: LogFormat = field(default=LogFormat.TEXT, metadata=_about("how the log is written", one_of(LogFormat)))
     otel_endpoint: str | None = field(
-        default=None, metadata=_about("where traces are sent to by OTLP over HTTP", _address)
+        default=None, metadata=_about("where traces are sent to by OTLP over HTTP", address)
     )
 
     # Who is asking
     trusted_proxies: tuple[Network, ...] = field(
-        default=(), metadata=_about("the proxies whose word on the caller's address counts", _networks)
+        default=(), metadata=_about("the proxies whose word on the caller's address counts", networks)
     )
     jwt_algorithms: tuple[str, ...] = field(
-        default=(), metadata=_about("the algorithms that a token may be signed with", _names)
+        default=(), metadata=_about("the algorithms that a token may be signed with", names)
     )
     jwt_key: str | None = field(
-        default=None, metadata=_about("the secret or public key (PEM) of tokens", _text, secret=True)
+        default=None, metadata=_about("the secret or public key (PEM) of tokens", text_value, secret=True)
     )
-    jwt_jwks_url: str | None = field(default=None, metadata=_about("where the public keys of tokens are", _text))
-    jwt_issuer: str | None = field(default=None, metadata=_about("who must have issued a token", _text))
-    jwt_audience: str | None = field(default=None, metadata=_about("whom a token must be for", _text))
+    jwt_jwks_url: str | None = field(default=None, metadata=_about("where the public keys of tokens are", text_value))
+    jwt_issuer: str | None = field(default=None, metadata=_about("who must have issued a token", text_value))
+    jwt_audience: str | None = field(default=None, metadata=_about("whom a token must be for", text_value))
     jwt_leeway_seconds: float = field(
-        default=0.0, metadata=_about("how far the clocks of issuers may be off", _seconds(600))
+        default=0.0, metadata=_about("how far the clocks of issuers may be off", seconds(600))
     )
-    jwt_user_claim: str = field(default="sub", metadata=_about("the claim that names the user", _text))
-    jwt_tenant_claim: str | None = field(default=None, metadata=_about("the claim that names the tenant", _text))
-    jwt_tier_claim: str | None = field(default=None, metadata=_about("the claim that names the tier", _text))
-    api_key_header: str = field(default="X-API-Key", metadata=_about("the header that API keys come in", _text))
+    jwt_user_claim: str = field(default="sub", metadata=_about("the claim that names the user", text_value))
+    jwt_tenant_claim: str | None = field(default=None, metadata=_about("the claim that names the tenant", text_value))
+    jwt_tier_claim: str | None = field(default=None, metadata=_about("the claim that names the tier", text_value))
+    api_key_header: str = field(default="X-API-Key", metadata=_about("the header that API keys come in", text_value))
     on_unknown_identity: OnUnknownIdentity = field(
         default=OnUnknownIdentity.LAST_KNOWN,
-        metadata=_about("what is assumed of callers whose record cannot be read", _one_of(OnUnknownIdentity)),
+        metadata=_about("what is assumed of callers whose record cannot be read", one_of(OnUnknownIdentity)),
     )
     record_cache_mb: int = field(
         default=64,
-        metadata=_about("megabytes of users and API keys that each process keeps in memory", _whole(1, 65_536)),
+        metadata=_about("megabytes of users and API keys that each process keeps in memory", whole(1, 65_536)),
     )
 
 

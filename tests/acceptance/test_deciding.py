@@ -117,7 +117,7 @@ def test_any_content_type_is_read_as_json(service: Service, kind: str) -> None:
 def test_the_service_tells_whether_it_lives_and_is_ready(service: Service) -> None:
     """/livez and /readyz answer GET and HEAD with 200, and readiness names the snapshot in force."""
     assert service.http.get("/livez").json() == {"status": "alive"}
-    assert service.http.get("/readyz").json() == {"status": "ready", "snapshot": 1}
+    assert service.http.get("/readyz").json() == {"status": "ready", "snapshot": 1, "rules": "file"}
     assert service.http.head("/livez").status_code == 200
     assert service.http.head("/readyz").headers["cache-control"] == "no-store"
 

@@ -19,6 +19,7 @@ from headgate.controlplane.activity import Activity
 from headgate.controlplane.analytics import Analytics
 from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.keys import Keys
+from headgate.controlplane.processes import Processes
 from headgate.controlplane.publishing import Publisher
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
@@ -128,6 +129,7 @@ async def opened(url: str) -> AsyncIterator[Admin]:
         analytics=Analytics(database, wall_clock),
         limiter=limiter,
         identity=identity,
+        processes=Processes(database),
     )
     app = admin_app(parts)
     app.state.metrics = lambda: ""

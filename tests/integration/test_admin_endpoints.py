@@ -180,6 +180,7 @@ def test_blocks_begin_change_and_end(database_url: str) -> None:
     async def test(admin: Admin) -> None:
         block = await admin.good("POST", "/v1/blocks", {"network": "203.0.113.0/24", "reason": "scraping"})
         await admin.good("POST", "/v1/blocks", {"user": "u1"})
+        assert block.pop("applied") == {"processes": 0, "have_it": 0, "waiting_for": []}
         path = f"/v1/blocks/{block['id']}"
         assert (await admin.good("GET", path)) == block
         until = (datetime.now(UTC) + timedelta(days=1)).isoformat()

@@ -115,7 +115,7 @@ def test_every_table_is_kept(postgres: Postgres) -> None:
         """SELECT relname::text FROM pg_class
            WHERE relkind IN ('r', 'p') AND NOT relispartition AND relnamespace = 'public'::regnamespace""",
     )
-    assert {name for (name,) in rows} == {*kept_tables(), "idempotency", "migrations"}
+    assert {name for (name,) in rows} == {*kept_tables(), "idempotency", "processes", "migrations"}
 
 
 def test_s3_is_a_place_too(postgres: Postgres, s3: S3Server, on: On, monkeypatch: pytest.MonkeyPatch) -> None:

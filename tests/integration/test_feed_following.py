@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -18,20 +17,19 @@ from headgate.adapters.redis import RedisFeed, feed_at
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.adapters.zones import zone
 from headgate.controlplane.announcing import Announcer
-from headgate.controlplane.documents import stored
 from headgate.controlplane.following import Following, InForce, Origin
+from headgate.controlplane.stored_changes import StoredChanges
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.snapshots import Snapshots
 from headgate.ports import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from tests.integration.conftest import Postgres, Server
     from tests.integration.sentinel_setup import SentinelSetup
 
-    from headgate.ports import Document
 
 EVERY = 0.05
 
@@ -44,9 +42,8 @@ class Process:
         self.feed = feed_at(url, 0.5)
         self.snapshots = Snapshots(zone, wall_clock)
         self.forgotten: list[str] = []
-        fallback: Callable[[str], Awaitable[Document | None]] = functools.partial(stored, database)
         self.following = Following(
-            self.feed, {RULES: self._take}, self._forget, saved, fallback, every=every, grace=EVERY
+            self.feed, {RULES: self._take}, self._forget, saved, StoredChanges(database), every=every, grace=EVERY
         )
         self.announcer = Announcer(database, self.feed, MemoryCache(wall_clock), every=EVERY)
 

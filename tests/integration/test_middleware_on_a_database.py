@@ -203,3 +203,38 @@ def test_a_database_needs_counters_that_are_shared(
     """Where changes could not be heard of, the application says so when it is put together."""
     with pytest.raises(InvalidSettings, match="needs counters on redis"):
         next(making("memory://", database_url=database_url))
+
+
+_NOWHERE = {"store": "redis://127.0.0.1:9?deadline_ms=5000", "database_url": "postgresql://127.0.0.1:9/nowhere"}
+
+
+@pytest.mark.parametrize("chosen", ["deny", "allow"])
+def test_an_application_that_knows_of_no_rules_decides_nothing_unless_told_otherwise(
+    making: Callable[..., Iterator[Application]], chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With database and Redis unavailable its routes answer 503, those with limits of their own too; or all pass."""
+    monkeypatch.setenv("HEADGATE_ON_NO_RULES", chosen)
+    for application in making(_NOWHERE["store"], database_url=_NOWHERE["database_url"]):
+        assert application.said() == ("503" if chosen == "deny" else "None None None")
+        assert application.said("/own") == ("503" if chosen == "deny" else "own")
+
+
+def test_an_application_with_rules_of_its_own_needs_no_others(making: Callable[..., Iterator[Application]]) -> None:
+    """It decides by them whatever is unavailable, as `on_store_error` says."""
+    rules = [{**_EACH, "on_store_error": "local", "limits": "7/day"}]
+    for application in making(_NOWHERE["store"], rules=rules, database_url=_NOWHERE["database_url"]):
+        assert application.said() == "None None 7"
+
+
+def test_an_application_takes_no_published_rules_for_an_answer(
+    making: Callable[..., Iterator[Application]], database_url: str, valkey: Server
+) -> None:
+    """A database in which nothing was published exempts; what is published then holds, though Redis is unavailable."""
+    for application in making(_url(valkey), database_url=database_url):
+        application.comes_to_say("None None None")
+        valkey.kill()
+        Operator(database_url, _url(valkey)).do(lambda accounts: accounts.rules.create(_EACH, "me"))
+        application.comes_to_say("None None 1000")
+        Operator(database_url, _url(valkey)).do(lambda accounts: accounts.blocks.create({"network": "127.0.0.1"}, "me"))
+        application.comes_to_say("403")
+        valkey.revive()

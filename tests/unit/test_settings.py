@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import InvalidSettings
-from headgate.settings import LogLevel, Settings, from_environment, unknown_variables, with_options
+from headgate.setting_values import LogLevel
+from headgate.settings import Settings, from_environment, unknown_variables, with_options
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:

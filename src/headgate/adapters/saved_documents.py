@@ -57,8 +57,8 @@ class SavedDocuments:
         file = self._file(document.kind)
         with suppress(InvalidFields):
             there = self.read(document.kind)
-            if there is not None and there.id == document.id:
-                return
+            if there is not None and there.lineage == document.lineage and there.number >= document.number:
+                return  # another process may have been faster
         try:
             self._folder.mkdir(_PRIVATE, parents=True, exist_ok=True)
             _replace(file, document)

@@ -55,6 +55,8 @@ class AdminClient:
     def __init__(self, exchange: Exchange) -> None:
         """`exchange` carries one request there and its answer back."""
         self._exchange = exchange
+        self.applied = ""
+        """How many processes have the last change, of how many, as in ``2/3``; empty if that was not said."""
 
     def get(self, path: str, **query: object) -> Any:  # noqa: ANN401 (JSON)
         """What is there."""
@@ -103,7 +105,9 @@ class AdminClient:
         if body is not None:
             headers["Content-Type"] = "application/json"
             sent = json.dumps(body).encode()
-        return _read(self._exchange(method, target, sent, headers))
+        answer = self._exchange(method, target, sent, headers)
+        self.applied = answer.applied
+        return _read(answer)
 
 
 def at(*parts: object) -> str:

@@ -41,7 +41,7 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
         out.print(Text.assemble((f"  {label:<9}", "dim"), text), soft_wrap=True)
 
     out.print(Text.assemble((f"headgate {__version__}", "bold"), " listens on ", (address.url, "bold cyan")))
-    rules = counted(len(rule_set.rules), "rule")
+    rules = counted(len(rule_set.rules) if limiter.snapshots.is_known else 0, "rule")
     if control is None or admin_address is None:
         line("rules", f"{chosen.rules_file} ({rules}; changes are picked up)")
     else:

@@ -39,17 +39,18 @@ async def call(app: Application, method: str, target: str, body: bytes, headers:
         "server": None,
     }
     coming: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-    status, answered = 0, b""
+    status, answered, applied = 0, b"", ""
 
     async def receive() -> Message:
         return coming.pop() if coming else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
-        nonlocal status, answered
+        nonlocal status, answered, applied
         if message["type"] == "http.response.start":
             status = message["status"]
+            applied = dict(message.get("headers", ())).get(b"headgate-applied", b"").decode()
         else:
             answered += message.get("body", b"")
 
     await app(scope, receive, send)
-    return Answer(status, answered)
+    return Answer(status, answered, applied)

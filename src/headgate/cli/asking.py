@@ -26,7 +26,7 @@ def ask(url: str, verb: str, request: Request, cost: int | None, token: str | No
     asked = json.dumps(check_members(request, cost)).encode()
     hint = "start one with 'headgate serve', or decide here with --rules FILE"
     headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
-    status, text = call(url, "POST", f"/v1/{verb}", asked, headers, seconds=_SECONDS, hint=hint)
+    status, text, _ = call(url, "POST", f"/v1/{verb}", asked, headers, seconds=_SECONDS, hint=hint)
     try:
         verdict = json.loads(text)
     except ValueError:

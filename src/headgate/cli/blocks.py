@@ -6,7 +6,7 @@ import typer
 
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
-from headgate.cli.output import moment, print_done, print_json, print_more, print_rows
+from headgate.cli.output import moment, print_applied, print_done, print_json, print_more, print_rows
 
 
 def list_blocks(limit: Limit = 50, url: Url = None, token: Token = None, *, as_json: Json = False) -> None:
@@ -49,6 +49,7 @@ def add(
         print_json(made)
     else:
         print_done("blocked", f"{_whom(made)} {_until(made)} (block {made['id']})")
+        print_applied(client.applied)
 
 
 def remove(
@@ -60,6 +61,7 @@ def remove(
     with admin(url, token) as client:
         client.delete(at("blocks", block))
     print_done("removed", f"block {block}")
+    print_applied(client.applied)
 
 
 def _row(block: dict[str, Any]) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from headgate.cli import (
     gateway,
     keys,
     loading,
+    processes,
     quota,
     restore,
     rule_files,
@@ -59,6 +60,7 @@ app.command("peek")(check.peek)
 app.command("explain")(explain.explain)
 app.command("simulate")(simulate.simulate)
 app.command("quota")(quota.quota)
+app.command("processes")(processes.processes)
 app.command("changes")(activity.changes)
 app.command("violators")(activity.violators)
 app.command("near-limits")(analytics.near_limits)

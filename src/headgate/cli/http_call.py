@@ -17,6 +17,8 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes
+    applied: str = ""
+    """The header ``Headgate-Applied``, as in ``2/3``."""
 
 
 def call(
@@ -36,7 +38,7 @@ def call(
     try:
         connection.request(method, parts.path + target, body, dict(headers or {}))
         response = connection.getresponse()
-        return Answer(response.status, response.read())
+        return Answer(response.status, response.read(), response.getheader("Headgate-Applied", ""))
     except (OSError, HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         msg = f"no answer from {url} ({reason}); {hint}"

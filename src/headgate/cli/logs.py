@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headgate.settings import LogFormat
+from headgate.setting_values import LogFormat
 
 if TYPE_CHECKING:
     from headgate.settings import Settings

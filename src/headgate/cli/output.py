@@ -109,6 +109,17 @@ def print_done(word: str, what: str) -> None:
     console().print(Text.assemble((word, "bold green"), f"  {printable(what)}"), soft_wrap=True)
 
 
+def print_applied(applied: str) -> None:
+    """How far a change has got, from ``2/3``: ``applied by 2 of 3 processes``."""
+    have_it, _, processes = applied.partition("/")
+    if not processes:
+        return
+    line = f"applied by {have_it} of {counted(int(processes), 'process')}"
+    if have_it != processes:
+        line += "; 'headgate processes' shows which"
+    console().print(Text(line, "dim" if have_it == processes else "yellow"), soft_wrap=True)
+
+
 def print_secret(secret: str, *, alone: bool) -> None:
     """A secret, the one time that it is shown."""
     if alone:

@@ -12,7 +12,7 @@ from rich.text import Text as Styled
 from headgate.adapters.rules_files import RulesFiles
 from headgate.cli.admin_client import AdminClient, admin, at
 from headgate.cli.options import Json, Text, Token, Url
-from headgate.cli.output import console, counted, print_done, print_json, print_note
+from headgate.cli.output import console, counted, print_applied, print_done, print_json, print_note
 from headgate.errors import InvalidFields, InvalidRules
 
 DIFFERENT = 2
@@ -123,7 +123,8 @@ def _carry_out(verb: str, wish: _Wish, url: str | None, token: str | None, *, ye
     if as_json:
         print_json(done)
     else:
-        print_done("done", f"{counted(len(done['lines']), 'change')}, in force within a second")
+        print_done("done", counted(len(done["lines"]), "change"))
+        print_applied(client.applied)
     return 0
 
 

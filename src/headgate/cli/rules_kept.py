@@ -11,7 +11,17 @@ from headgate.adapters.yaml_writing import write_rule_set
 from headgate.cli.activity import difference
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url
-from headgate.cli.output import complain, counted, moment, print_done, print_json, print_more, print_rows, write_text
+from headgate.cli.output import (
+    complain,
+    counted,
+    moment,
+    print_applied,
+    print_done,
+    print_json,
+    print_more,
+    print_rows,
+    write_text,
+)
 from headgate.errors import InvalidRequest
 
 _Name: TypeAlias = Annotated[str, typer.Argument(metavar="RULE", help="The rule's name.", show_default=False)]
@@ -80,10 +90,12 @@ def rollback(
         print_json(done)
     elif snapshot is None:
         print_done("back", f"rule {name} is what it was at change {change}")
+        print_applied(client.applied)
     else:
         for line in done["lines"]:
             typer.echo(line)
         print_done("back", f"rules and tiers are those of snapshot {snapshot}: {counted(len(done['lines']), 'change')}")
+        print_applied(client.applied)
 
 
 def enable(name: _Name, url: Url = None, token: Token = None) -> None:
@@ -91,6 +103,7 @@ def enable(name: _Name, url: Url = None, token: Token = None) -> None:
     with admin(url, token) as client:
         client.post(at("rules", name, "enable"))
     print_done("enabled", f"rule {name}")
+    print_applied(client.applied)
 
 
 def disable(name: _Name, url: Url = None, token: Token = None) -> None:
@@ -98,6 +111,7 @@ def disable(name: _Name, url: Url = None, token: Token = None) -> None:
     with admin(url, token) as client:
         client.post(at("rules", name, "disable"))
     print_done("disabled", f"rule {name}")
+    print_applied(client.applied)
 
 
 def import_rules(

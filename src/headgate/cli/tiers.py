@@ -6,7 +6,7 @@ import typer
 
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, OwnLimits, Text, Token, Url, in_words, limits_of
-from headgate.cli.output import moment, print_done, print_fields, print_json, print_rows
+from headgate.cli.output import moment, print_applied, print_done, print_fields, print_json, print_rows
 
 _EVERY = 10_000
 _Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tier's name.", show_default=False)]
@@ -70,6 +70,7 @@ def set_tier(
         print_json(made)
     else:
         print_done("created" if tier is None else "changed", f"tier {name}: {in_words(made['limits']) or 'no limits'}")
+        print_applied(client.applied)
 
 
 def delete(name: _Name, url: Url = None, token: Token = None) -> None:
@@ -77,6 +78,7 @@ def delete(name: _Name, url: Url = None, token: Token = None) -> None:
     with admin(url, token) as client:
         client.delete(at("tiers", name))
     print_done("deleted", f"tier {name}")
+    print_applied(client.applied)
 
 
 def _row(tier: dict[str, Any]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.changes import Kind
 from headgate.controlplane.documents import stored
+from headgate.controlplane.stored_changes import MAX_CHANGES, look, names_of
 from headgate.errors import DatabaseError, StoreError
 from headgate.ports import BLOCKS, EVERYTHING, RULES, Announcement, Position
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
-_MOST_CHANGES: Final = 1_000
-"""That are announced one by one; of more, everything is."""
+_PATIENCE_IN_TROUBLE: Final = 0.2
 
 
 class Announcer:
@@ -54,8 +53,10 @@ class Announcer:
 
     async def announce(self) -> None:
         """Tell all processes what they have not heard of. Never raises: what fails now, `run` repeats."""
+        # A feed that is known to be unavailable is not waited for: processes follow the database meanwhile.
+        patience = self._patience if self.trouble is None else min(self._patience, _PATIENCE_IN_TROUBLE)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 await self._catch_up()
         except (StoreError, DatabaseError, TimeoutError) as error:
             self._note(str(error) or "no answer in time")
@@ -104,11 +105,10 @@ class Announcer:
     async def _look(self, position: int) -> Row:
         has_answered = False
         try:
-            row = await self._database.row("feed.look", position)
+            row = await look(self._database, position)
             has_answered = True
         finally:
             self.is_database_up = has_answered
-        assert row is not None  # noqa: S101 (it has no FROM)
         return row
 
     async def _renew(self, kind: str, state: FeedState, here: Row) -> bool:
@@ -129,11 +129,9 @@ class Announcer:
             names: list[str] = [EVERYTHING]
         else:
             since = position.number
-            rows = await self._database.rows("feed.since", since, _MOST_CHANGES)
+            rows = await self._database.rows("feed.since", since, MAX_CHANGES)
             reached = Position(here["lineage"], rows[-1]["id"], rows[-1]["mark"]) if rows else position
-            names = list(dict.fromkeys([*renewed, *[name for row in rows if (name := _name(row)) is not None]]))
-            if len(rows) == _MOST_CHANGES:
-                names = [EVERYTHING]
+            names = list(dict.fromkeys([*renewed, *names_of(rows)]))
         if reached == position and not names:
             return
         # First of all, or a process would read again what it is told to forget.
@@ -154,18 +152,3 @@ def _has_diverged(state: FeedState, here: Row) -> bool:
         return True
     documents = state.documents.items()
     return any(id_.lineage == here["lineage"] and id_.number > here[kind] for kind, id_ in documents if kind in here)
-
-
-def _name(row: Row) -> str | None:
-    """What is announced of a change."""
-    kind, name = row["kind"], row["name"]
-    if kind in {Kind.RULE, Kind.TIER}:
-        return RULES
-    if kind == Kind.BLOCK:
-        return BLOCKS
-    if kind == Kind.TOKEN:
-        return None
-    if kind == Kind.USER and name != EVERYTHING:
-        return f"user:{name}"
-    # A key that is gone took its hash with it.
-    return f"key:{row['hash']}" if row["hash"] is not None else EVERYTHING

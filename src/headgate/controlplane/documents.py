@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.errors import InvalidFields, Problem
 from headgate.ports import BLOCKS, RULES, Document, digest_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from headgate.ports import Statements
 
 DIGEST: Final = "digest"
 BODY: Final = "body"
+NO_RULES: Final[Mapping[str, Sequence[object]]] = MappingProxyType({"rules": ()})
+"""The rule set that holds where it is known that none was published."""
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes of JSON. A hundred thousand rules are an eighth of it."""
 

@@ -2,6 +2,7 @@
 
 Announcements say at once what has changed. Some may be lost, so the feed's position is
 looked at every second: if it is ahead of what was heard, everything is looked at again.
+While the feed is unavailable the database is followed directly, where there is one.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ import asyncio
 import logging
 import random
 from contextlib import aclosing, suppress
+from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from headgate.controlplane.following_database import DatabaseFollowing
 from headgate.controlplane.taking import DAMAGED, InForce, Origin, Refusal, Taking
-from headgate.errors import DatabaseError, InvalidFields, StoreError
+from headgate.errors import DatabaseError, HeadgateError, InvalidFields, StoreError
 from headgate.ports import EVERYTHING, Position
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from headgate.ports import Announcement, Document, Feed, SavedDocuments
+    from headgate.controlplane.stored_changes import StoredChanges
+    from headgate.ports import Announcement, Document, DocumentId, Feed, FeedState, SavedDocuments
 
-    Fallback = Callable[[str], Awaitable[Document | None]]
-
-__all__ = ["Following", "InForce", "Origin", "Refusal"]
+__all__ = ["Followed", "Following", "InForce", "Origin", "Refusal"]
 
 log = logging.getLogger("headgate")
 
@@ -32,6 +35,16 @@ _SHARE_OF_FEED: Final = 0.4
 _SHARE_OF_DATABASE: Final = 0.4
 _BETWEEN_TRIES: Final = 0.05
 _DATABASE_SECONDS: Final = 5.0
+_UNPUBLISHED: Final = frozenset({Origin.NOTHING, Origin.FILE})
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
+
+
+class Followed(StrEnum):
+    """Where changes are heard of now."""
+
+    FEED = "feed"
+    DATABASE = "database"
+    NOTHING = "none"
 
 
 class Following:
@@ -43,42 +56,56 @@ class Following:
         takers: Mapping[str, Callable[[object, int], None]],
         forget: Callable[[Sequence[str]], None],
         saved: SavedDocuments | None = None,
-        fallback: Fallback | None = None,
+        database: StoredChanges | None = None,
         *,
+        empty: Mapping[str, object] = _NOTHING,
         every: float = 1.0,
         grace: float = 0.2,
+        patience: float = 0.5,
     ) -> None:
         """`takers` put data of a kind in force, in a thread, or raise; `forget` drops cached records by name.
 
-        `fallback` reads a document from the database. Every so many seconds the feed is looked at; an
-        announcement that is `grace` seconds later than what it announces is lost.
+        `empty` is put in force where the database says that nothing of a kind was published. Every so many
+        seconds the feed is looked at; an announcement that is `grace` seconds later than what it announces is
+        lost, and a feed that does not answer within `patience` may be.
         """
         self._feed = feed
-        self._taking = Taking(takers, saved)
+        self.taking = Taking(takers, saved)
+        """What is in force."""
         self._forget = forget
         self._saved = saved
-        self._fallback = fallback
+        self._direct = None
+        if database is not None:
+            self._direct = DatabaseFollowing(database, self.taking, forget, empty, every)
         self._every = every
         self._grace = grace
+        self._patience = patience
         self._heard = Position()
         self._woken = asyncio.Event()
         self._subscription: asyncio.Timeout | None = None
+        self._confirmed: float | None = None
+        self.followed = Followed.FEED
+        """Where changes are heard of now; said in the log when it changes."""
         self.trouble: str | None = None
         """Why the feed cannot be followed just now."""
         self.missed = 0
         """How often announcements were lost."""
-        self.confirmed: float | None = None
-        """When the feed was last looked at, on the clock of the event loop: all it had then is in force, or refused."""
 
     @property
     def state(self) -> Mapping[str, InForce]:
         """What is in force, by kind."""
-        return self._taking.state
+        return self.taking.state
 
     @property
     def refused(self) -> Counter[Refusal]:
         """How many documents were refused, by reason."""
-        return self._taking.refused
+        return self.taking.refused
+
+    @property
+    def confirmed(self) -> float | None:
+        """When feed or database last answered, on the loop's clock: all that was there then is in force, or refused."""
+        times = [self._confirmed, None if self._direct is None else self._direct.confirmed]
+        return max((time for time in times if time is not None), default=None)
 
     # Starting
 
@@ -91,8 +118,8 @@ class Following:
         ]
         for kind, document in saved:
             # Also if the feed has lost what this machine has seen already.
-            if document is not None and self._taking.is_behind(kind, document.id):
-                await self._taking.take(kind, document, Origin.SAVED)
+            if document is not None and self.taking.is_behind(kind, document.id):
+                await self.taking.take(kind, document, Origin.SAVED)
         came = ", ".join(
             f"{kind} {number} from {origin}" if origin is not Origin.NOTHING else f"no {kind}"
             for kind, (origin, number) in self.state.items()
@@ -120,16 +147,15 @@ class Following:
         for kind in self.state:
             async with asyncio.timeout_at(until):
                 document = await self._feed.document(kind)
-            if document is not None and self._taking.wants(kind, document.id):
-                await self._taking.take(kind, document, Origin.FEED)
+            if document is not None and self.taking.wants(kind, document.id):
+                await self.taking.take(kind, document, Origin.FEED)
 
-    async def _ask_database(self, until: float) -> None:
-        for kind, in_force in self.state.items():
-            if self._fallback is not None and in_force.origin is Origin.NOTHING:
-                async with asyncio.timeout_at(until):
-                    document = await self._fallback(kind)
-                if document is not None:
-                    await self._taking.take(kind, document, Origin.DATABASE)
+    async def _ask_database(self, until: float | None = None) -> None:
+        """Take from the database what was never published to this process; `DatabaseError` if it does not answer."""
+        if self._direct is not None:
+            for kind, in_force in self.state.items():
+                if in_force.origin in _UNPUBLISHED:
+                    await self._direct.take(kind, until)
 
     def _read_saved(self, kind: str) -> Document | None:
         try:
@@ -146,10 +172,23 @@ class Following:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
             group.create_task(self._watch())
+            if self._direct is not None:
+                group.create_task(self._direct.run(self._judge))
+                group.create_task(self._ask_for_what_is_missing())
+
+    async def _ask_for_what_is_missing(self) -> None:
+        """Ask the database for what was not found at the start, soon and then once a second; it may be nothing."""
+        pause = 0.1 * self._every
+        while any(in_force.origin in _UNPUBLISHED for in_force in self.state.values()):
+            with suppress(HeadgateError):
+                await self._ask_database()
+            pause = min(2 * pause, self._every)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
 
     async def _listen(self) -> None:
         """Hear announcements; when the connection is lost, or something was not heard, subscribe again."""
         while True:
+            is_listening = False
             try:
                 async with (
                     asyncio.timeout(None) as self._subscription,
@@ -157,11 +196,13 @@ class Following:
                 ):
                     async for announcement in arriving:
                         if announcement is None:
+                            is_listening = True
                             self._woken.set()  # whatever was announced before we listened
                         else:
                             self._hear(announcement)
             except (StoreError, TimeoutError):
-                pass  # `_watch` says that it is away
+                if is_listening:
+                    self._woken.set()  # `_watch` finds out whether the feed is unavailable
             except Exception:
                 log.exception("announcements are not heard for a moment")  # and somebody must go on listening
             self._subscription = None
@@ -182,7 +223,7 @@ class Following:
             names = [EVERYTHING, *self.state]
         kinds = [name for name in names if name in self.state]
         for kind in kinds:
-            self._taking.try_again(kind)
+            self.taking.try_again(kind)
         if kinds:
             self._woken.set()
         if len(kinds) < len(names):
@@ -195,38 +236,80 @@ class Following:
                 async with asyncio.timeout(self._every):
                     await self._woken.wait()
             self._woken.clear()
-            trouble = None
             try:
                 await self._look()
-                self.confirmed = asyncio.get_running_loop().time()
+                self._confirmed = asyncio.get_running_loop().time()
             except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
-                trouble = str(error) or repr(error)
-            if trouble is not None and self.trouble is None:
-                log.warning("changes cannot be followed, what is in force stays: %s", trouble)
-            if trouble is None and self.trouble is not None:
-                log.warning("changes are followed again")
-            self.trouble = trouble
+                self._lose(str(error) or repr(error))
+            else:
+                self.trouble = None
+                if self._direct is not None:
+                    self._direct.end()
+            self._judge()
+
+    def _lose(self, trouble: str) -> None:
+        """Note why the feed is unavailable, and have the database followed."""
+        self.trouble = trouble
+        if self._direct is not None:
+            self._direct.begin(self._heard)
+
+    def _judge(self) -> None:
+        """Say where changes are heard of now, if that has changed."""
+        now, direct = Followed.FEED, self._direct
+        if self.trouble is not None:
+            if direct is not None and direct.confirmed is None and direct.trouble is None:
+                return  # it is being asked
+            now = Followed.NOTHING if direct is None or direct.trouble is not None else Followed.DATABASE
+        if now is self.followed:
+            return
+        self.followed = now
+        self.taking.has_changed.set()
+        if now is Followed.FEED:
+            log.warning("rules: following redis again")
+        elif now is Followed.DATABASE:
+            log.warning("rules: following PostgreSQL directly, redis unavailable: %s", self.trouble)
+        else:
+            also = "" if direct is None else f"; PostgreSQL unavailable: {direct.trouble}"
+            log.warning("rules: no changes arrive, what is active stays, redis unavailable: %s%s", self.trouble, also)
 
     async def _look(self) -> None:
-        position, documents = await self._feed.state()
+        position, documents = await self._state()
+        if self.followed is Followed.DATABASE:
+            await self._refuse_to_go_back(documents)
         for kind, offered in documents.items():
-            if kind in self.state and self._taking.wants(kind, offered):
+            if kind in self.state and self.taking.wants(kind, offered):
                 await self._fetch(kind)
         await self._compare(position)
+
+    async def _state(self) -> FeedState:
+        """How far the feed is; if it is slow to say so, the database is followed meanwhile."""
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(self._patience, self._lose, f"no answer within {self._patience:g} s")
+        try:
+            return await self._feed.state()
+        finally:
+            late.cancel()
+
+    async def _refuse_to_go_back(self, documents: Mapping[str, DocumentId]) -> None:
+        """Raise `StoreError` if a feed that has recovered has older documents than the database."""
+        if self._direct is not None:
+            with suppress(DatabaseError):
+                await self._direct.look()
+        for kind, offered in documents.items():
+            if kind in self.state and self.taking.is_ahead(kind, offered):
+                msg = f"it has {kind} {offered.number}, and {self.state[kind].number} is active"
+                raise StoreError(msg, transient=True)
 
     async def _fetch(self, kind: str) -> None:
         document = await self._feed.document(kind)
         if document is None:
             return
-        why = await self._taking.take(kind, document, Origin.FEED)
+        why = await self.taking.take(kind, document, Origin.FEED)
         if why is None:
             log.info("%s %d in force", kind, document.number)
-        elif why in DAMAGED and self._fallback is not None:
+        elif why in DAMAGED and self._direct is not None:
             with suppress(DatabaseError, TimeoutError):
-                async with asyncio.timeout(_DATABASE_SECONDS):
-                    stored = await self._fallback(kind)
-                if stored is not None and self._taking.is_behind(kind, stored.id):
-                    await self._taking.take(kind, stored, Origin.DATABASE)
+                await self._direct.take(kind, asyncio.get_running_loop().time() + _DATABASE_SECONDS)
 
     async def _compare(self, position: Position) -> None:
         """Find out whether something was announced that we did not hear."""

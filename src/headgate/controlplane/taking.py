@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from enum import StrEnum
@@ -25,7 +26,13 @@ class Origin(StrEnum):
     FEED = "the feed"
     DATABASE = "the database"
     SAVED = "a saved file"
+    FILE = "the rules file"
     NOTHING = "nowhere"
+
+    @property
+    def word(self) -> str:
+        """In one word, for programs: feed, database, saved, file or none."""
+        return "none" if self is Origin.NOTHING else self.name.lower()
 
 
 class InForce(NamedTuple):
@@ -63,8 +70,11 @@ class Taking:
         self._saved = saved
         self._in_force: dict[str, DocumentId] = {}
         self._refused: dict[str, DocumentId] = {}
+        self._turn = asyncio.Lock()
         self.state = {kind: InForce() for kind in takers}
         self.refused: Counter[Refusal] = Counter()
+        self.has_changed = asyncio.Event()
+        """Set whenever something was put in force; cleared by the one who waits for it."""
 
     def wants(self, kind: str, offered: DocumentId) -> bool:
         """Whether a document is neither in force nor refused already."""
@@ -79,6 +89,27 @@ class Taking:
         mine = self._in_force.get(kind)
         return mine is None or mine.lineage != offered.lineage or mine.number <= offered.number
 
+    def lacks(self, kind: str, lineage: str, number: int) -> bool:
+        """Whether what the database has is neither in force nor older."""
+        mine = self._in_force.get(kind)
+        return mine is None or mine.lineage != lineage or mine.number < number
+
+    def has_refused(self, kind: str, lineage: str, number: int) -> bool:
+        """Whether that document was the last to be refused."""
+        refused = self._refused.get(kind)
+        return refused is not None and (refused.lineage, refused.number) == (lineage, number)
+
+    def is_ahead(self, kind: str, offered: DocumentId) -> bool:
+        """Whether a document in force is newer than one that is offered, or of another lineage."""
+        mine = self._in_force.get(kind)
+        return mine is not None and (mine.lineage != offered.lineage or mine.number > offered.number)
+
+    @property
+    def lineage(self) -> str:
+        """Of all documents in force; empty if there are none, or if they differ."""
+        lineages = {document.lineage for document in self._in_force.values()}
+        return lineages.pop() if len(lineages) == 1 else ""
+
     def is_behind(self, kind: str, offered: DocumentId) -> bool:
         """Whether a document is certainly better than what is in force."""
         mine = self._in_force.get(kind)
@@ -86,19 +117,36 @@ class Taking:
 
     async def take(self, kind: str, document: Document, origin: Origin) -> Refusal | None:
         """Put a document in force; if it is refused, the one before stays and the reason is returned."""
-        refused: tuple[Refusal, str] | None
-        if document.kind != kind:
-            refused = (Refusal.KIND, f"it is a document of kind {document.kind!r}")
-        elif not self.is_newer(kind, document.id):
-            refused = (Refusal.OLDER, f"{self.state[kind].number} is newer")
-        else:
-            refused = await aside(self._take, document, origin)
-        if refused is None:
-            self._in_force[kind] = document.id
-            self.state[kind] = InForce(origin, document.number)
-            return None
-        self.refuse(kind, document.id, *refused)
-        return refused[0]
+        async with self._turn:  # the feed and the database may offer something at the same time
+            refused: tuple[Refusal, str] | None
+            if document.kind != kind:
+                refused = (Refusal.KIND, f"it is a document of kind {document.kind!r}")
+            elif document.id == self._in_force.get(kind):
+                return None
+            elif not self.is_newer(kind, document.id):
+                refused = (Refusal.OLDER, f"{self.state[kind].number} is newer")
+            else:
+                refused = await aside(self._take, document, origin)
+            if refused is None:
+                self._in_force[kind] = document.id
+                self._note(kind, InForce(origin, document.number))
+                return None
+            self.refuse(kind, document.id, *refused)
+            return refused[0]
+
+    async def hold(self, kind: str, data: object, origin: Origin) -> None:
+        """Put data in force that is no document, as that of a file; it gives way to any document, and replaces none.
+
+        Raises whatever is wrong with it.
+        """
+        async with self._turn:
+            if kind not in self._in_force:
+                await aside(self._takers[kind], data, 0)
+                self._note(kind, InForce(origin, 0))
+
+    def _note(self, kind: str, in_force: InForce) -> None:
+        self.state[kind] = in_force
+        self.has_changed.set()
 
     def refuse(self, kind: str, offered: DocumentId, why: Refusal, words: str) -> None:
         """Count a document that was refused, and say so."""

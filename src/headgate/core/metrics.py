@@ -98,8 +98,20 @@ METRICS: Final = {
         ),
         Metric("headgate_rules_refused", _GAUGE, "1 if newer rules are there and were refused.", _WORKER),
         Metric("headgate_blocks", _GAUGE, "Blocks in force.", _WORKER),
+        Metric(
+            "headgate_rules_source",
+            _GAUGE,
+            "1 for the source of the active rules: feed, database, saved, file or none.",
+            ("worker", "source"),
+        ),
+        Metric(
+            "headgate_rules_following",
+            _GAUGE,
+            "1 for where changes are heard of: feed, database or none.",
+            ("worker", "source"),
+        ),
         # The control plane
-        Metric("headgate_feed_up", _GAUGE, "1 if changes can be followed.", _WORKER),
+        Metric("headgate_feed_up", _GAUGE, "1 if the feed (Redis) tells of changes.", _WORKER),
         Metric("headgate_database_up", _GAUGE, "1 if the database answers the process that leads.", _WORKER),
         Metric("headgate_announcements_missed_total", _COUNTER, "Times that an announcement was lost."),
         Metric("headgate_documents_refused_total", _COUNTER, "Rules and blocks that were refused.", ("reason",)),

@@ -24,7 +24,7 @@ from headgate.core.own_limits import NO_LIMITS, OwnLimits
 from headgate.core.request import Request
 from headgate.dataplane.jwt_verifier import Bearer
 from headgate.dataplane.proxies import Proxies
-from headgate.settings import OnUnknownIdentity
+from headgate.setting_values import OnUnknownIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headgate.core.matching import Snapshot
-from headgate.core.rule import RuleSet
-from headgate.errors import InvalidRules
+from headgate.core.rule import Action, Rule, RuleSet
+from headgate.errors import InvalidRules, NoRules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from headgate.core.matching import Plan
     from headgate.core.meter import Zones
+    from headgate.core.request import Request
     from headgate.core.units import Micros
 
 log = logging.getLogger("headgate")
+
+NO_RULES: Final = "no-rules"
+"""The policy of a request that was admitted because no rule set is known."""
 
 
 class RuleSource(Protocol):
@@ -29,16 +34,38 @@ class RuleSource(Protocol):
         """Something that differs once the rules have changed. Never raises."""
 
 
+class _Unknown(Snapshot):
+    """Stands in for a snapshot while no rule set is known: it admits every request by one marked rule, or none."""
+
+    def __init__(self, zones: Zones, clock: Callable[[], Micros], *, admits: bool) -> None:
+        super().__init__(RuleSet(rules=(Rule(NO_RULES, action=Action.ALLOW),)), 0, zones, clock)
+        self._admits = admits
+
+    def plan(self, request: Request, cost: int | None = None) -> Plan:
+        if not self._admits:
+            raise NoRules
+        return super().plan(request, cost)
+
+
 class Snapshots:
     """Compiles rule sets and holds the newest good one."""
 
     def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
-        """Start with no rules at all."""
+        """Start with a rule set that is known, and empty."""
         self._zones = zones
         self.clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
         self.since = clock()
         """When the current one was put in force."""
+
+    def await_rules(self, *, admits: bool) -> None:
+        """Begin without a rule set: until one is published, requests pass if it `admits`, else raise `NoRules`."""
+        self.current = _Unknown(self._zones, self.clock, admits=admits)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a rule set, even an empty one."""
+        return not isinstance(self.current, _Unknown)
 
     def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
         """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised.

@@ -10,11 +10,16 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from headgate.errors import Overloaded
+    from headgate.errors import NoRules, Overloaded
 
 CLOSE: Final = ("connection", "close")
 """Goes with an answer that is the last one on its connection."""
 OUR_FAULT: Final = "something went wrong here; the service's log says what"
+
+
+def retry_after(seconds: float) -> tuple[str, str]:
+    """The header that says when it is worth trying again: in whole seconds, never early, at least one."""
+    return "retry-after", str(max(1, ceil(seconds)))
 
 
 class Unanswerable(Exception):
@@ -39,7 +44,6 @@ class Unanswerable(Exception):
         }
 
 
-def overloaded(error: Overloaded) -> Unanswerable:
-    """A request was not decided, because too many are: 503, with the whole seconds after which to try again."""
-    seconds = max(1, ceil(error.retry_after))
-    return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, str(error), ("retry-after", str(seconds)))
+def not_now(error: NoRules | Overloaded) -> Unanswerable:
+    """A request was not decided, and may be later: 503, with the whole seconds after which to try again."""
+    return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, str(error), retry_after(error.retry_after))

@@ -13,12 +13,16 @@ from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.controlplane import documents
 from headgate.controlplane.following import Following
+from headgate.controlplane.processes import Presence
+from headgate.controlplane.stored_changes import StoredChanges
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.identity import Beside
 from headgate.ports import BLOCKS, RULES
+from headgate.setting_values import OnNoRules
 from headgate.wiring import open_counters, open_database
 from headgate.wiring.identity import identity_from
+from headgate.wiring.process_name import this_process
 
 if TYPE_CHECKING:
     from headgate.dataplane.identity import Identity
@@ -48,18 +52,25 @@ def central_identity(settings: Settings, limiter: Limiter, *, takes_rules: bool)
         limiter.blocks = blocks if blocks.size else None
 
     takers = {BLOCKS: take_blocks, **({RULES: take_rules} if takes_rules else {})}
-    following = Following(counters.feed, takers, identity.forget, fallback=lambda kind: documents.stored(records, kind))
+    if takes_rules and not limiter.snapshots.current.number:  # else they are known from before a fork
+        limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
+    standing = opened.another(_SECONDS_FOR_A_RECORD)
+    following = Following(
+        counters.feed, takers, identity.forget, database=StoredChanges(standing), empty={RULES: documents.NO_RULES}
+    )
+    presence = Presence(standing, this_process("application", settings.region), following)
     running: list[asyncio.Task[None]] = []
 
     async def start() -> None:
         await opened.start()
         await following.start()
-        running.append(asyncio.create_task(following.run()))
+        running.extend(asyncio.create_task(work) for work in (following.run(), presence.run()))
 
     async def close() -> None:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await presence.leave()
         await counters.feed.close()
         await counters.store.close()
         await opened.close()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters import zones
@@ -19,33 +20,38 @@ from headgate.controlplane.activity import Activity
 from headgate.controlplane.analytics import Analytics
 from headgate.controlplane.announcing import Announcer
 from headgate.controlplane.blocks import Blocks
+from headgate.controlplane.file_rules import FileRules
 from headgate.controlplane.following import Following, Origin
 from headgate.controlplane.keys import Keys
+from headgate.controlplane.preparing import Preparing
+from headgate.controlplane.processes import Presence, Processes
 from headgate.controlplane.publishing import Publisher
 from headgate.controlplane.retention import Retention
 from headgate.controlplane.rolling_up import RollingUp
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
+from headgate.controlplane.stored_changes import StoredChanges
 from headgate.controlplane.tallying import Tallying
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule_data import rule_set_data
 from headgate.core.tally import Tally
 from headgate.dataplane.limiter import Limiter
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.server import serve_admin
-from headgate.errors import DatabaseError, HeadgateError
+from headgate.errors import DatabaseError
 from headgate.ports import BLOCKS, RULES
+from headgate.setting_values import OnNoRules
 from headgate.wiring import complete, open_counters, open_database, rest_of
 from headgate.wiring.admin_token import kept_token, new_admin_token
 from headgate.wiring.identity import identity_from
+from headgate.wiring.process_name import this_process
 from headgate.wiring.retention import look_after_events
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from typing import Self
 
     from fastapi import FastAPI
@@ -64,7 +70,6 @@ _SECONDS_TO_START: Final = (1.0, 0.8)
 _SECONDS_IF_RULES_ARE_SAVED: Final = (0.3, 0.5)
 _SECONDS_FOR_A_RECORD: Final = 2.0
 _SECONDS_TO_ROLL_UP: Final = 60.0
-_SECONDS_BETWEEN_TRIES: Final = 1.0
 _SECONDS_BETWEEN_SWEEPS: Final = 60.0
 
 
@@ -148,13 +153,13 @@ class ControlPlane:
         self._settings = settings
         self._limiter = limiter
         self.leads = leads
-        self._rules = rules
+        limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
         self._saved = SavedDocuments(settings.data_dir / "saved") if saves else None
         self._feed = counters.feed
         self._opened = open_database(settings.database_url or "", settings.data_dir)
         database = self._opened.database
         # So that nobody waits behind an operator to be recognised.
-        self._records = records = self._opened.another(_SECONDS_FOR_A_RECORD)
+        records = self._opened.another(_SECONDS_FOR_A_RECORD)
         self.identity = identity_from(settings, PostgresRecords(records), counters.cache, wall_clock)
         self.announcer = Announcer(database, counters.feed, counters.cache)
         self.following = Following(
@@ -162,11 +167,16 @@ class ControlPlane:
             {RULES: self._take_rules, BLOCKS: self._take_blocks},
             self.identity.forget,
             self._saved,
-            lambda kind: documents.stored(records, kind),
+            StoredChanges(standing := self._opened.another(_SECONDS_FOR_A_RECORD)),
+            # Where there is a file, no published rules only mean that it was not applied yet.
+            empty={} if rules else {RULES: documents.NO_RULES},
         )
+        self._file_rules = None if rules is None else FileRules(rules, self.following.taking)
+        self._presence = Presence(standing, this_process("service", settings.region), self.following)
         announce = self.announcer.announce
         publisher = Publisher(zones.zone, wall_clock)
         self._rule_set_changes = RuleSetChanges(database, publisher, announce)
+        self._preparing = Preparing(partial(migrate, database), rules, self._rule_set_changes, self.announcer)
         self._blocks = Blocks(database, announce)
         self._retention = Retention(database, wall_clock)
         self._tally = Tally(wall_clock)
@@ -187,31 +197,35 @@ class ControlPlane:
             analytics=Analytics(database, wall_clock),
             limiter=limiter,
             identity=self.identity,
+            processes=Processes(database),
         )
-        self._is_prepared = False
-        self._is_tried = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._app: asyncio.Task[FastAPI] | None = None
 
     async def __aenter__(self) -> Self:
         """Start with what can be had within two seconds, and go on from there."""
         await self._opened.start()
-        preparing = _kept_running(self._prepare() if self.leads else self._wait_for_rules())
-        if self.leads:
-            # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
-            self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
         has_saved = self._saved is not None and self._saved.has(RULES)
         for_database, for_documents = _SECONDS_IF_RULES_ARE_SAVED if has_saved else _SECONDS_TO_START
-        with suppress(TimeoutError):
-            async with asyncio.timeout(for_database):
-                await self._is_tried.wait()
+        if self.leads:
+            self._tasks.append(_kept_running(self._preparing.run()))
+            # In a thread, while servers are waited for: FastAPI takes as long to import as all the rest.
+            self._app = asyncio.create_task(asyncio.to_thread(_admin_app, self.parts))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(for_database):
+                    await self._preparing.is_tried.wait()
         await self.identity.start()
         await self.following.start(for_documents)
         work = [self.following.run(), self._tallying.run()]
+        if self._file_rules is not None:
+            await self._file_rules.look()
+            work.append(self._file_rules.run())
+        if self._saved is not None:  # a command takes part in nothing
+            work.append(self._presence.run())
         if self.leads:
             work += [self.announcer.run(), self._sweep(), self._rolling_up.run()]
             work.append(look_after_events(self._retention, self._settings, archives=self._saved is not None))
-        self._tasks = [preparing, *map(_kept_running, work)]
+        self._tasks += map(_kept_running, work)
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -219,6 +233,8 @@ class ControlPlane:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *([self._app] if self._app else ()), return_exceptions=True)
+        if self._saved is not None:
+            await self._presence.leave()
         await self._tallying.flush()
         await self.identity.close()
         await self._feed.close()
@@ -240,12 +256,14 @@ class ControlPlane:
     @property
     def runs_on(self) -> str:
         """Where the rules in force came from, in words."""
-        origin, number = self.following.state[RULES][:2]
-        return "no rules yet" if origin is Origin.NOTHING else f"snapshot {number}, from {origin.value}"
+        origin, number = self.following.state[RULES]
+        if origin is Origin.NOTHING or (origin is Origin.DATABASE and not number):
+            return "no rules yet"
+        return f"snapshot {number}, from {origin.value}"
 
-    def is_ready(self) -> bool:
-        """Whether the rules are known, be it that there are none."""
-        return self._is_prepared or self.following.state[RULES].origin is not Origin.NOTHING
+    def running_on(self) -> Mapping[str, object]:
+        """Where the rules in force came from, and where changes are heard of, each in a word."""
+        return {"rules": self.following.state[RULES].origin.word, "following": self.following.followed.value}
 
     def _take_rules(self, data: object, number: int) -> None:
         self._limiter.snapshots.publish(parse_rule_set(data, zones.zone), number)
@@ -254,43 +272,6 @@ class ControlPlane:
         blocks = BlockList(data)
         self._limiter.blocks = blocks if blocks.size else None
 
-    async def _prepare(self) -> None:
-        """Bring schema, rules file and feed up to date, as soon as the database answers; then follow the file."""
-        seen = None if self._rules is None else self._rules.signature()
-        await _until_it_answers(self._bring_up_to_date, self._is_tried.set)
-        self._is_prepared = True
-        while self._rules is not None:
-            await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
-            signature = self._rules.signature()
-            if signature != seen:
-                seen = signature
-                await _until_it_answers(self._apply_file, self._is_tried.set)
-
-    async def _wait_for_rules(self) -> None:
-        """Wait until the database has said which rules there are, be it none."""
-
-        async def look() -> None:
-            await documents.stored(self._records, RULES)
-
-        await _until_it_answers(look, self._is_tried.set)
-        self._is_prepared = True
-
-    async def _bring_up_to_date(self) -> None:
-        await migrate(self._opened.database)
-        await self._apply_file()
-        await self.announcer.announce()
-
-    async def _apply_file(self) -> None:
-        if self._rules is None:
-            return
-        try:
-            data = rule_set_data(await asyncio.to_thread(self._rules.load))
-            await self._rule_set_changes.apply(data, f"file:{self._rules.path.name}", self._rules.path.name)
-        except DatabaseError:
-            raise
-        except HeadgateError as error:
-            log.error("the rules in %s are refused, those in force stay: %s", self._rules.path, error)  # noqa: TRY400 (a sentence for the operator)
-
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_SWEEPS)
@@ -298,23 +279,6 @@ class ControlPlane:
                 await self._blocks.sweep()
             except DatabaseError as error:
                 log.warning("blocks that have ended stay in the table for now: %s", error)
-
-
-async def _until_it_answers(step: Callable[[], Awaitable[None]], tried: Callable[[], None]) -> None:
-    """Try a step until the database answers; say once why it does not. `tried` is called after each try."""
-    said = ""
-    while True:
-        try:
-            return await step()
-        except DatabaseError as error:
-            if not error.transient and str(error) != said:
-                log.error("the database cannot be used: %s", error)  # noqa: TRY400 (a sentence for the operator)
-            elif not said:
-                log.warning("the database is away, changes wait until it is back: %s", error)
-            said = str(error)
-        finally:
-            tried()
-        await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
 
 
 def _kept_running(work: Coroutine[None, None, None]) -> asyncio.Task[None]:

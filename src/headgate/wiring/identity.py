@@ -16,7 +16,7 @@ from headgate.dataplane.proxies import Proxies
 from headgate.dataplane.records import MEGABYTE, Records
 from headgate.dataplane.shared_records import SharedRecords
 from headgate.errors import InvalidSettings
-from headgate.settings import OnUnknownIdentity
+from headgate.setting_values import OnUnknownIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

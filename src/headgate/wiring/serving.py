@@ -88,7 +88,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             limiter,
             identity=None if control is None else control.identity,
             shedding_for=counters.shedding_for,
-            has_rules=(lambda: True) if control is None else control.is_ready,
+            running_on=(lambda: {"rules": "file"}) if control is None else control.running_on,
             token=settings.service_token,
             secret=_secret(settings),
         )

@@ -6,11 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis import RedisStore
+from headgate.controlplane.following import Followed, Origin
 from headgate.core.breaker import State
 from headgate.core.metrics import Sample
 from headgate.core.units import SECOND
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
+from headgate.ports import RULES
 from headgate.wiring import layer
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Ca
         yield Sample("headgate_blocks", 0 if blocks is None else blocks.size, (worker,))
         if follower is not None:
             unconfirmed = max(0, now - follower.confirmed) / SECOND
+            yield Sample("headgate_rules_source", 1, (worker, Origin.FILE.word))
             yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
             yield Sample("headgate_rules_refused", follower.refused is not None, (worker,))
 
@@ -82,6 +85,11 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
     following = control.following
 
     def samples() -> Iterator[Sample]:
+        for origin in Origin:
+            is_it = origin is following.state[RULES].origin
+            yield Sample("headgate_rules_source", is_it, (worker, origin.word))
+        for followed in Followed:
+            yield Sample("headgate_rules_following", followed is following.followed, (worker, followed.value))
         yield Sample("headgate_feed_up", following.confirmed is not None and following.trouble is None, (worker,))
         if following.confirmed is not None:
             unconfirmed = time() - following.confirmed

@@ -4,122 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.unit.controlplane.following_trial import SOON, Stored, Trial, rules, sealed
 
-from headgate.adapters.memory import MemoryFeed
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import make
-from headgate.controlplane.following import Following, InForce, Origin, Refusal
-from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.errors import DatabaseError, StoreError
-from headgate.ports import Announcement, Document, FeedState, Position, digest_of
+from headgate.controlplane.following import InForce, Origin, Refusal
+from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
-
-SOON = 0.01
-
-
-def rules(number: int, amount: int = 5, lineage: str = "l1") -> Document:
-    return make("rules", number, {"rules": [{"name": "r", "limits": f"{amount}/hour"}]}, lineage)
-
-
-def sealed(number: int, body: bytes) -> Document:
-    return Document("rules", number, body, digest_of("rules", number, body), "l1")
-
-
-class Feed(MemoryFeed):
-    """A feed that can be put to the test."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.fetched = 0
-        self.looked = asyncio.Event()
-        self.is_away = self.is_silent = self.is_frozen = False
-
-    async def state(self) -> FeedState:
-        await self._suffer()
-        self.looked.set()
-        return await super().state()
-
-    async def document(self, kind: str) -> Document | None:
-        await self._suffer()
-        self.fetched += kind == "rules"
-        return await super().document(kind)
-
-    async def announce(self, announcement: Announcement) -> None:
-        listening = self._listening
-        if self.is_silent:
-            self._listening = set()
-        await super().announce(announcement)
-        self._listening = listening
-
-    async def _suffer(self) -> None:
-        if self.is_frozen:
-            await asyncio.Event().wait()
-        if self.is_away:
-            msg = "it is away"
-            raise StoreError(msg, transient=True)
-
-    def plant(self, document: Document) -> None:
-        """Put a document there past all checks."""
-        self._documents["rules"] = document
-
-    async def publish(self, document: Document, names: Sequence[str] = ("rules",), since: int | None = None) -> None:
-        await self.put(document)
-        since = self._position.number if since is None else since
-        await self.announce(Announcement(since, Position(document.lineage, document.number, "m"), names))
-
-    async def looks(self, times: int = 2) -> None:
-        """Wait until it was looked at so many times; one look may be under way."""
-        for _ in range(times):
-            self.looked.clear()
-            await asyncio.wait_for(self.looked.wait(), 10)
-
-
-class Trial:
-    """A process that follows, and what becomes of it."""
-
-    def __init__(self, saved: SavedDocuments | None = None, **options: Any) -> None:  # noqa: ANN401 (whatever it takes)
-        self.feed = Feed()
-        self.limits: list[str] = []
-        self.forgotten: list[list[str]] = []
-        self.following = Following(
-            self.feed,
-            {"rules": self._take, "blocks": lambda _data, _number: None},
-            lambda names: self.forgotten.append(list(names)),
-            saved,
-            **{"every": SOON, "grace": SOON, **options},
-        )
-
-    def _take(self, data: object, _number: int) -> None:
-        self.limits = [str(rule.limits[0]) for rule in parse_rule_set(data).rules]
-
-    def stumble(self, _names: Sequence[str]) -> None:
-        msg = "an accident"
-        raise RuntimeError(msg)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.following.run())
-        yield
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    @property
-    def number(self) -> int:
-        return self.following.state["rules"].number
-
-    async def until(self, number: int) -> None:
-        async with asyncio.timeout(10):
-            while self.number != number:  # noqa: ASYNC110 (a thread is at work)
-                await asyncio.sleep(0.001)
 
 
 def test_rules_are_in_force_as_they_are_published() -> None:
@@ -189,10 +85,7 @@ def test_a_damaged_document_is_asked_of_the_database() -> None:
     """If the feed's copy is damaged the database has another."""
 
     async def run() -> None:
-        async def fallback(_kind: str) -> Document | None:
-            return GOOD
-
-        trial = Trial(fallback=fallback)
+        trial = Trial(database=Stored(GOOD))
         await trial.feed.publish(rules(7, 7))
         await trial.following.start()
         async with trial.running():
@@ -353,9 +246,9 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
             assert trial.number == 7
             assert trial.following.trouble is None
             assert trial.forgotten == []
-        assert [record.getMessage() for record in caplog.records if "followed" in record.getMessage()] == [
-            "changes cannot be followed, what is in force stays: it is away",
-            "changes are followed again",
+        assert [record.getMessage() for record in caplog.records if "redis" in record.getMessage()] == [
+            "rules: no changes arrive, what is active stays, redis unavailable: it is away",
+            "rules: following redis again",
         ]
 
     asyncio.run(run())
@@ -375,18 +268,12 @@ def test_a_process_starts_whatever_is_away(
     """By what the database has, else by what was saved, else by nothing; it says so, and follows once it can."""
 
     async def run() -> None:
-        async def fallback(kind: str) -> Document | None:
-            if not has_database:
-                if is_frozen:
-                    await asyncio.Event().wait()
-                msg = "it does not answer"
-                raise DatabaseError(msg, transient=True)
-            return rules(6, 6) if kind == "rules" else make("blocks", 2, [], "l1")
-
+        database = Stored(rules(6, 6), make("blocks", 2, [], "l1"))
+        database.is_away, database.is_frozen = not has_database, is_frozen and not has_database
         saved = SavedDocuments(tmp_path)
         if has_saved:
             saved.write(rules(5, 5))
-        trial = Trial(saved, fallback=fallback)
+        trial = Trial(saved, database=database)
         trial.feed.is_frozen, trial.feed.is_away = is_frozen, True
         began = asyncio.get_running_loop().time()
         state = (await trial.following.start(0.2))["rules"]

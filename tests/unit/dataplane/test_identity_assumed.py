@@ -11,7 +11,7 @@ from tests.unit.dataplane.fake_records import Set
 from headgate import Limiter, Request
 from headgate.core.api_key import hash_of, new_api_key
 from headgate.dataplane.identity import Call, Identity
-from headgate.settings import OnUnknownIdentity
+from headgate.setting_values import OnUnknownIdentity
 
 KEY = new_api_key(b"k" * 32)
 RULES: dict[str, Any] = {

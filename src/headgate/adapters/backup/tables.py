@@ -1,4 +1,4 @@
-"""Which tables are kept in a backup: all but two."""
+"""Which tables are kept in a backup: all but three."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from headgate.adapters.postgres.migrations import tables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LEFT_OUT: Final = frozenset({"idempotency"})
-"""Answers for requests that are sent twice within a day. They hold the secrets of keys that were made."""
+_LEFT_OUT: Final = frozenset({"idempotency", "processes"})
+"""Answers for requests that are sent twice within a day, with the secrets of keys that were made; and who runs."""
 LOOKED_UP: Final = frozenset(
     [
         *("tiers", "rules", "users", "overrides", "api_keys", "blocks", "tokens"),

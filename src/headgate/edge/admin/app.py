@@ -16,6 +16,7 @@ from headgate.edge.admin.endpoints import (
     deciding,
     health,
     keys,
+    processes,
     rule_set,
     rules,
     snapshots,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 _ACCOUNTS: Final = (tiers, users, keys, blocks)
 _WHAT_HAPPENED: Final = (activity, analytics, billing, stories)
-_SUBJECTS: Final = (rules, rule_set, snapshots, *_ACCOUNTS, deciding, *_WHAT_HAPPENED, tokens, health)
+_SUBJECTS: Final = (rules, rule_set, snapshots, *_ACCOUNTS, deciding, *_WHAT_HAPPENED, tokens, processes, health)
 
 
 def admin_app(parts: AdminParts) -> FastAPI:

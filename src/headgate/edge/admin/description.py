@@ -10,7 +10,8 @@ from fastapi.routing import APIRoute
 
 from headgate.controlplane.access import Role
 from headgate.core.problem import CONTENT_TYPE
-from headgate.edge.admin.roles import OPEN, ROLES, changes_something
+from headgate.edge.admin import applied
+from headgate.edge.admin.roles import OPEN, ROLES, changes_something, reaches_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +86,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     description = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
     schemas: dict[str, Any] = description["components"]["schemas"]
     schemas["Problem"] = _PROBLEM
+    schemas.update(applied.SCHEMAS)
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     description["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
@@ -116,6 +118,8 @@ def _complete(endpoint: str, operation: dict[str, Any]) -> None:
         parameters.append(_IF_NONE_MATCH)
         responses["200"]["headers"] = {"ETag": _TAG}
         responses["304"]["headers"] = {"ETag": _TAG}
+    if reaches_processes(endpoint):
+        applied.describe(operation)
     for status in _answers(endpoint, operation):
         responses[str(status.value)] = {
             "description": _MEANING[status],

@@ -10,10 +10,10 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from headgate.controlplane.access import Access, Caller, Role
-from headgate.edge.admin import idempotency
+from headgate.edge.admin import applied, idempotency
 from headgate.edge.admin.body import most_bytes, parsed, read_body
 from headgate.edge.admin.parts import AdminParts
-from headgate.edge.admin.roles import ROLES, changes_something
+from headgate.edge.admin.roles import ROLES, changes_something, reaches_processes
 from headgate.edge.admin.token import token_of, unauthorized
 from headgate.edge.problems import Unanswerable
 from headgate.errors import InvalidFields, Problem, shown
@@ -47,10 +47,20 @@ class Gate(APIRoute):
         endpoint = f"{method} {self.path_format}"
         needed = ROLES[endpoint]
         queries = _queries(self.dependant)
+        if spreads := reaches_processes(endpoint):
+            queries |= {applied.WAIT}
 
         async def handle(request: Request) -> Response:
             request.state.caller = await _admitted(request, parts_of(request).access, needed)
             _refuse_other_queries(request, queries)
+            if not spreads:
+                return await handle_body(request)
+            seconds = applied.seconds_to_wait(request)
+            response = await handle_body(request)
+            await applied.tell(response, parts_of(request).processes, seconds)
+            return response
+
+        async def handle_body(request: Request) -> Response:
             if method not in {"POST", "PUT"}:
                 return await answer(request)
             body = await read_body(request, most_bytes(self.path_format))

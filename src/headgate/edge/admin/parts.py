@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from headgate.controlplane.analytics import Analytics
     from headgate.controlplane.blocks import Blocks
     from headgate.controlplane.keys import Keys
+    from headgate.controlplane.processes import Processes
     from headgate.controlplane.rule_set_changes import RuleSetChanges
     from headgate.controlplane.rules import Rules
     from headgate.controlplane.snapshot_history import SnapshotHistory
@@ -38,3 +39,4 @@ class AdminParts:
     analytics: Analytics
     limiter: Limiter
     identity: Identity
+    processes: Processes

@@ -24,6 +24,7 @@ from headgate.errors import (
     InvalidLimit,
     InvalidRequest,
     InvalidRules,
+    NoRules,
     NotFound,
     Problem,
     Stale,
@@ -51,6 +52,7 @@ _STATUS: Final[dict[type[HeadgateError], HTTPStatus]] = {
     InvalidLimit: HTTPStatus.UNPROCESSABLE_ENTITY,
     DatabaseError: HTTPStatus.SERVICE_UNAVAILABLE,
     StoreError: HTTPStatus.SERVICE_UNAVAILABLE,
+    NoRules: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

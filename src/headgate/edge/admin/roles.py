@@ -17,7 +17,7 @@ _VIEWER: Final = (
     *("GET /v1/keys", "GET /v1/keys/{id}", "GET /v1/blocks", "GET /v1/blocks/{id}", "GET /v1/changes"),
     *("GET /v1/events", "GET /v1/events/{id}", "GET /v1/violators", "GET /v1/near-limits", "GET /v1/utilisation"),
     *("GET /v1/metrics", "GET /v1/endpoints", "GET /v1/users/{id}/story", "POST /v1/explain"),
-    *("GET /v1/usage", "GET /v1/usage/export", "GET /v1/usage/reconciliation"),
+    *("GET /v1/processes", "GET /v1/usage", "GET /v1/usage/export", "GET /v1/usage/reconciliation"),
 )
 _OPERATOR: Final = (
     *("POST /v1/rules/{name}/enable", "POST /v1/rules/{name}/disable"),
@@ -44,6 +44,16 @@ ROLES: Final[Mapping[str, Role]] = {
 
 OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /metrics", "GET /openapi.json"})
 """What anybody may ask without a token."""
+
+
+_ON_ALL_PROCESSES: Final = ("/v1/rules", "/v1/snapshot", "/v1/tiers", "/v1/blocks")
+"""How paths begin: also /v1/ruleset and /v1/snapshots."""
+
+
+def reaches_processes(endpoint: str) -> bool:
+    """Whether an endpoint changes what every process has in memory: rules, tiers or blocks."""
+    _, path = endpoint.split()
+    return changes_something(endpoint) and path.startswith(_ON_ALL_PROCESSES)
 
 
 def changes_something(endpoint: str) -> bool:

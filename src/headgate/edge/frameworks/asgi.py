@@ -15,7 +15,7 @@ from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described, path_of
 from headgate.edge.frameworks.routes import Routes
 from headgate.edge.problems import Unanswerable
-from headgate.errors import HeadgateError, InvalidRequest, Overloaded, StoreError
+from headgate.errors import HeadgateError, InvalidRequest, NoRules, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -134,7 +134,7 @@ class AsgiGate:
             await self._open(scope.get("app"))
         try:
             admission = await self._asked(scope)
-        except (InvalidRequest, Overloaded, StoreError, Unanswerable) as error:
+        except (InvalidRequest, NoRules, Overloaded, StoreError, Unanswerable) as error:
             await _answer(scope, receive, send, self._gate.problem(error))
             return
         if admission is None:

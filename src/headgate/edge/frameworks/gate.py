@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from headgate.edge.frameworks.answers import Headers, header_set, refusal, unanswerable
 from headgate.edge.frameworks.skipping import Skipping
 from headgate.edge.log_limit import LogLimit
-from headgate.edge.problems import Unanswerable, overloaded
-from headgate.errors import InvalidRequest, InvalidSettings, Overloaded, StoreError
+from headgate.edge.problems import Unanswerable, not_now
+from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -90,8 +90,8 @@ class Gate(Generic[LimiterT]):
 def _problem(error: Exception) -> Answer:
     if isinstance(error, Unanswerable):
         return unanswerable(error)
-    if isinstance(error, Overloaded):
-        return unanswerable(overloaded(error))
+    if isinstance(error, NoRules | Overloaded):
+        return unanswerable(not_now(error))
     if isinstance(error, InvalidRequest):
         return unanswerable(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
     return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))

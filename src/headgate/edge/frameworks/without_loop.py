@@ -10,7 +10,7 @@ from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import call_of_wsgi, described, path_of
 from headgate.edge.frameworks.workers import ONE_EACH, is_one_of_several
 from headgate.edge.problems import Unanswerable
-from headgate.errors import InvalidRequest, InvalidSettings, Overloaded, StoreError
+from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,7 +67,7 @@ class ThreadGate:
             raise InvalidSettings(ONE_EACH)
         try:
             return self._asked(environ, path_of(path), place, identify, cost)
-        except (InvalidRequest, Overloaded, StoreError, Unanswerable) as error:
+        except (InvalidRequest, NoRules, Overloaded, StoreError, Unanswerable) as error:
             return self.gate.problem(error)
 
     def _asked(

@@ -7,7 +7,7 @@ from enum import IntEnum
 from urllib.parse import quote
 
 from headgate.edge.problems import OUR_FAULT
-from headgate.errors import InvalidRequest, StoreError
+from headgate.errors import InvalidRequest, NoRules, StoreError
 
 log = logging.getLogger("headgate")
 
@@ -45,6 +45,8 @@ def failure_of(error: Exception) -> Failed:
         return error
     if isinstance(error, InvalidRequest):
         return Failed(GrpcStatus.INVALID_ARGUMENT, str(error))
+    if isinstance(error, NoRules):
+        return Failed(GrpcStatus.UNAVAILABLE, str(error))
     if isinstance(error, StoreError):
         # Whatever else Envoy hears, it takes for an answer; on this its operator's failure mode holds.
         if not error.transient:  # an outage is logged by the breaker, once

@@ -11,7 +11,7 @@ from headgate.core import exposition, problem
 from headgate.core.header_lines import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.edge.http.writing import lines_of
-from headgate.edge.problems import overloaded
+from headgate.edge.problems import not_now
 from headgate.edge.rls.json_form import write_answer
 from headgate.edge.rls.messages import Code
 from headgate.errors import Overloaded
@@ -61,7 +61,7 @@ def for_batch(members: Sequence[bytes]) -> Answer:
 def member_of_batch(decided: Verdict | Overloaded) -> bytes:
     """A verdict with the members that it would have by itself; a check that was shed is not allowed, and says why."""
     if isinstance(decided, Overloaded):
-        return _encode({"allowed": False, "retry_after": decided.retry_after} | overloaded(decided).document())
+        return _encode({"allowed": False, "retry_after": decided.retry_after} | not_now(decided).document())
     return _encode(_members(decided))
 
 

@@ -21,13 +21,13 @@ from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.seal import Seal
 from headgate.edge.http.writing import CLOSE_LINE
 from headgate.edge.log_limit import LogLimit
-from headgate.edge.problems import OUR_FAULT, Unanswerable, overloaded
+from headgate.edge.problems import OUR_FAULT, Unanswerable, not_now
 from headgate.edge.rls.deciding import RateLimits, prepare
 from headgate.edge.rls.json_form import read_question
-from headgate.errors import InvalidLimit, InvalidRequest, NotFound, Overloaded, StoreError, shown
+from headgate.errors import InvalidLimit, InvalidRequest, NoRules, NotFound, Overloaded, StoreError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import TypeAlias
 
     from headgate.dataplane.limiter import Limiter
@@ -52,16 +52,16 @@ class DecisionService:
         limiter: Limiter,
         *,
         identity: Identity | None = None,
-        has_rules: Callable[[], bool] = lambda: True,
+        running_on: Callable[[], Mapping[str, object]] = dict,
         shedding_for: Callable[[], float] = lambda: 0.0,
         token: str | None = None,
         secret: str | None = None,
     ) -> None:
         """Without an `identity` callers are taken by their word, or by their address.
 
-        As long as `has_rules` says no, the service lets everybody pass and is not ready. With a `token`, only who
-        sends it is answered. `shedding_for` says for how many seconds checks have been shed. Services with the same
-        `secret` settle each other's reservations.
+        `running_on` says for `/readyz` where the rules come from, `shedding_for` for how many seconds checks have been
+        shed. With a `token`, only who sends it is answered. Services with the same `secret` settle each other's
+        reservations.
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
@@ -69,7 +69,7 @@ class DecisionService:
         """How often each endpoint (None is none of ours) has answered with each status."""
         self._lines = LogLimit()
         self._scraped: tuple[str, Answer] | None = None
-        self._has_rules = has_rules
+        self._running_on = running_on
         self._shedding_for = shedding_for
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
@@ -167,13 +167,14 @@ class DecisionService:
 
     def is_ready(self) -> bool:
         """Whether it is there to stay and has rules."""
-        return self.ready and self._has_rules()
+        return self.ready and self._limiter.snapshots.is_known
 
     async def _readyz(self, _asked: HttpRequest) -> Answer:
-        status = "stopping" if not self.ready else "ready" if self._has_rules() else "waiting for rules"
+        snapshots = self._limiter.snapshots
+        status = "stopping" if not self.ready else "ready" if snapshots.is_known else "waiting for rules"
         if status == "ready" and self._shedding_for() >= _OVERLOADED_SECONDS:
             status = "overloaded"
-        state = {"status": status, "snapshot": self._limiter.snapshots.current.number}
+        state = {"status": status, "snapshot": snapshots.current.number, **self._running_on()}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
     async def _metrics(self, _asked: HttpRequest) -> Answer:
@@ -200,8 +201,8 @@ class DecisionService:
             return Unanswerable(HTTPStatus.BAD_REQUEST, str(error))
         if isinstance(error, NotFound):
             return Unanswerable(HTTPStatus.NOT_FOUND, str(error))
-        if isinstance(error, Overloaded):
-            return overloaded(error)
+        if isinstance(error, NoRules | Overloaded):  # the log has said so when the process started; metrics count it
+            return not_now(error)
         times = self._lines.count(type(error).__name__)
         if isinstance(error, StoreError):
             if times:

@@ -168,6 +168,22 @@ CREATE TABLE overrides (
 );
 CREATE INDEX overrides_by_rule ON overrides USING btree (rule);
 
+CREATE TABLE processes (
+    id uuid NOT NULL,
+    host text NOT NULL,
+    pid integer NOT NULL,
+    role text NOT NULL,
+    region text,
+    started timestamp with time zone DEFAULT now() NOT NULL,
+    seen timestamp with time zone DEFAULT now() NOT NULL,
+    lineage text NOT NULL,
+    rules bigint NOT NULL,
+    blocks bigint NOT NULL,
+    origin text NOT NULL,
+    following text NOT NULL,
+    CONSTRAINT processes_pkey PRIMARY KEY (id)
+) WITH (fillfactor=50);
+
 CREATE TABLE pruned_metrics (
     granularity text NOT NULL,
     before timestamp with time zone NOT NULL,

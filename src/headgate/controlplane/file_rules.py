@@ -1,0 +1,78 @@
+"""Rules straight from the file, for a process that can get no published ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headgate.controlplane.taking import Origin
+from headgate.core.rule_data import rule_set_data
+from headgate.errors import HeadgateError
+from headgate.ports import RULES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headgate.controlplane.taking import Taking
+    from headgate.core.rule import RuleSet
+
+log = logging.getLogger("headgate")
+
+_SECONDS_BETWEEN_LOOKS: Final = 1.0
+
+
+class RulesFile(Protocol):
+    """A file with rules."""
+
+    path: Path
+
+    def load(self) -> RuleSet:
+        """Read and check the rules; raises `HeadgateError` if they are not right."""
+
+    def signature(self) -> object:
+        """Something that differs once the file has changed. Never raises."""
+
+
+class FileRules:
+    """Puts the rules of a file in force for as long as no published rules are known."""
+
+    def __init__(self, file: RulesFile, taking: Taking) -> None:
+        """`taking` says what is in force."""
+        self._file = file
+        self._taking = taking
+        self._seen: object = None
+        self._said = ""
+
+    async def look(self) -> None:
+        """Take the file if it is needed and was not taken yet; what is wrong with it is logged, once."""
+        origin = self._taking.state[RULES].origin
+        signature = self._file.signature()
+        if origin not in {Origin.NOTHING, Origin.FILE} or (origin is Origin.FILE and signature == self._seen):
+            return
+        self._seen = signature
+        try:
+            data = rule_set_data(await asyncio.to_thread(self._file.load))
+            await self._taking.hold(RULES, data, Origin.FILE)
+        except HeadgateError as error:
+            self._complain(f"the rules in {self._file.path} are refused, {self._what_holds()}: {error}")
+        else:
+            self._said = ""
+            if self._taking.state[RULES].origin is Origin.FILE:
+                log.warning("rules: running on %s, until the database or redis answers and has rules", self._file.path)
+
+    def _what_holds(self) -> str:
+        return (
+            "those read before stay" if self._taking.state[RULES].origin is Origin.FILE else "and there are no others"
+        )
+
+    def _complain(self, sentence: str) -> None:
+        if sentence != self._said:
+            self._said = sentence
+            log.error("%s", sentence)
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled: the file may change, or be put right."""
+        while True:
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            await self.look()

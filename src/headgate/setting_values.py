@@ -1,0 +1,128 @@
+"""What settings can be: from the text of a variable or an option to its value, or what to write instead."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+
+class LogLevel(StrEnum):
+    """From how important on something is logged."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class OnUnknownIdentity(StrEnum):
+    """What is assumed of a caller whose record cannot be read."""
+
+    LAST_KNOWN = "last_known"
+    """The last record known, however old; without one, the default tier."""
+    DEFAULT = "default"
+    """The default tier."""
+    STATED = "stated"
+    """The tier that the caller or its token states; without one, the default tier."""
+
+
+class OnNoRules(StrEnum):
+    """What is answered while no rule set is known."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
+def text_value(text: str) -> str:
+    """Any text."""
+    return text
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number from `least` to `most`."""
+
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
+            return int(text)
+        msg = f"a whole number from {least} to {most}"
+        raise ValueError(msg)
+
+    return read
+
+
+def seconds(most: int) -> Callable[[str], float]:
+    """A number of seconds up to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if 0 <= seconds <= most:
+            return seconds
+        msg = f"a number of seconds from 0 to {most}"
+        raise ValueError(msg)
+
+    return read
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """Addresses and networks with commas between them."""
+    try:
+        return tuple(map(ip_network, names(text)))
+    except ValueError:
+        msg = "addresses and networks with commas between them, as in 10.0.0.0/8, 192.0.2.7"
+        raise ValueError(msg) from None
+
+
+def one_of(choices: type[StrEnum]) -> Callable[[str], StrEnum]:
+    """One of a few words."""
+
+    def read(text: str) -> StrEnum:
+        try:
+            return choices(text.lower())
+        except ValueError:
+            msg = f"one of {', '.join(choices)}"
+            raise ValueError(msg) from None
+
+    return read
+
+
+def yes_or_no(text: str) -> bool:
+    """``yes`` or ``no``."""
+    if text.lower() not in {"yes", "no"}:
+        msg = "yes or no"
+        raise ValueError(msg)
+    return text.lower() == "yes"
+
+
+def address(text: str) -> str:
+    """The address of a service."""
+    try:
+        parts = urlsplit(text)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if good and not parts.query and not parts.fragment:
+        return text.rstrip("/")
+    msg = "an address such as http://127.0.0.1:8080"
+    raise ValueError(msg)
