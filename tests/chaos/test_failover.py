@@ -37,7 +37,7 @@ async def _failover(
     case: str, url: str, fail: Callable[[], None], promoted: Callable[[], object], figures: Figures, subject: str = ""
 ) -> None:
     """Lose a server under load, wait until the others have another, and hold the answers against the limits."""
-    async with Limiter.open(url) as limiter:
+    async with Limiter.open(url, deny_cache_mb=0) as limiter:
         await limiter.hit("first", "1000/hour")
         async with Load(
             lambda number: limiter.hit(f"{subject}{number % _KEYS}", _LIMIT, algorithm="fixed_window"), _RATE
@@ -135,7 +135,7 @@ def test_a_server_that_forgets(valkey: Server, figures: Figures, what: str) -> N
     """A server that lost its scripts, its keys or its life goes on counting; a limit is given twice at most."""
 
     async def scenario() -> None:
-        async with Limiter.open(valkey.url) as limiter:
+        async with Limiter.open(valkey.url, deny_cache_mb=0) as limiter:
             await limiter.hit("first", "1000/hour")
             async with Load(
                 lambda number: limiter.hit(f"k{number % _KEYS}", _LIMIT, algorithm="fixed_window"), _RATE

@@ -60,7 +60,7 @@ def test_slots_that_move(cluster_setup: ClusterSetup, figures: Figures, patience
     case = f"slots moved under load, {'patient' if patience else 'deadline 50 ms'}"
 
     async def scenario() -> None:
-        async with Limiter.open(cluster_setup.url + patience, RULES) as limiter:
+        async with Limiter.open(cluster_setup.url + patience, RULES, deny_cache_mb=0) as limiter:
             async with Load(lambda number: limiter.check(Request(user=f"u{number % _USERS}")), _RATE) as load:
                 await asyncio.sleep(0.5)
                 for user in range(_USERS):
@@ -92,7 +92,7 @@ def test_a_request_whose_keys_are_in_two_places(cluster_setup: ClusterSetup, fig
     to = next(node for node in cluster_setup.primaries() if node is not source)
 
     async def scenario() -> None:
-        async with Limiter.open(cluster_setup.url + _PATIENT, RULES) as limiter:
+        async with Limiter.open(cluster_setup.url + _PATIENT, RULES, deny_cache_mb=0) as limiter:
             for _ in range(10):
                 await limiter.check(request)
             cluster_setup.begin_move(slot, to)
