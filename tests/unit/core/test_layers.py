@@ -162,7 +162,7 @@ def test_a_path_of_a_thousand_segments_is_looked_up() -> None:
     deep = "/a" * 480 + "/{x}"
     rules = snapshot({"name": "deep", "match": {"endpoints": deep}})
     assert names(rules.plan(Request(path="/a" * 481))) == ["deep"]
-    assert names(rules.plan(Request(path="/a" * 100_000))) == []
+    assert names(rules.plan(Request(path="/a" * 4_000))) == []
 
 
 def test_a_verdict_can_name_its_snapshot() -> None:
