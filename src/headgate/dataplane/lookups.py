@@ -37,6 +37,8 @@ MAX_WAITING: Final = 100_000
 """Names in the queue. Beyond that records are assumed, so that memory is bounded."""
 _LOOKS: Final = 10
 """In the time of a deadline."""
+_SECONDS_TO_START: Final = 0.05
+"""For which a start waits: enough for a database nearby, and no burden if it is silent."""
 _PROBE: Final = bytes(32)
 """The hash of no key."""
 
@@ -104,10 +106,10 @@ class Lookups:
         self._since: Micros = 0
 
     async def start(self) -> None:
-        """Have all connections made, so that no caller waits for them; this waits for one deadline at most."""
+        """Have all connections made, so that no caller waits for them; this waits a moment, and goes on without."""
         for _ in range(MAX_QUERIES):
             self._send((), self._probe())
-        await asyncio.wait([*self._in_flight], timeout=self._deadlines.reply)
+        await asyncio.wait([*self._in_flight], timeout=_SECONDS_TO_START)
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
         """Read these; the reader is told, at once if the database is unavailable."""

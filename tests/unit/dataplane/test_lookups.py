@@ -216,7 +216,7 @@ def test_connections_that_stay_silent_are_abandoned() -> None:
     asyncio.run(run())
 
 
-def test_a_start_makes_the_connections_and_waits_for_one_deadline_at_most() -> None:
+def test_a_start_makes_the_connections_and_goes_on_without() -> None:
     """With a database that is silent a process starts without it."""
 
     async def run() -> None:
