@@ -103,6 +103,7 @@ class Lookups:
         self._in_flight: dict[asyncio.Task[None], Sequence[Wanted]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._probing: asyncio.TimerHandle | None = None
+        self._was_connecting = False
         self._since: Micros = 0
 
     async def start(self) -> None:
@@ -177,9 +178,11 @@ class Lookups:
         if not self._in_flight:
             return
         silence, deadlines = self._silence, self._deadlines
-        silence.look(self._clock(), self._kept(), has_unread=self._source.has_unread())
+        was_connecting, self._was_connecting = self._was_connecting, self._source.is_connecting()
+        is_connected = was_connecting and not self._was_connecting  # which the server has said, too
+        silence.look(self._clock(), self._kept(), has_unread=is_connected or self._source.has_unread())
         seconds = silence.lasts / SECOND
-        if seconds >= (deadlines.connect if self._source.is_connecting() else deadlines.reply):
+        if seconds >= (deadlines.connect if self._was_connecting else deadlines.reply):
             self._give_up(f"no reply for {seconds * 1000:.0f} ms, nothing to read, {len(self._in_flight)} in flight")
         if seconds >= deadlines.abandon:
             silence.broken(self._clock(), self._kept())
