@@ -151,7 +151,7 @@ class Identity:
         tier, user_limits, key_limits = request.tier, NO_LIMITS, NO_LIMITS
         user = None
         if request.user:
-            read = await records.user(request.user)
+            read = records.user_now(request.user) or await records.user(request.user)
             user = read[0]
             if read[3]:
                 is_assumed, is_missing = True, is_missing or read.is_missing

@@ -37,6 +37,8 @@ MAX_WAITING: Final = 100_000
 """Names in the queue. Beyond that records are assumed, so that memory is bounded."""
 _LOOKS: Final = 10
 """In the time of a deadline."""
+_SECONDS_TO_START: Final = 0.05
+"""For which a start waits: enough for a database nearby, and no burden if it is silent."""
 _PROBE: Final = bytes(32)
 """The hash of no key."""
 
@@ -101,13 +103,14 @@ class Lookups:
         self._in_flight: dict[asyncio.Task[None], Sequence[Wanted]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._probing: asyncio.TimerHandle | None = None
+        self._was_connecting = False
         self._since: Micros = 0
 
     async def start(self) -> None:
-        """Have all connections made, so that no caller waits for them; this waits for one deadline at most."""
+        """Have all connections made, so that no caller waits for them; this waits a moment, and goes on without."""
         for _ in range(MAX_QUERIES):
             self._send((), self._probe())
-        await asyncio.wait([*self._in_flight], timeout=self._deadlines.reply)
+        await asyncio.wait([*self._in_flight], timeout=_SECONDS_TO_START)
 
     def ask(self, wanted: Sequence[Wanted]) -> None:
         """Read these; the reader is told, at once if the database is unavailable."""
@@ -175,9 +178,11 @@ class Lookups:
         if not self._in_flight:
             return
         silence, deadlines = self._silence, self._deadlines
-        silence.look(self._clock(), self._kept(), has_unread=self._source.has_unread())
+        was_connecting, self._was_connecting = self._was_connecting, self._source.is_connecting()
+        is_connected = was_connecting and not self._was_connecting  # which the server has said, too
+        silence.look(self._clock(), self._kept(), has_unread=is_connected or self._source.has_unread())
         seconds = silence.lasts / SECOND
-        if seconds >= (deadlines.connect if self._source.is_connecting() else deadlines.reply):
+        if seconds >= (deadlines.connect if self._was_connecting else deadlines.reply):
             self._give_up(f"no reply for {seconds * 1000:.0f} ms, nothing to read, {len(self._in_flight)} in flight")
         if seconds >= deadlines.abandon:
             silence.broken(self._clock(), self._kept())

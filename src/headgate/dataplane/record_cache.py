@@ -67,7 +67,8 @@ class RecordCache:
 
     def get(self, name: str) -> Entry | None:
         """What was read last, fresh or not."""
-        return self._known.get(name) or self._unknown_for(name).get(name)
+        entry = self._known.get(name)
+        return self._unknown_for(name).get(name) if entry is None else entry
 
     def put(self, name: str, entry: Entry) -> None:
         """Keep what was read just now."""

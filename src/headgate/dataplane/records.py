@@ -90,6 +90,10 @@ class Records:
         """Have the connections made, which may take longer than a request can wait."""
         await self._lookups.start()
 
+    def user_now(self, user: str) -> Entry | None:
+        """What this process knows about a user, without waiting; None if that has to be looked up."""
+        return self._fresh(USER + user)
+
     async def user(self, user: str) -> Entry:
         """What is on record about a user."""
         name = USER + user

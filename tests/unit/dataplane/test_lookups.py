@@ -180,6 +180,23 @@ def test_a_connection_in_the_making_has_a_longer_deadline() -> None:
     asyncio.run(run())
 
 
+def test_a_connection_that_was_made_breaks_the_silence() -> None:
+    """The time that it took does not count against the query behind it."""
+
+    async def run() -> None:
+        looking = Looking(reply=0.02, connect=60.0)
+        looking.source.frozen, looking.source.connecting = asyncio.Event(), True
+        looking.lookups.ask(users("u1"))
+        await until(lambda: looking.lookups._silence.lasts > 30_000)
+        looking.source.connecting = False
+        looks = looking.source.looks
+        await until(lambda: not looking.lookups.is_available)
+        assert looking.source.looks >= looks + 10, "a deadline of its own"
+        await looking.lookups.close()
+
+    asyncio.run(run())
+
+
 def test_a_database_that_refuses_is_unavailable_and_probed() -> None:
     """An error is not waited for; probes find out when it has recovered."""
 
@@ -216,7 +233,7 @@ def test_connections_that_stay_silent_are_abandoned() -> None:
     asyncio.run(run())
 
 
-def test_a_start_makes_the_connections_and_waits_for_one_deadline_at_most() -> None:
+def test_a_start_makes_the_connections_and_goes_on_without() -> None:
     """With a database that is silent a process starts without it."""
 
     async def run() -> None:
