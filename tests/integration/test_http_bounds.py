@@ -215,7 +215,7 @@ def test_what_follows_a_refusal_is_bounded() -> None:
             caller = await place.connect()
             caller.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 4_000_000)
             assert (await caller.answer())[0].startswith(b"HTTP/1.1 431 ")
-            with pytest.raises(ConnectionError):
+            with suppress(ConnectionError):
                 while True:
                     caller.send(b"x" * 100_000)
                     await caller.writer.drain()
