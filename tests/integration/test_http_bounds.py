@@ -207,6 +207,22 @@ def test_all_connections_together_hold_so_many_bytes(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
+def test_what_follows_a_refusal_is_bounded() -> None:
+    """A client that goes on sending hears why it was refused, and is cut off after sixteen megabytes."""
+
+    async def run() -> None:
+        async with serving(Bounds(head=1_000, body_seconds=_PATIENCE)) as place:
+            caller = await place.connect()
+            caller.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 4_000_000)
+            assert (await caller.answer())[0].startswith(b"HTTP/1.1 431 ")
+            with suppress(ConnectionError):
+                while True:
+                    caller.send(b"x" * 100_000)
+                    await caller.writer.drain()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("sent", [b"\r\n" * 30_000, b"\r\n" * 9 + GET])
 def test_empty_lines_before_a_request_are_few(sent: bytes) -> None:
     """Eight are skipped. More are no request."""

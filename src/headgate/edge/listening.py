@@ -121,13 +121,16 @@ def free_address(host: str, port: int) -> Address:
 
 @asynccontextmanager
 async def listening(
-    door: Door[C], address: Address, drain_seconds: float, what: str = "requests"
+    door: Door[C], address: Address, drain_seconds: float, what: str = "requests", max_read: int | None = None
 ) -> AsyncIterator[None]:
     """Let others connect inside the block; at its end, `what` they have under way may take `drain_seconds` more.
 
-    Several processes may listen on one address.
+    Several processes may listen on one address. `max_read` is how many bytes of each connection the system keeps until
+    they are read, about; what is beyond waits with the client.
     """
     listener = _listening_socket(address)
+    if max_read is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, max_read)  # connections inherit it
     door.open(listener)
     try:
         yield

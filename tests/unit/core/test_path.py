@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.core.path import MAX_PATH, normalise_path, percent_decoded
@@ -188,6 +188,7 @@ def test_a_path_that_is_too_long_is_refused() -> None:
 
 
 @pytest.mark.parametrize("errors", ["surrogateescape", "replace"])
+@example(path=["%41", "\ud800"])
 @given(path=st.lists(st.sampled_from([*"%aF0/é€", "%41", "%c3", "%C3%A9", "%e2%82", "%AC", "%f0%9F", "\ud800"])))
 def test_decoding_is_that_of_the_standard_library(path: list[str], errors: str) -> None:
     """Only faster, whatever follows a per cent sign."""

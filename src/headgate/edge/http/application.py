@@ -47,3 +47,11 @@ class Bounds(NamedTuple):
     body_seconds: float = 5.0
     write_seconds: float = 10.0
     """How long answers may wait for a client that does not read them."""
+
+
+def client_of(peer: tuple[str, int] | None) -> str:
+    """The other end of a connection as text, in which it can be told where the port begins."""
+    if not peer:
+        return ""
+    host, port = peer[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -12,7 +12,8 @@ from headgate.edge.slices import Slices
 from headgate.errors import InvalidRequest, Overloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
+    from typing import Any
 
     from headgate.core.request import Request
     from headgate.core.verdict import Verdict
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.edge.http.answers import Answer
 
 _SLICE: Final = 64
-"""Checks in one turn of the event loop: a millisecond or two, and as many as a store takes in one call."""
+"""Checks in flight of one batch: two milliseconds, and as many as a store takes in one call."""
 _AT_ONCE: Final = 8
 """A batch of so many waits for no turn."""
 
@@ -36,27 +37,33 @@ class Batches:
         self._slices = Slices()
 
     async def check(self, body: bytes) -> Answer:
-        """Decide each check by itself. Those that were shed are marked; where all were, so is the batch."""
+        """Decide each check by itself. Those that were shed are marked; where nothing was counted, all are shed."""
         checks = read_checks(body)
         requests = [request for request, _ in checks]
         self._refuse_unsound(requests)  # before anything is counted
         if self._identity.records is not None:
             requests = await self._known(requests)
-        deciding: list[asyncio.Task[Verdict]] = []
+        written: list[bytes] = []
+        has_counted = False
         for start in range(0, len(checks), _SLICE):
             if len(checks) > _AT_ONCE:
                 await self._slices.turn()
             asked = zip(requests[start : start + _SLICE], checks[start : start + _SLICE], strict=True)
-            deciding += [asyncio.create_task(self._limiter.check(request, cost)) for request, (_, cost) in asked]
-        found = await asyncio.gather(*deciding, return_exceptions=True)
+            decided = await self._decided([self._limiter.check(request, cost) for request, (_, cost) in asked])
+            shed = [each for each in decided if isinstance(each, Overloaded)]
+            has_counted = has_counted or len(shed) < len(decided)
+            if not has_counted:
+                raise shed[0]
+            written += map(answers.member_of_batch, decided)
+        return answers.for_batch(written)
+
+    async def _decided(self, deciding: list[Coroutine[Any, Any, Verdict]]) -> list[Verdict | Overloaded]:
         decided: list[Verdict | Overloaded] = []
-        for each in found:
+        for each in await asyncio.gather(*deciding, return_exceptions=True):
             if isinstance(each, BaseException) and not isinstance(each, Overloaded):
                 raise each
             decided.append(each)
-        if decided and all(isinstance(each, Overloaded) for each in decided):
-            raise next(each for each in decided if isinstance(each, Overloaded))
-        return answers.for_batch(await self._written(decided))
+        return decided
 
     async def _known(self, requests: Sequence[Request]) -> list[Request]:
         asking: list[asyncio.Task[Request]] = []
@@ -67,14 +74,6 @@ class Batches:
                 asyncio.create_task(self._identity.stated(request)) for request in requests[start : start + _SLICE]
             ]
         return await asyncio.gather(*asking)
-
-    async def _written(self, decided: Sequence[Verdict | Overloaded]) -> list[bytes]:
-        written: list[bytes] = []
-        for start in range(0, len(decided), _SLICE):
-            if len(decided) > _AT_ONCE:
-                await self._slices.turn()
-            written += map(answers.member_of_batch, decided[start : start + _SLICE])
-        return written
 
     def _refuse_unsound(self, requests: Sequence[Request]) -> None:
         for request in requests:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.edge.closed_connections import Reason
 from headgate.edge.errand import Errand
-from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.application import HttpRequest, client_of
 from headgate.edge.http.head import Head
 from headgate.edge.http.incoming import Incoming
 from headgate.edge.http.writing import CLOSE_LINE, CONTINUE
@@ -28,6 +28,8 @@ _MAX_WAITING: Final = 4_096
 """Bytes that a connection holds while it waits for its turn; beyond, it is not read from."""
 _MAX_UNSENT: Final = 16_384
 """Bytes of answers that the client has not taken; beyond, no request is answered."""
+_MAX_DISCARDED: Final = 16 * 1024 * 1024
+"""Bytes that a client may send behind what was refused, so that it hears why."""
 _NO_HEAD: Final = Head("", "")
 _new: Final = tuple.__new__  # half the time of HttpRequest(...)
 
@@ -52,11 +54,10 @@ class Connection(asyncio.Protocol):
         self._answering: Errand[Answer] | None = None
         self._asked = _NO_HEAD
         """Of the request that was asked last."""
-        self._since = 0.0
-        """When the connection was opened, became idle, or the head of a request had come."""
-        self._blocked_since = 0.0
-        self._held = 0
-        """Bytes that `memory` knows of."""
+        self._since = self._blocked_since = 0.0
+        """When the connection was opened, became idle, or the head of a request had come; and was blocked."""
+        self._held = self._discarded = 0
+        """Bytes that `memory` knows of, and bytes that came for nothing."""
         self._is_paused = self._is_blocked = self._is_reading = self._is_ended = self._is_leaving = False
         self._is_queued = False
         """Whether it waits for its turn."""
@@ -71,7 +72,7 @@ class Connection(asyncio.Protocol):
         """Somebody is there."""
         self._transport = transport
         transport.set_write_buffer_limits(high=_MAX_UNSENT)
-        self._client = _address(transport.get_extra_info("peername"))
+        self._client = client_of(transport.get_extra_info("peername"))
         self._door.enter(self)
         self._since = self._loop.time()
 
@@ -109,6 +110,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in what came."""
         if self._is_deaf or self._transport.is_closing():
+            self._discard(len(data))
             return
         if self._answering is not None or self._is_blocked:  # it is early, and waits for its turn
             self._incoming.received += data
@@ -149,6 +151,15 @@ class Connection(asyncio.Protocol):
         elif incoming.received or self._held:
             self._account()
 
+    def _discard(self, size: int) -> None:
+        """What came is of no use. A client that sends much of it is read from once in a turn, and not for ever."""
+        self._discarded += size
+        if self._discarded > _MAX_DISCARDED:
+            self._transport.abort()
+        elif not self._transport.is_closing():
+            self._pause()
+            self._turns.later(self._resume)
+
     def _queue(self, size: int) -> None:
         """Wait for a turn."""
         if not self._is_queued:
@@ -166,11 +177,6 @@ class Connection(asyncio.Protocol):
             self._read_all()
 
     @property
-    def _is_idle(self) -> bool:
-        """Whether a request is waited for, or the rest of its head."""
-        return self._incoming.head is None and not self._is_deaf
-
-    @property
     def _is_busy(self) -> bool:
         return self._answering is not None or self._is_blocked or self._is_deaf or self._transport.is_closing()
 
@@ -178,6 +184,11 @@ class Connection(asyncio.Protocol):
         if not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._is_paused and not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
 
     def _account(self) -> None:
         """Tell how many bytes are held; a connection with more than its share is closed where there are too many."""
@@ -211,9 +222,7 @@ class Connection(asyncio.Protocol):
         elif self._is_ended:
             self._transport.close()
         else:
-            if self._is_paused:
-                self._is_paused = False
-                self._transport.resume_reading()
+            self._resume()
             if incoming.received or self._held:
                 self._account()
 
@@ -282,9 +291,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_deaf = True
         self._transport.write_eof()
-        if self._is_paused:
-            self._is_paused = False
-            self._transport.resume_reading()
+        self._resume()
 
     # The end
 
@@ -309,9 +316,10 @@ class Connection(asyncio.Protocol):
             if now - max(self._blocked_since, self._since) > bounds.write_seconds:
                 self._give_up(Reason.WRITE_TIMEOUT)
             return
-        if now - self._since <= (bounds.head_seconds if self._is_idle else bounds.body_seconds):
-            return
         head = self._incoming.head
+        is_idle = head is None and not self._is_deaf
+        if now - self._since <= (bounds.head_seconds if is_idle else bounds.body_seconds):
+            return
         if head is not None:
             self._door.closed.count(Reason.BODY_TIMEOUT)
             sentence = f"the body was not all there after {bounds.body_seconds:g} seconds"
@@ -340,11 +348,3 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
-
-
-def _address(peer: tuple[str, int] | None) -> str:
-    """The other end as text, in which it can be told where the port begins."""
-    if not peer:
-        return ""
-    host, port = peer[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
