@@ -19,9 +19,9 @@ def test_room_is_used_once_for_all_that_has_come() -> None:
         answering.grant(0, _A_LITTLE, is_open=False)
         answering.set_initial_window(65_535)
     assert len(written) == heads
-    assert len(answering) == 3
+    assert len(answering.waiting) == 3
     answering.send_waiting()
-    assert len(answering) == 0
+    assert len(answering.waiting) == 0
     assert sum(b"message" in each for each in written) == 3
 
 
@@ -31,10 +31,10 @@ def test_room_for_one_stream_is_used_at_once_and_for_no_stream_is_forgotten() ->
     answering = Answering(written.append)
     answering.set_initial_window(0)
     answering.answer(1, b"message")
-    assert 1 in answering
+    assert 1 in answering.waiting
     for stream in range(3, 1_003, 2):
-        answering.grant(stream, _A_LITTLE, is_open=stream in answering)
+        answering.grant(stream, _A_LITTLE, is_open=stream in answering.waiting)
     assert not answering._extra
-    answering.grant(1, (100).to_bytes(4, "big"), is_open=1 in answering)
-    assert 1 not in answering
+    answering.grant(1, (100).to_bytes(4, "big"), is_open=1 in answering.waiting)
+    assert 1 not in answering.waiting
     assert not answering._extra
