@@ -1,7 +1,7 @@
 """Attacks on a gRPC server, each as the bytes that one connection sends, and a program that carries one out.
 
-``python -m tests.grpc_attacks NAME PORT CONNECTIONS SECONDS`` keeps so many connections busy for so long; one that is
-closed is opened again.
+``python -m tests.grpc_attacks NAMES PORT CONNECTIONS SECONDS`` keeps so many connections busy for so long with each of
+several attacks, whose names have commas between them; a connection that is closed is opened again.
 """
 
 from __future__ import annotations
@@ -296,4 +296,5 @@ async def attacking(name: str, port: int, connections: int, seconds: float) -> N
 
 
 if __name__ == "__main__":
-    asyncio.run(attacking(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
+    for each in sys.argv[1].split(","):
+        asyncio.run(attacking(each, int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))

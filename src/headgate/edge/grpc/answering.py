@@ -135,8 +135,10 @@ class Answering:
         if self._has_more_room:
             self._has_more_room = False
             while self._ready and self._window > 0:
-                _, each = self._ready.popitem(last=False)
+                stream, each = self._ready.popitem(last=False)
                 self._send(each)
+                if stream in self._ready:  # for the rest of it there was no room; it stays the first
+                    self._ready.move_to_end(stream, last=False)
 
     def _send(self, each: _Waiting) -> None:
         """Send as much of an answer as there is room for; it is not among the ready ones."""

@@ -52,7 +52,7 @@ class Budget:
         stock = self._control
         stock.used += frames
         stock.left -= frames
-        if stock.left < 0 and not stock.has_refilled(self._clock(), self.answered, self.refused):
+        if stock.left < 0 and not self._has_refilled(stock, frames):
             raise self._spent(Reason.CONTROL_FRAMES, "control frames", stock)
 
     def reset(self) -> None:
@@ -60,8 +60,11 @@ class Budget:
         stock = self._resets
         stock.used += 1
         stock.left -= 1
-        if stock.left < 0 and not stock.has_refilled(self._clock(), self.answered, self.refused):
+        if stock.left < 0 and not self._has_refilled(stock, 1):
             raise self._spent(Reason.RESETS, "resets", stock)
+
+    def _has_refilled(self, stock: _Stock, taken: int) -> bool:
+        return stock.has_refilled(taken, self._clock(), self.answered, self.refused)
 
     def _spent(self, reason: Reason, what: str, stock: _Stock) -> Broken:
         seconds = self._clock() - self._began
@@ -81,10 +84,11 @@ class _Stock:
         self._since = now
         self._earned = 0.0
 
-    def has_refilled(self, now: float, answered: int, refused: int) -> bool:
+    def has_refilled(self, taken: int, now: float, answered: int, refused: int) -> bool:
+        """Add what has come since the last time; whether that makes up for what was `taken` just now."""
         rate = self._rate
         earned = answered * rate.per_answer + refused * rate.per_refusal
         more = (now - self._since) * rate.per_second + earned - self._earned
         self._since, self._earned = now, earned
-        self.left = min(rate.burst, self.left + more)
+        self.left = min(rate.burst - taken, self.left + more)
         return self.left >= 0

@@ -241,6 +241,7 @@ class Connection(asyncio.Protocol):
         if broken.reason is Reason.RESETS:  # an honest client whose calls time out; the others are answered
             self._input = b""
             streams.drop_not_begun()
+            outbound.lingers = True
             streams.leave(broken.code)
             return
         outbound.end(streams.last, broken.code)

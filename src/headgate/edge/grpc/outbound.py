@@ -28,6 +28,8 @@ class Outbound:
         self._out: list[bytes] = []
         self.is_blocked = False
         """Whether the client does not take what was sent."""
+        self.lingers = False
+        """Whether the client may go on sending for a while, which is not listened to: else it would miss GOAWAY."""
         self.is_ended = False
         """Whether everything was said: the connection is closed, or about to be."""
 
@@ -55,26 +57,25 @@ class Outbound:
         self._closed.count(reason, f"client {_address(self._transport)}: {figures}")
 
     def end(self, last: int, code: ErrorCode) -> None:
-        """Say GOAWAY and nothing after it. The client may go on sending for a while, which is not listened to."""
+        """Say GOAWAY and nothing after it."""
         self.write(frames.goaway(last, code))
+        self.lingers = True
+        self.close()
+
+    def close(self) -> None:
+        """Send what was written and close the connection."""
         self.flush()
         self.is_ended = True
         transport = self._transport
         if transport.is_closing():
             return
         try:
-            if transport.can_write_eof():
+            if self.lingers and transport.can_write_eof():
                 transport.write_eof()
                 return
         except OSError:  # the client has gone already
             pass
         transport.close()
-
-    def close(self) -> None:
-        """Close the connection in order; everything was answered."""
-        self.flush()
-        self.is_ended = True
-        self._transport.close()
 
     def abort(self, reason: Reason, figures: str) -> None:
         """Close at once."""
