@@ -17,6 +17,8 @@ READ_AHEAD: Final = 65_536
 """A connection with so many bytes still to be looked at is not read from. One more read may have 256 KiB."""
 FRAMES_IN_A_ROW: Final = 64
 """So many frames of one connection, and another one that waits has its turn."""
+MAX_IGNORED: Final = 2**20
+"""Bytes that a client may send after it was told to go, and before it is cut off."""
 MAX_UNSENT: Final = 2**20
 """Bytes of answers that the system has not taken, because the client does not read."""
 

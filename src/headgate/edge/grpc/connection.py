@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.grpc import frames
-from headgate.edge.grpc.bounds import FRAMES_IN_A_ROW, MAX_MESSAGE, MAX_STREAMS, READ_AHEAD, WINDOW
+from headgate.edge.grpc.bounds import FRAMES_IN_A_ROW, MAX_IGNORED, MAX_MESSAGE, MAX_STREAMS, READ_AHEAD, WINDOW
 from headgate.edge.grpc.budget import Budget
 from headgate.edge.grpc.frames import HEAD, PREFACE, Broken, ErrorCode, Reason, Setting, whole_frames
 from headgate.edge.grpc.header_decoding import MAX_LIST_BYTES
@@ -54,6 +54,8 @@ class Connection(asyncio.Protocol):
         self._is_greeted = self._is_queued = self._is_paused = False
         self._is_deaf = False
         """Whether nothing is listened to any more."""
+        self._ignored = 0
+        """Bytes that came since then."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done once the connection is closed."""
 
@@ -90,6 +92,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take in what came, now or when it is this connection's turn."""
         if self._is_deaf:
+            self._ignored += len(data)
+            if self._ignored > MAX_IGNORED:
+                self._transport.abort()
             return
         self._input = self._input + data if self._input else data
         if self._is_queued or self._outbound.is_blocked:
