@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.edge.grpc import frames
 from headgate.edge.grpc.bounds import FRAMES_IN_A_ROW, MAX_IGNORED, MAX_MESSAGE, MAX_STREAMS, READ_AHEAD, WINDOW
 from headgate.edge.grpc.budget import Budget
-from headgate.edge.grpc.frames import HEAD, PREFACE, Broken, ErrorCode, Reason, Setting, whole_frames
+from headgate.edge.grpc.frames import HEAD, PREFACE, Broken, ErrorCode, Reason, Setting, frame_at
 from headgate.edge.grpc.header_decoding import MAX_LIST_BYTES
 from headgate.edge.grpc.incoming import Incoming
 from headgate.edge.grpc.outbound import Outbound
@@ -99,10 +99,10 @@ class Connection(asyncio.Protocol):
         self._input = self._input + data if self._input else data
         if self._is_queued or self._outbound.is_blocked:
             self._hold()
-        elif self._turns.is_over:
-            self._queue()
-        else:
+        elif self._turns.may_begin():
             self._serve()
+        else:
+            self._queue()
 
     def _queue(self) -> None:
         self._is_queued = True
@@ -149,24 +149,23 @@ class Connection(asyncio.Protocol):
     def _take_frames(self) -> None:
         data, at, left = self._input, 0, FRAMES_IN_A_ROW
         turns, take = self._turns, self._incoming.take
-        for frame in whole_frames(data):
+        while True:
+            frame = frame_at(data, at)
+            if frame is None:
+                break
             size = len(frame[3])
             at += HEAD + size
             take(frame)
             left -= 1
-            if (not left & _FRAMES_BETWEEN_LOOKS or size > _LARGE_FRAME) and not turns.has_time:
+            if left & _FRAMES_BETWEEN_LOOKS and size <= _LARGE_FRAME:
+                continue
+            if not turns.has_time or (not left and turns.is_over):  # the turn is over, or others wait
+                self._is_queued = len(data) > at
                 break
-            if not left:
-                if turns.is_over:  # others wait
-                    break
-                left = FRAMES_IN_A_ROW
-        else:
-            self._input = data[at:]
-            self._progress += at > 0
-            return
-        self._progress += 1
+            left = left or FRAMES_IN_A_ROW
+        self._progress += at > 0
         self._input = data[at:]
-        if self._input and not self._is_deaf:
+        if self._is_queued:
             self._queue()
 
     def _greeted(self) -> bool:

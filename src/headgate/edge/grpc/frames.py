@@ -19,6 +19,7 @@ MAX_SETTINGS: Final = 64
 
 _HEAD: Final = Struct(">IBI")
 """24 bits of size and 8 of kind; flags; the stream."""
+_unpack: Final = _HEAD.unpack_from
 
 _new = tuple.__new__  # less time than Frame(...)
 
@@ -129,26 +130,26 @@ class Frame(NamedTuple):
 
 def cut(received: bytearray) -> Iterator[Frame]:
     """All whole frames at the beginning of what was received; they are taken off it once all were looked at."""
-    at = 0
-    for each in whole_frames(bytes(received)):
-        at += HEAD + len(each.content)
-        yield each
+    at, whole = 0, bytes(received)
+    while (found := frame_at(whole, at)) is not None:
+        at += HEAD + len(found.content)
+        yield found
     del received[:at]
 
 
-def whole_frames(data: bytes) -> Iterator[Frame]:
-    """All whole frames at the beginning of some bytes, one after the other."""
-    at, end = 0, len(data)
-    while end - at >= HEAD:
-        size_and_kind, flags, stream = _HEAD.unpack_from(data, at)
-        size = size_and_kind >> 8
-        if size > LARGEST:
-            raise Broken(ErrorCode.FRAME_SIZE_ERROR)
-        start = at + HEAD
-        if start + size > end:
-            break
-        at = start + size
-        yield _new(Frame, (size_and_kind & 0xFF, flags, stream & LARGEST_WINDOW, data[start:at]))
+def frame_at(data: bytes, at: int) -> Frame | None:
+    """The frame that begins at a place; None if it is not whole."""
+    start = at + HEAD
+    if start > len(data):
+        return None
+    size_and_kind, flags, stream = _unpack(data, at)
+    size = size_and_kind >> 8
+    if size > LARGEST:
+        raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+    content = data[start : start + size]
+    if len(content) < size:
+        return None
+    return _new(Frame, (size_and_kind & 0xFF, flags, stream & LARGEST_WINDOW, content))
 
 
 def frame(kind: Kind, flags: int, stream: int, content: bytes = b"") -> bytes:

@@ -30,17 +30,14 @@ class HeaderBlocks:
         """Begin with an empty table."""
         self._decoder = HeaderDecoder()
         self._version = 0
-        self._known: dict[bytes, HeaderFields] = {}
+        self.known: dict[bytes, HeaderFields] = {}
+        """The fields of blocks that mean the same as when they were read."""
         self._remembered = 0
         self.work = 0
-        """What the block read last has taken, in units of about 20 µs; 0 for a block that was remembered."""
+        """What the block read last has taken, in units of about 20 µs."""
 
     def read(self, block: bytes) -> HeaderFields:
-        """The fields of a block, by name; of several of one name the last."""
-        known = self._known.get(block)
-        if known is not None:
-            self.work = 0
-            return known
+        """The fields of a block that is not known, by name; of several of one name the last."""
         decoder = self._decoder
         fields = decoder.decode(block)
         self.work = 1 + (decoder.fields >> 4) + (len(block) >> 8)
@@ -53,13 +50,13 @@ class HeaderBlocks:
 
     def _remember(self, block: bytes, fields: HeaderFields) -> None:
         size = len(block) + sum(map(len, fields.values()))
-        if len(self._known) >= _MAX_REMEMBERED or self._remembered + size > _MAX_BYTES_REMEMBERED:
+        if len(self.known) >= _MAX_REMEMBERED or self._remembered + size > _MAX_BYTES_REMEMBERED:
             self._forget()
-        self._known[block] = fields
+        self.known[block] = fields
         self._remembered += size
 
     def _forget(self) -> None:
-        self._known.clear()
+        self.known.clear()
         self._remembered = 0
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headgate.edge.grpc.outbound import Outbound
     from headgate.edge.grpc.streams import Streams
 
+_PADDED_OR_PRIORITY: Final = frames.PADDED | frames.PRIORITY
 _BLOCKS: Final = frozenset({HEADERS, int(Kind.CONTINUATION)})
 
 
@@ -35,6 +36,7 @@ class Incoming:
         self._budget = budget
         self._take_data = streams.data
         self._blocks = HeaderBlocks()
+        self._known = self._blocks.known
         self._block: _Block | None = None
         self._continuations = 0
 
@@ -92,9 +94,11 @@ class Incoming:
 
     def _header_block(self, frame: Frame) -> None:
         if frame[0] == HEADERS:
-            if not frame.stream & 1:
+            _, flags, stream, content = frame
+            if not stream & 1:
                 raise Broken(ErrorCode.PROTOCOL_ERROR)
-            stream, flags, content = frame.stream, frame.flags, frame.unpadded()
+            if flags & _PADDED_OR_PRIORITY:
+                content = frame.unpadded()
             if not flags & END_HEADERS:
                 self._block, self._continuations = _Block(stream, flags, bytearray(content)), 0
                 return
@@ -111,8 +115,8 @@ class Incoming:
                 return
             stream, flags, content = self._block.stream, self._block.flags, bytes(self._block.content)
             self._block = None
-        blocks = self._blocks
-        fields = blocks.read(content)  # even of a call that is refused: later ones build on it
-        if blocks.work:
-            self._budget.control(blocks.work)
+        fields = self._known.get(content)
+        if fields is None:
+            fields = self._blocks.read(content)  # even of a call that is refused: later ones build on it
+            self._budget.control(self._blocks.work)
         self._streams.headers(stream, flags, fields)

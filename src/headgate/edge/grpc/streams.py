@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.grpc import frames
 from headgate.edge.grpc.answering import Answering, refuse_content_type
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_MESSAGE, MAX_STREAMS, WINDOW
-from headgate.edge.grpc.frames import END_STREAM, Broken, ErrorCode, Frame
+from headgate.edge.grpc.frames import END_STREAM, PADDED, Broken, ErrorCode, Frame
 from headgate.edge.grpc.methods import Delayed
 from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
 from headgate.edge.http.access import WHO_IS_ANSWERED
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from headgate.edge.grpc.shared import Shared
 
 _PREFIX: Final = 5
+"""Of a message: whether it is compressed, and its size."""
+_read_prefix: Final = Struct(">BI").unpack_from
 _SMALL: Final = 256
 """A DATA frame with less than that, and more to follow, is worth no more than a control frame."""
 _BEGUN_IN_A_ROW: Final = 16
@@ -41,6 +44,7 @@ class Streams:
         """Answers go to `outbound`; what a client does besides asking is on its `budget`."""
         self._shared = shared
         self._answers = shared.answers
+        self._for_call = shared.answers.for_call
         self._outbound = outbound
         self._budget = budget
         self._loop = asyncio.get_running_loop()
@@ -88,9 +92,8 @@ class Streams:
             if method is None:
                 return
             self._usual = fields, method
-        for_call = self._answers.for_call
-        if for_call is not None:
-            method = for_call(method, fields)
+        if self._for_call is not None:
+            method = self._for_call(method, fields)
         if flags & END_STREAM:
             self._start(stream, method, b"", 0)
         else:
@@ -116,7 +119,8 @@ class Streams:
                 raise Broken(ErrorCode.PROTOCOL_ERROR)
             self._budget.control()
             return  # it was refused or answered already
-        content = frame.unpadded()
+        if flags & PADDED:
+            content = frame.unpadded()
         if flags & END_STREAM and stream not in self._pieces:  # whole, as nearly all are
             del self._calls[stream]
             self._start(stream, method, content, size)
@@ -179,9 +183,10 @@ class Streams:
 
     def _start(self, stream: int, method: Method, content: bytes, size: int) -> None:
         """The message is all there."""
-        if content[:1] == b"\x01":
+        is_compressed, length = _read_prefix(content) if len(content) >= _PREFIX else (0, -1)
+        if is_compressed:
             self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood"))
-        elif len(content) < _PREFIX or int.from_bytes(content[1:_PREFIX], "big") != len(content) - _PREFIX:
+        elif length != len(content) - _PREFIX:
             self._fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
         elif self._in_flight >= MAX_IN_FLIGHT or self._waiting:
             self._waiting[stream] = method, content[_PREFIX:], size
