@@ -40,6 +40,15 @@ class OnUnknownIdentity(StrEnum):
     """The tier that the caller or its token states; without one, the default tier."""
 
 
+class RlsOnOverload(StrEnum):
+    """What Envoy is told of a call that was not decided because too many were in flight."""
+
+    UNAVAILABLE = "unavailable"
+    """An error, so that its `failure_mode_deny` decides."""
+    OVER_LIMIT = "over_limit"
+    """That the call may not pass."""
+
+
 class OnNoRules(StrEnum):
     """What is answered while no rule set is known."""
 

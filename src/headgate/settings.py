@@ -21,6 +21,7 @@ from headgate.setting_values import (
     Network,
     OnNoRules,
     OnUnknownIdentity,
+    RlsOnOverload,
     address,
     names,
     networks,
@@ -115,6 +116,10 @@ class Settings:
     grpc_port: int = field(
         default=8082,
         metadata=_about("the port that Envoy's rate-limit service listens on; 0 is any free one", whole(0, 65_535)),
+    )
+    rls_on_overload: RlsOnOverload = field(
+        default=RlsOnOverload.UNAVAILABLE,
+        metadata=_about("what Envoy is told when too many checks are in flight", one_of(RlsOnOverload)),
     )
 
     # The control plane

@@ -27,7 +27,7 @@ __all__ = ["upstream"]
 BOTH = pytest.mark.parametrize("config", ["rls.yaml", "ext_authz.yaml"])
 
 
-def _ports(service: Service, application: Upstream) -> dict[int, int]:
+def ports_of(service: Service, application: Upstream) -> dict[int, int]:
     found = re.search(r"^  grpc +\S+:(\d+)", service.output, re.MULTILINE)
     assert found is not None
     http = httpx.URL(service.url).port or 0
@@ -47,7 +47,7 @@ def test_envoy_passes_a_refusal_on_with_status_headers_and_body(
 ) -> None:
     """Calls that pass carry the headers; the one too many gets 429, the headers, Retry-After and the problem."""
     service = start("--rules", str(rules))
-    with envoy(tmp_path, config, _ports(service, upstream)) as client:
+    with envoy(tmp_path, config, ports_of(service, upstream)) as client:
         passed = [client.get("/api/search?q=1") for _ in range(2)]
         assert [(answer.status_code, answer.text) for answer in passed] == [(200, "hello\n")] * 2
         assert [answer.headers["X-RateLimit-Remaining"] for answer in passed] == ["1", "0"]
@@ -67,7 +67,7 @@ def test_through_envoy_upgrades_streams_and_large_bodies_pass(
     """Asking before every call changes nothing about what the call may carry."""
     rules.write_text(MANY_A_MINUTE)
     service = start("--rules", str(rules))
-    with envoy(tmp_path, config, _ports(service, upstream)) as client:
+    with envoy(tmp_path, config, ports_of(service, upstream)) as client:
         everything_passes(client, upstream)
 
 
@@ -85,7 +85,7 @@ def test_envoy_lets_calls_pass_or_not_while_headgate_is_away(
 ) -> None:
     """While headgate is away everybody passes, or nobody does, as Envoy's configuration says."""
     service = start("--rules", str(rules))
-    with envoy(tmp_path, config, _ports(service, upstream), **changes) as client:
+    with envoy(tmp_path, config, ports_of(service, upstream), **changes) as client:
         assert client.get("/").status_code == 200
         service.process.kill()
         service.process.wait()
@@ -98,5 +98,5 @@ def test_envoys_failure_mode_holds_while_the_counters_are_away(
     """With failure_mode_deny nobody passes while the store cannot be reached, although the rule would let them."""
     service = start("--rules", str(rules), redis_url=f"unix://{tmp_path}/nobody")
     changes = {"failure_mode_deny: false": "failure_mode_deny: true"}
-    with envoy(tmp_path, "rls.yaml", _ports(service, upstream), **changes) as client:
+    with envoy(tmp_path, "rls.yaml", ports_of(service, upstream), **changes) as client:
         assert client.get("/").status_code == 500

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.edge.grpc import frames
-from headgate.edge.grpc.connection import LARGEST_MESSAGE, MOST_STREAMS
+from headgate.edge.grpc.bounds import MAX_MESSAGE, MAX_STREAMS
 from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Frame, Kind, Setting
 from headgate.edge.grpc.server import serving_grpc
 from headgate.edge.listening import free_address
@@ -171,7 +171,7 @@ def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
 
     async def run(client: Client) -> None:
         client.send(client.headers(1))
-        for _ in range(LARGEST_MESSAGE // frames.LARGEST + 1):
+        for _ in range(MAX_MESSAGE // frames.LARGEST + 1):
             client.send(frames.frame(Kind.DATA, 0, 1, bytes(frames.LARGEST)))
         assert b"grpc-status\x018" in (await client.next(Kind.HEADERS)).content
         assert (await client.next(Kind.RST_STREAM)).content == bytes(4)
@@ -288,9 +288,9 @@ def test_calls_that_nobody_waits_for_are_given_up() -> None:
         await started.wait()
         client.send(frames.reset(1, ErrorCode.NO_ERROR))
         await ended.wait()
-        client.send(*[client.call(3 + 2 * number, b"") for number in range(MOST_STREAMS + 1)])
+        client.send(*[client.call(3 + 2 * number, b"") for number in range(MAX_STREAMS + 1)])
         refused = await client.next(Kind.RST_STREAM)
-        assert refused.stream == 3 + 2 * MOST_STREAMS
+        assert refused.stream == 3 + 2 * MAX_STREAMS
         assert refused.content == ErrorCode.REFUSED_STREAM.to_bytes(4, "big")
 
     started, ended = asyncio.Event(), asyncio.Event()
@@ -339,9 +339,9 @@ def test_answers_that_are_not_taken_are_bounded() -> None:
 
     async def run(client: Client) -> None:
         client.send(frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}))
-        client.send(*[client.call(1 + 2 * number, b"a") for number in range(MOST_STREAMS + 1)])
+        client.send(*[client.call(1 + 2 * number, b"a") for number in range(MAX_STREAMS + 1)])
         refused = await client.next(Kind.RST_STREAM)
-        assert refused.stream == 1 + 2 * MOST_STREAMS
+        assert refused.stream == 1 + 2 * MAX_STREAMS
         assert refused.content == ErrorCode.REFUSED_STREAM.to_bytes(4, "big")
 
     talk(run, {"/test/echo": lambda message: message})

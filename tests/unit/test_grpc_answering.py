@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from headgate.edge.grpc.answering import Answering
+
+if TYPE_CHECKING:
+    import pytest
 
 _A_LITTLE = (1).to_bytes(4, "big")
 
@@ -19,9 +24,9 @@ def test_room_is_used_once_for_all_that_has_come() -> None:
         answering.grant(0, _A_LITTLE, is_open=False)
         answering.set_initial_window(65_535)
     assert len(written) == heads
-    assert len(answering) == 3
+    assert len(answering.waiting) == 3
     answering.send_waiting()
-    assert len(answering) == 0
+    assert len(answering.waiting) == 0
     assert sum(b"message" in each for each in written) == 3
 
 
@@ -31,10 +36,64 @@ def test_room_for_one_stream_is_used_at_once_and_for_no_stream_is_forgotten() ->
     answering = Answering(written.append)
     answering.set_initial_window(0)
     answering.answer(1, b"message")
-    assert 1 in answering
+    assert 1 in answering.waiting
     for stream in range(3, 1_003, 2):
-        answering.grant(stream, _A_LITTLE, is_open=stream in answering)
+        answering.grant(stream, _A_LITTLE, is_open=stream in answering.waiting)
     assert not answering._extra
-    answering.grant(1, (100).to_bytes(4, "big"), is_open=1 in answering)
-    assert 1 not in answering
+    answering.grant(1, (100).to_bytes(4, "big"), is_open=1 in answering.waiting)
+    assert 1 not in answering.waiting
     assert not answering._extra
+
+
+def test_more_room_costs_as_much_as_can_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 990 answers waiting, room for one byte is used for one of them, and no other is touched."""
+    looked_at: list[int] = []
+    send = Answering._send
+
+    def counted(answering: Answering, each: Any) -> None:  # noqa: ANN401 (it is private)
+        looked_at.append(each.stream)
+        send(answering, each)
+
+    monkeypatch.setattr(Answering, "_send", counted)
+    written: list[bytes] = []
+    answering = Answering(written.append)
+    answering.answer(1, bytes(65_530))  # all the room there is
+    for stream in range(3, 3 + 2 * 990, 2):
+        answering.answer(stream, b"message")
+    assert answering.held == 990 * len(b"\x00\x00\x00\x00\x07message")
+    looked_at.clear()
+    for _ in range(12):
+        answering.grant(0, _A_LITTLE, is_open=False)
+        answering.send_waiting()
+    assert len(looked_at) <= 24
+    assert 3 not in answering.waiting
+    assert len(answering.waiting) == 989
+    answering.grant(0, (10**6).to_bytes(4, "big"), is_open=False)
+    answering.send_waiting()
+    assert (len(answering.waiting), answering.held) == (0, 0)
+    assert sum(b"message" in each for each in written) == 989
+
+
+def test_an_answer_waits_for_its_stream_and_for_the_connection() -> None:
+    """In either order, and what is forgotten is not sent."""
+    written: list[bytes] = []
+    answering = Answering(written.append)
+    answering.set_initial_window(4)
+    answering.answer(1, b"message")
+    answering.answer(3, b"another")
+    assert answering.held == 2 * 8
+    answering.grant(1, (100).to_bytes(4, "big"), is_open=True)
+    assert list(answering.waiting) == [3]
+    answering.forget(3)
+    assert answering.held == 0
+    answering.set_initial_window(70_000)
+    answering.answer(5, bytes(65_600))
+    answering.answer(7, b"last")
+    answering.set_initial_window(2)
+    answering.grant(0, (300).to_bytes(4, "big"), is_open=False)
+    answering.send_waiting()
+    assert list(answering.waiting) == [5, 7]
+    assert len(answering.waiting[7].rest) == 7
+    answering.set_initial_window(70_000)
+    answering.send_waiting()
+    assert (len(answering.waiting), answering.held) == (0, 0)

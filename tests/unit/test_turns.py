@@ -128,3 +128,26 @@ async def test_a_served_connection_may_use_the_rest_of_the_turn(passed: float) -
     turns.later(lambda: None)
     await _rounds(1)
     assert seen == [True]
+
+
+@on_a_loop
+async def test_new_input_begins_a_turn_once_the_loop_has_come_round() -> None:
+    """A quiet service queues nothing; but in one round of the loop there is one turn, however much comes."""
+    clock = _Clock()
+    turns = Turns(clock=clock)
+    assert turns.may_begin()
+    assert turns.has_time
+    clock.now += TURN_SECONDS
+    assert not turns.may_begin()
+    await _rounds(1)
+    assert turns.may_begin()
+    clock.now += 100 * TURN_SECONDS
+    assert not turns.may_begin()
+    await _rounds(1)
+    turns.later(lambda: None)
+    assert not turns.may_begin()  # one that waits comes first
+    await _rounds(1)
+    clock.now += TURN_SECONDS
+    assert not turns.may_begin()  # its turn was in this round
+    await _rounds(1)
+    assert turns.may_begin()

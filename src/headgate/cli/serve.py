@@ -11,10 +11,12 @@ from headgate.cli.announcement import Places, announce
 from headgate.cli.environment import settings
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.worker import work
+from headgate.edge.closed_connections import ClosedConnections
 from headgate.edge.http.server import Ending, Transport, settle_down
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, kept_address
+from headgate.edge.turns import Turns
 from headgate.settings import Settings
 from headgate.wiring import complete
 from headgate.wiring.rate_limit_service import rate_limit_service
@@ -69,8 +71,10 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             admin_address = ports.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
             await stack.enter_async_context(serving_admin(control, admin_address, telemetry.text))
         identity = None if control is None else control.identity
+        turns, closed = Turns(), ClosedConnections("grpc")
+        telemetry.sources.append(closed.samples)
         grpc_address = await stack.enter_async_context(
-            rate_limit_service(limiter, identity, service.is_ready, chosen, running.traces)
+            rate_limit_service(limiter, identity, service.is_ready, chosen, running.traces, turns=turns, closed=closed)
         )
 
         def started() -> None:
@@ -78,7 +82,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             announce(limiter, control, chosen, Places(address, admin_address, grpc_address))
 
         if chosen.workers == 1:
-            await serve_http(service, address, ending, started, carrying, running.application)
+            await serve_http(service, address, ending, started, carrying, running.application, turns)
         else:
             settle_down()  # this process answers Envoy and the admin API, and stores what the others record
             await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)

@@ -48,15 +48,15 @@ class ClosedConnections:
         self.totals: dict[str, int] = {}
         """By reason."""
 
-    def count(self, reason: str) -> None:
-        """One more."""
+    def count(self, reason: str, detail: str = "") -> None:
+        """One more; `detail`, for the log, says which client it is and what was too much."""
         total = self.totals[reason] = self.totals.get(reason, 0) + 1
         if reason in _ORDINARY:
             return
         times = self._lines.count(reason)
         if times:
-            text = "connections closed on port %s: %d since the last such line, %d in all, reason %s"
-            log.warning(text, self._port, times, total, reason)
+            text = "connections closed on port %s: %d since the last such line, %d in all, reason %s%s"
+            log.warning(text, self._port, times, total, reason, f"; {detail}" if detail else "")
 
     def samples(self) -> Iterator[Sample]:
         """As metrics."""

@@ -10,6 +10,7 @@ from headgate.edge.http.access import Access
 from headgate.edge.listening import Address, kept_address
 from headgate.edge.rls.deciding import RateLimits
 from headgate.errors import HeadgateError
+from headgate.setting_values import RlsOnOverload
 from headgate.wiring.serving import transport
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
+    from headgate.edge.closed_connections import ClosedConnections
+    from headgate.edge.turns import Turns
     from headgate.settings import Settings
 
 
@@ -28,11 +31,18 @@ async def rate_limit_service(
     is_ready: Callable[[], bool],
     chosen: Settings,
     traces: Traces | None = None,
+    *,
+    turns: Turns | None = None,
+    closed: ClosedConnections | None = None,
 ) -> AsyncIterator[Address | None]:
-    """Answer Envoy inside the block, and say where; None without the extra `grpc`."""
+    """Answer Envoy inside the block, and say where; None without the extra `grpc`.
+
+    `turns` are those of the event loop, and `closed` counts connections that are closed.
+    """
     if find_spec("hpack") is None:
         yield None
         return
+    from headgate.edge.grpc.bounds import Bounds  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.protection import PROTOCOL, Protection  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
@@ -49,7 +59,9 @@ async def rate_limit_service(
     protection = Protection(
         None if files is None else files.context(PROTOCOL), None if token is None else Access(token)
     )
-    answering = methods(rate_limits, is_ready)
+    denies = chosen.rls_on_overload is RlsOnOverload.OVER_LIMIT
+    answering = methods(rate_limits, is_ready, denies_on_overload=denies)
+    bounds = Bounds(first_call=chosen.header_seconds, incomplete=chosen.body_seconds)
     seconds, most = chosen.drain_seconds, carrying.connections
     with ExitStack() as port:
         try:
@@ -57,6 +69,8 @@ async def rate_limit_service(
         except HeadgateError as error:
             msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
             raise HeadgateError(msg) from error
-        async with serving_grpc(answering, address, seconds, for_call, protection, most):
+        async with serving_grpc(
+            answering, address, seconds, for_call, protection, most, bounds=bounds, turns=turns, closed=closed
+        ):
             port.close()
             yield address

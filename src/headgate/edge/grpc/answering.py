@@ -5,6 +5,7 @@ How much that is HTTP/2 calls windows (RFC 9113, section 5.2): one for the conne
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -45,7 +46,11 @@ class _Waiting:
 
 
 class Answering:
-    """Writes answers with `write`."""
+    """Writes answers with `write`.
+
+    An answer that has to wait does so for the window of its stream, or, in `_ready`, for that of the connection alone.
+    So more room of the connection costs as much as can be sent, however many answers wait.
+    """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         """Nothing is known of the other end yet but what the standard says."""
@@ -54,21 +59,17 @@ class Answering:
         self._initial = _USUAL_WINDOW
         self._extra: dict[int, int] = {}
         """What streams were granted beyond the initial window."""
-        self._waiting: dict[int, _Waiting] = {}
-        self._has_more_room = False
-
-    def __len__(self) -> int:
-        """How many answers are still waiting to be sent."""
-        return len(self._waiting)
-
-    def __contains__(self, stream: int) -> bool:
-        """Whether the answer on a stream is still waiting to be sent."""
-        return stream in self._waiting
+        self.waiting: dict[int, _Waiting] = {}
+        """By stream, the oldest first."""
+        self.held = 0
+        """Bytes of answers that wait."""
+        self._ready: OrderedDict[int, _Waiting] = OrderedDict()
+        self._has_more_room = self._has_wider_streams = False
 
     def answer(self, stream: int, message: bytes) -> None:
         """Send an answer, at once or as soon as there is room."""
         size = _PREFIX + len(message)
-        if not self._waiting and size <= self._window and size <= self._initial and size <= frames.LARGEST:
+        if not self.waiting and size <= self._window and size <= self._initial and size <= frames.LARGEST:
             self._window -= size
             if self._extra:
                 self._extra.pop(stream, None)
@@ -79,8 +80,12 @@ class Answering:
             return
         self._write(frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD))
         waiting = _Waiting(stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message)
-        self._waiting[stream] = waiting
-        self._send(waiting)
+        self.waiting[stream] = waiting
+        self.held += len(waiting.rest)
+        if self._ready:  # others wait for the same room, and came before
+            self._ready[stream] = waiting
+        else:
+            self._send(waiting)
 
     def fail(self, stream: int, failed: Failed) -> None:
         """Say why there is no answer."""
@@ -91,7 +96,10 @@ class Answering:
     def forget(self, stream: int) -> None:
         """Send no more for a stream."""
         self._extra.pop(stream, None)
-        self._waiting.pop(stream, None)
+        waiting = self.waiting.pop(stream, None)
+        if waiting is not None:
+            self.held -= len(waiting.rest)
+            self._ready.pop(stream, None)
 
     def grant(self, stream: int, content: bytes, *, is_open: bool) -> None:
         """A WINDOW_UPDATE frame has come."""
@@ -107,35 +115,50 @@ class Answering:
             self._extra[stream] = self._extra.get(stream, 0) + by
         if max(self._window, self._extra.get(stream, 0)) > frames.LARGEST_WINDOW:
             raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
-        if stream in self._waiting:
-            self._send(self._waiting[stream])
+        if stream in self.waiting and stream not in self._ready:
+            self._send(self.waiting[stream])
 
     def set_initial_window(self, size: int) -> None:
         """The other end has said how much a stream can take at first; it holds for open ones too."""
         if size > frames.LARGEST_WINDOW:
             raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
+        self._has_wider_streams |= size > self._initial
         self._initial = size
-        self._has_more_room = True
 
     def send_waiting(self) -> None:
         """Send what there has come to be room for. Once for all that has come: there may be many, of either."""
+        if self._has_wider_streams:
+            self._has_wider_streams = False
+            for each in tuple(self.waiting.values()):
+                if each.stream not in self._ready:
+                    self._send(each)
         if self._has_more_room:
             self._has_more_room = False
-            for each in tuple(self._waiting.values()):
+            while self._ready and self._window > 0:
+                stream, each = self._ready.popitem(last=False)
                 self._send(each)
+                if stream in self._ready:  # for the rest of it there was no room; it stays the first
+                    self._ready.move_to_end(stream, last=False)
 
     def _send(self, each: _Waiting) -> None:
-        room = min(self._window, self._initial + self._extra.get(each.stream, 0) - each.sent)
-        while each.rest and room > 0:
-            part = each.rest[: min(room, frames.LARGEST)]
-            each.rest = each.rest[len(part) :]
-            each.sent += len(part)
-            self._window -= len(part)
-            room -= len(part)
+        """Send as much of an answer as there is room for; it is not among the ready ones."""
+        of_stream = self._initial + self._extra.get(each.stream, 0) - each.sent
+        room = min(self._window, of_stream, len(each.rest))
+        at = 0
+        while at < room:
+            part = each.rest[at : min(room, at + frames.LARGEST)]
+            at += len(part)
             self._write(frames.frame(Kind.DATA, 0, each.stream, part))
+        if at:
+            each.rest = each.rest[at:]
+            each.sent += at
+            self._window -= at
+            self.held -= at
         if not each.rest:
             self._write(_end(each.stream))
             self.forget(each.stream)
+        elif at < of_stream:
+            self._ready[each.stream] = each
 
 
 def _end(stream: int) -> bytes:

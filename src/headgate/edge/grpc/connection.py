@@ -1,102 +1,61 @@
 """One HTTP/2 connection that carries gRPC calls of one message each (RFC 9113).
 
-Frames come in, calls go to their methods, answers go out in one write for each turn of the event
-loop; a call is a task only if its method has to wait. What is not needed for that is refused: push,
-other methods than POST, streams of messages, compressed messages.
+Frames come in, calls go to their methods, answers go out in one write for each turn of the event loop. What is not
+needed for that is refused: push, other methods than POST, streams of messages, compressed messages. What a client can
+take of the process is bounded in time, bytes and frames (`bounds`, `budget`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headgate.edge.grpc import frames
-from headgate.edge.grpc.answering import Answering, refuse_content_type
-from headgate.edge.grpc.frames import (
-    ACK,
-    DATA,
-    END_HEADERS,
-    END_STREAM,
-    HEADERS,
-    PREFACE,
-    Broken,
-    ErrorCode,
-    Frame,
-    Kind,
-    Setting,
-)
-from headgate.edge.grpc.header_blocks import MOST_BYTES, HeaderBlocks
-from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
-from headgate.edge.http.access import WHO_IS_ANSWERED
-from headgate.errors import shown
+from headgate.edge.grpc.bounds import FRAMES_IN_A_ROW, MAX_IGNORED, MAX_MESSAGE, MAX_STREAMS, READ_AHEAD, WINDOW
+from headgate.edge.grpc.budget import Budget
+from headgate.edge.grpc.frames import HEAD, PREFACE, Broken, ErrorCode, Reason, Setting, frame_at
+from headgate.edge.grpc.header_decoding import MAX_LIST_BYTES
+from headgate.edge.grpc.incoming import Incoming
+from headgate.edge.grpc.outbound import Outbound
+from headgate.edge.grpc.patience import Patience
+from headgate.edge.grpc.streams import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from headgate.edge.grpc.shared import Shared
 
-    from headgate.edge.door import Door
-    from headgate.edge.grpc.header_blocks import HeaderFields
-    from headgate.edge.grpc.methods import ForCall, Method
-
-MOST_STREAMS: Final = 1_000
-LARGEST_MESSAGE: Final = 65_536
-_STREAM_WINDOW: Final = 2 * LARGEST_MESSAGE
-_WINDOW: Final = 2**20
 _USUAL_WINDOW: Final = 65_535
-_SECONDS_FOR_PREFACE: Final = 10.0
-_PREFIX: Final = 5
-_MOST_CONTINUATIONS: Final = 64
-"""Of a header block: empty ones would never make it too long."""
-_BLOCKS: Final = frozenset({HEADERS, int(Kind.CONTINUATION)})
+_LARGE_FRAME: Final = 255
+"""A larger one may take long; of smaller ones a few take less than the clock can tell."""
+_FRAMES_BETWEEN_LOOKS: Final = 3
+"""At the clock; a power of two less one."""
 _GREETING: Final = frames.settings(
     {
-        Setting.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
-        Setting.INITIAL_WINDOW_SIZE: _STREAM_WINDOW,
-        Setting.MAX_HEADER_LIST_SIZE: MOST_BYTES,
+        Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+        Setting.INITIAL_WINDOW_SIZE: 2 * MAX_MESSAGE,
+        Setting.MAX_HEADER_LIST_SIZE: MAX_LIST_BYTES,
     }
-) + frames.window_update(0, _WINDOW - _USUAL_WINDOW)
-
-
-class _Block(NamedTuple):
-    """A header block that goes on in further frames."""
-
-    stream: int
-    flags: int
-    content: bytearray
+) + frames.window_update(0, WINDOW - _USUAL_WINDOW)
 
 
 class Connection(asyncio.Protocol):
     """Talks to one client."""
 
-    def __init__(
-        self,
-        methods: Mapping[str, Method],
-        door: Door[Connection],
-        admits: Callable[[HeaderFields], bool],
-        for_call: ForCall | None = None,
-    ) -> None:
-        """`admits` says by its headers if a call may be answered; `for_call` makes methods that know their headers."""
-        self._methods = methods
-        self._admits = admits
-        self._for_call = for_call
-        self._door = door
+    def __init__(self, shared: Shared) -> None:
+        """`shared` is what all connections of the server have in common."""
+        self._shared = shared
+        self._turns = shared.turns
         self._loop = asyncio.get_running_loop()
-        self._received = bytearray()
-        self._blocks = HeaderBlocks()
-        self._block: _Block | None = None
-        self._continuations = 0
-        self._last = 0
-        self._calls: dict[int, Method] = {}
-        """Calls whose message is not all there yet."""
-        self._pieces: dict[int, bytearray] = {}
-        """What there is of those messages that come in several frames."""
-        self._usual: tuple[HeaderFields | None, Method | None] = (None, None)
-        """The header fields of the last call that was in order, and its method."""
-        self._tasks: dict[int, asyncio.Task[bytes]] = {}
-        self._uncredited = 0
-        self._out: list[bytes] = []
-        self._answering = Answering(self._write)
-        self._is_greeted = self._is_leaving = False
+        self._input = b""
+        """What came and was not looked at yet."""
+        self._budget = Budget(self._loop.time)
+        self._held = 0
+        self._progress = 0
+        """How often whole frames have come."""
+        self._is_greeted = self._is_queued = self._is_paused = False
+        self._is_deaf = False
+        """Whether nothing is listened to any more."""
+        self._ignored = 0
+        """Bytes that came since then."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done once the connection is closed."""
 
@@ -105,245 +64,201 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
         """Say what we can take."""
         self._transport = transport
-        self._door.enter(self)
-        self._write(_GREETING)
-        self._impatience = self._loop.call_later(_SECONDS_FOR_PREFACE, transport.abort)
+        self._outbound = Outbound(transport, self._loop, self._shared.closed)
+        self._streams = Streams(self._shared, self._outbound, self._budget)
+        self._incoming = Incoming(self._streams, self._outbound, self._budget)
+        self._patience = Patience(self._shared.bounds, self._loop.time())
+        self._shared.door.enter(self)
+        self._outbound.write(_GREETING)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Nobody is there any more to be answered."""
-        self._door.leave(self)
+        """The client has gone: keep nothing."""
+        self._outbound.is_ended = self._is_deaf = True
+        self._drop_everything()
+        self._shared.door.leave(self)
         self.closed.set_result(None)
-        self._impatience.cancel()
-        for task in self._tasks.values():
-            task.cancel()
 
     def pause_writing(self) -> None:
-        """Whoever does not take its answers is not listened to."""
-        self._transport.pause_reading()
+        """Backpressure: stop reading while the client is not reading."""
+        self._outbound.is_blocked = True
+        self._pause()
 
     def resume_writing(self) -> None:
         """Go on."""
-        self._transport.resume_reading()
+        self._outbound.is_blocked = False
+        self._streams.begin_waiting()
+        self._go_on()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came."""
-        received = self._received
-        received += data
+        """Take in what came, now or when it is this connection's turn."""
+        if self._is_deaf:
+            self._ignored += len(data)
+            if self._ignored > MAX_IGNORED:
+                self._transport.abort()
+            return
+        self._input = self._input + data if self._input else data
+        if self._is_queued or self._outbound.is_blocked:
+            self._hold()
+        elif self._turns.may_begin():
+            self._serve()
+        else:
+            self._queue()
+
+    def _queue(self) -> None:
+        self._is_queued = True
+        self._turns.later(self._serve)
+        self._hold()
+
+    def _hold(self) -> None:
+        """Read no more than there is to look at already."""
+        if len(self._input) > READ_AHEAD:
+            self._pause()
+        self._account()
+
+    def _pause(self) -> None:
+        if not self._is_paused and not self._transport.is_closing():
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Read and serve again, after a pause of reading or of writing."""
+        if self._input and not self._is_queued and not self._is_deaf:
+            self._queue()
+        if self._is_paused and len(self._input) <= READ_AHEAD and not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _serve(self) -> None:
+        """Take frames until there is no more, or the turn is over."""
+        self._is_queued = False
+        outbound = self._outbound
+        if outbound.is_blocked or self._is_deaf:
+            return
         try:
-            if not self._is_greeted and not self._greeted():
-                return
-            for frame in frames.cut(received):
-                self._take(frame)
-            self._answering.send_waiting()
-            self._end_if_done()
+            if self._is_greeted or self._greeted():
+                self._take_frames()
+            self._streams.answering.send_waiting()
         except Broken as broken:
-            self._write(frames.goaway(self._last, broken.code))
-            self._flush()
-            self._transport.close()
+            self._end(broken)
+        if self._held or self._input or self._streams.messages or self._streams.answering.held:
+            self._account()
+        if self._is_paused and not outbound.is_blocked:
+            self._go_on()
+        self._streams.end_if_done()
+
+    def _take_frames(self) -> None:
+        data, at, left = self._input, 0, FRAMES_IN_A_ROW
+        turns, take = self._turns, self._incoming.take
+        while True:
+            frame = frame_at(data, at)
+            if frame is None:
+                break
+            size = len(frame[3])
+            at += HEAD + size
+            take(frame)
+            left -= 1
+            if left & _FRAMES_BETWEEN_LOOKS and size <= _LARGE_FRAME:
+                continue
+            if not turns.has_time or (not left and turns.is_over):  # the turn is over, or others wait
+                self._is_queued = len(data) > at
+                break
+            left = left or FRAMES_IN_A_ROW
+        self._progress += at > 0
+        self._input = data[at:]
+        if self._is_queued:
+            self._queue()
 
     def _greeted(self) -> bool:
-        if not PREFACE.startswith(self._received[: len(PREFACE)]):
+        if not PREFACE.startswith(self._input[: len(PREFACE)]):
             raise Broken(ErrorCode.PROTOCOL_ERROR)
-        if len(self._received) < len(PREFACE):
+        if len(self._input) < len(PREFACE):
             return False
-        del self._received[: len(PREFACE)]
+        self._input = self._input[len(PREFACE) :]
         self._is_greeted = True
-        self._impatience.cancel()
         return True
 
-    # Frames
+    # What is held
 
-    def _take(self, frame: Frame) -> None:
-        kind = frame.kind
-        if self._block is not None and (kind != Kind.CONTINUATION or frame.stream != self._block.stream):
-            raise Broken(ErrorCode.PROTOCOL_ERROR)
-        if kind == DATA:
-            self._data(frame)
-        elif kind in _BLOCKS:
-            self._header_block(frame)
-        elif kind == Kind.SETTINGS:
-            self._settings(frame)
-        elif kind == Kind.WINDOW_UPDATE:
-            stream = frame.stream
-            is_open = stream in self._calls or stream in self._tasks or stream in self._answering
-            self._answering.grant(stream, frame.content, is_open=is_open)
-        elif kind == Kind.PING:
-            self._ping(frame)
-        elif kind == Kind.RST_STREAM:
-            self._drop(frame.stream)
-        elif kind == Kind.PUSH_PROMISE:
-            raise Broken(ErrorCode.PROTOCOL_ERROR)
+    def _account(self) -> None:
+        """Tell all others how many bytes this connection makes us keep, and end it if they are too many."""
+        streams = self._streams
+        held = len(self._input) + self._incoming.held + streams.messages + streams.answering.held
+        shared, bounds = self._shared, self._shared.bounds
+        shared.held += held - self._held
+        self._held = held
+        if held > bounds.held:
+            self._end(Broken(ErrorCode.ENHANCE_YOUR_CALM, Reason.HELD_BYTES, f"{held} bytes held"))
+        elif shared.held > bounds.held_in_all and held > shared.fair_share:
+            figures = f"{held} bytes held, {shared.held} by all connections"
+            self._end(Broken(ErrorCode.ENHANCE_YOUR_CALM, Reason.MEMORY_LIMIT, figures))
 
-    def _ping(self, frame: Frame) -> None:
-        if len(frame.content) != 8:  # noqa: PLR2004 (RFC 9113, section 6.7)
-            raise Broken(ErrorCode.FRAME_SIZE_ERROR)
-        if not frame.flags & ACK:
-            self._write(frames.frame(Kind.PING, ACK, 0, frame.content))
-
-    def _settings(self, frame: Frame) -> None:
-        if frame.flags & ACK:
-            return
-        for setting, value in frames.read_settings(frame.content):
-            if setting == Setting.INITIAL_WINDOW_SIZE:
-                self._answering.set_initial_window(value)
-        self._write(frames.frame(Kind.SETTINGS, ACK, 0))
-
-    def _header_block(self, frame: Frame) -> None:
-        if frame.kind == HEADERS:
-            if not frame.stream & 1:
-                raise Broken(ErrorCode.PROTOCOL_ERROR)
-            stream, flags, content = frame.stream, frame.flags, frame.unpadded()
-            if not flags & END_HEADERS:
-                self._block, self._continuations = _Block(stream, flags, bytearray(content)), 0
-                return
-        else:
-            if self._block is None:
-                raise Broken(ErrorCode.PROTOCOL_ERROR)
-            self._block.content.extend(frame.content)
-            self._continuations += 1
-            if len(self._block.content) > MOST_BYTES or self._continuations > _MOST_CONTINUATIONS:
-                raise Broken(ErrorCode.ENHANCE_YOUR_CALM)
-            if not frame.flags & END_HEADERS:
-                return
-            stream, flags, content = self._block.stream, self._block.flags, bytes(self._block.content)
-            self._block = None
-        fields = self._blocks.read(content)  # even if nobody asked: later ones build on it
-        if stream > self._last:
-            self._last = stream
-            self._begin(stream, fields, ended=bool(flags & END_STREAM))
-        elif stream in self._calls and flags & END_STREAM:
-            self._start(stream, bytes(self._pieces.get(stream, b"")))
-
-    def _begin(self, stream: int, fields: HeaderFields, *, ended: bool) -> None:
-        """A new call."""
-        usual, method = self._usual
-        if self._is_leaving or len(self._calls) + len(self._tasks) + len(self._answering) >= MOST_STREAMS:
-            self._write(frames.reset(stream, ErrorCode.REFUSED_STREAM))
-            return
-        if fields is not usual or method is None:
-            method = self._method(stream, fields)
-            if method is None:
-                return
-            self._usual = fields, method
-        self._calls[stream] = method if self._for_call is None else self._for_call(method, fields)
-        if ended:
-            self._start(stream, b"")
-
-    def _method(self, stream: int, fields: HeaderFields) -> Method | None:
-        """The method of a call; None if it was refused."""
-        path = fields.get(":path", "")
-        method = self._methods.get(path)
-        if fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
-            self._write(refuse_content_type(stream))
-            return None
-        if method is None:
-            self._answering.fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, f"there is no method {shown(path)} here"))
-            return None
-        if not self._admits(fields):
-            self._answering.fail(stream, Failed(GrpcStatus.UNAUTHENTICATED, WHO_IS_ANSWERED))
-            return None
-        return method
-
-    def _data(self, frame: Frame) -> None:
-        _, flags, stream, content = frame
-        self._uncredited += len(content)
-        if self._uncredited > _WINDOW // 2:
-            self._write(frames.window_update(0, self._uncredited))
-            self._uncredited = 0
-        if stream not in self._calls:
-            if stream > self._last or not stream:
-                raise Broken(ErrorCode.PROTOCOL_ERROR)
-            return  # it was refused or answered already
-        content = frame.unpadded()
-        if flags & END_STREAM and stream not in self._pieces:  # whole, as nearly all are
-            self._start(stream, content)
-            return
-        pieces = self._pieces.setdefault(stream, bytearray())
-        pieces += content
-        if len(pieces) > LARGEST_MESSAGE:
-            self._drop(stream)
-            sentence = f"a message has at most {LARGEST_MESSAGE} bytes here"
-            self._answering.fail(stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
-            self._write(frames.reset(stream, ErrorCode.NO_ERROR))
-        elif flags & END_STREAM:
-            self._start(stream, bytes(pieces))
-
-    # Calls
-
-    def _start(self, stream: int, content: bytes) -> None:
-        """The message is all there."""
-        method = self._calls.pop(stream)
-        self._pieces.pop(stream, None)
-        if content[:1] == b"\x01":
-            self._answering.fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood"))
-        elif len(content) < _PREFIX or int.from_bytes(content[1:_PREFIX], "big") != len(content) - _PREFIX:
-            self._answering.fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
-        else:
-            self._ask(stream, method, content[_PREFIX:])
-
-    def _ask(self, stream: int, method: Method, message: bytes) -> None:
-        """Answer at once, or as soon as there is an answer."""
-        try:
-            answer = method(message)
-        except Exception as error:  # noqa: BLE001 (the caller and the log are told)
-            self._answering.fail(stream, failure_of(error))
-            return
-        if isinstance(answer, bytes):
-            self._answering.answer(stream, answer)
-            return
-        self._tasks[stream] = task = self._loop.create_task(answer)
-        task.add_done_callback(partial(self._waited, stream))
-
-    def _waited(self, stream: int, task: asyncio.Task[bytes]) -> None:
-        """A method has come to its end."""
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if self._tasks.pop(stream, None) is not None:  # somebody waits for it still
-            if error is None:
-                self._answering.answer(stream, task.result())
-            elif isinstance(error, Exception):
-                self._answering.fail(stream, failure_of(error))
-        self._end_if_done()
-
-    def _drop(self, stream: int) -> None:
-        """Nobody waits for an answer any more."""
-        self._calls.pop(stream, None)
-        self._pieces.pop(stream, None)
-        self._answering.forget(stream)
-        task = self._tasks.pop(stream, None)
-        if task is not None:
-            task.cancel()
+    def _drop_everything(self) -> None:
+        self._streams.clear()
+        self._incoming = Incoming(self._streams, self._outbound, self._budget)
+        self._input = b""
+        self._shared.held -= self._held
+        self._held = 0
 
     # The end
 
+    def look(self, now: float) -> None:
+        """Close the connection if its client has taken too long, or taken too much."""
+        streams, outbound = self._streams, self._outbound
+        if self._is_deaf or outbound.is_ended:
+            if self._patience.has_lingered(now):
+                self._transport.abort()
+            return
+        if not self._is_greeted:
+            if self._patience.is_preface_late(now):
+                outbound.abort(Reason.PREFACE_TIMEOUT, "no preface")
+            return
+        try:
+            is_partial = (
+                bool(self._input or self._incoming.is_in_block) and not self._is_queued and not outbound.is_blocked
+            )
+            self._patience.check(now, streams, is_partial=is_partial, progress=self._progress)
+        except Broken as broken:
+            self._end(broken)
+        self._account()
+        if self._patience.is_unread(now, is_blocked=outbound.is_blocked):
+            outbound.abort(Reason.WRITE_TIMEOUT, "answers not read")
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when, by the event loop's clock, no call was in flight; None while one is."""
+        if self._is_deaf or self.has_something_under_way():
+            return None
+        return self._patience.idle_since(self._streams.last, self._loop.time)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there was no call yet."""
+        return not self._streams.last
+
+    def _end(self, broken: Broken) -> None:
+        """Say what is wrong, and listen to nothing more."""
+        if self._is_deaf:
+            return
+        self._is_deaf = True
+        self._outbound.count(broken.reason, broken.figures)
+        streams, outbound = self._streams, self._outbound
+        if broken.reason is Reason.RESETS:  # an honest client whose calls time out; the others are answered
+            self._input = b""
+            streams.drop_not_begun()
+            outbound.lingers = True
+            streams.leave(broken.code)
+            return
+        outbound.end(streams.last, broken.code)
+        self._drop_everything()
+
     def leave(self) -> None:
         """Take no more calls, and close once all are answered."""
-        self._is_leaving = True
-        self._write(frames.goaway(self._last, ErrorCode.NO_ERROR))
-        self._end_if_done()
+        self._streams.leave(ErrorCode.NO_ERROR)
 
     def has_something_under_way(self) -> bool:
         """Whether a call has begun to come, is being answered, or its answer is still to be sent."""
-        return bool(self._tasks or self._calls or self._answering)
-
-    def _end_if_done(self) -> None:
-        if self._is_leaving and not self.has_something_under_way():
-            self._flush()
-            self._transport.close()
+        return self._streams.has_something_under_way()
 
     def abort(self) -> None:
         """Close at once."""
         self._transport.abort()
-
-    # Bytes
-
-    def _write(self, data: bytes) -> None:
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(data)
-
-    def _flush(self) -> None:
-        if self._out:
-            data = b"".join(self._out)
-            self._out.clear()
-            if not self._transport.is_closing():
-                self._transport.write(data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,9 +14,12 @@ HEAD: Final = 9
 LARGEST: Final = 16_384
 """Of a frame's content, unless somebody asks for more; we do not."""
 LARGEST_WINDOW: Final = 2**31 - 1
+MAX_SETTINGS: Final = 64
+"""In one frame; the standards know a dozen."""
 
 _HEAD: Final = Struct(">IBI")
 """24 bits of size and 8 of kind; flags; the stream."""
+_unpack: Final = _HEAD.unpack_from
 
 _new = tuple.__new__  # less time than Frame(...)
 
@@ -59,17 +62,45 @@ class ErrorCode(IntEnum):
     STREAM_CLOSED = 5
     FRAME_SIZE_ERROR = 6
     REFUSED_STREAM = 7
+    CANCEL = 8
     COMPRESSION_ERROR = 9
     ENHANCE_YOUR_CALM = 11
 
 
-class Broken(Exception):
-    """The other end does not speak HTTP/2 as it should; the connection is ended."""
+class Reason(StrEnum):
+    """Why the server closes a connection: what the log and the metric call it."""
 
-    def __init__(self, code: ErrorCode) -> None:
-        """`code` is what the other end is told."""
+    PREFACE_TIMEOUT = "preface_timeout"
+    """The preface was not complete in time."""
+    IDLE_TIMEOUT = "idle_timeout"
+    """No call came."""
+    INCOMPLETE_TIMEOUT = "incomplete_timeout"
+    """A frame or a header block was not complete in time."""
+    WRITE_TIMEOUT = "write_timeout"
+    """The client did not read its answers."""
+    RESETS = "resets"
+    """Too many calls were reset."""
+    CONTROL_FRAMES = "control_frames"
+    """Too many frames besides calls, or too much work for them."""
+    HEADER_FIELDS = "header_fields"
+    """A header block was too long, or had too many fields."""
+    HELD_BYTES = "held_bytes"
+    """It held more than one connection may."""
+    MEMORY_LIMIT = "memory_limit"
+    """It held more than its share while all connections together held more than allowed."""
+    PROTOCOL_ERROR = "protocol_error"
+    """What came was not HTTP/2."""
+
+
+class Broken(Exception):
+    """The other end does not speak HTTP/2 as it should, or asks too much; the connection is ended."""
+
+    def __init__(self, code: ErrorCode, reason: Reason = Reason.PROTOCOL_ERROR, figures: str = "") -> None:
+        """`code` is what the other end is told; `reason` and `figures` are for the log."""
         self.code = code
-        super().__init__(code.name)
+        self.reason = reason
+        self.figures = figures or code.name
+        super().__init__(f"{reason}: {self.figures}")
 
 
 class Frame(NamedTuple):
@@ -99,19 +130,26 @@ class Frame(NamedTuple):
 
 def cut(received: bytearray) -> Iterator[Frame]:
     """All whole frames at the beginning of what was received; they are taken off it once all were looked at."""
-    at, end = 0, len(received)
-    whole = bytes(received)
-    while end - at >= HEAD:
-        size_and_kind, flags, stream = _HEAD.unpack_from(whole, at)
-        size = size_and_kind >> 8
-        if size > LARGEST:
-            raise Broken(ErrorCode.FRAME_SIZE_ERROR)
-        start = at + HEAD
-        if start + size > end:
-            break
-        at = start + size
-        yield _new(Frame, (size_and_kind & 0xFF, flags, stream & LARGEST_WINDOW, whole[start:at]))
+    at, whole = 0, bytes(received)
+    while (found := frame_at(whole, at)) is not None:
+        at += HEAD + len(found.content)
+        yield found
     del received[:at]
+
+
+def frame_at(data: bytes, at: int) -> Frame | None:
+    """The frame that begins at a place; None if it is not whole."""
+    start = at + HEAD
+    if start > len(data):
+        return None
+    size_and_kind, flags, stream = _unpack(data, at)
+    size = size_and_kind >> 8
+    if size > LARGEST:
+        raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+    content = data[start : start + size]
+    if len(content) < size:
+        return None
+    return _new(Frame, (size_and_kind & 0xFF, flags, stream & LARGEST_WINDOW, content))
 
 
 def frame(kind: Kind, flags: int, stream: int, content: bytes = b"") -> bytes:
@@ -129,6 +167,9 @@ def read_settings(content: bytes) -> Iterator[tuple[int, int]]:
     """The settings in a frame: identifiers and values."""
     if len(content) % 6:
         raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+    if len(content) > 6 * MAX_SETTINGS:
+        figures = f"{len(content) // 6} settings in one frame"
+        raise Broken(ErrorCode.ENHANCE_YOUR_CALM, Reason.CONTROL_FRAMES, figures)
     for at in range(0, len(content), 6):
         yield int.from_bytes(content[at : at + 2], "big"), int.from_bytes(content[at + 2 : at + 6], "big")
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from urllib.parse import quote
 
 from headgate.edge.problems import OUR_FAULT
-from headgate.errors import InvalidRequest, NoRules, StoreError
+from headgate.errors import InvalidRequest, NoRules, Overloaded, StoreError
 
 log = logging.getLogger("headgate")
 
@@ -52,5 +52,7 @@ def failure_of(error: Exception) -> Failed:
         if not error.transient:  # an outage is logged by the breaker, once
             log.error("no decision: %s", error)
         return Failed(GrpcStatus.UNAVAILABLE, "the counters are out of reach")
+    if isinstance(error, Overloaded):
+        return Failed(GrpcStatus.UNAVAILABLE, str(error))
     log.error("a gRPC call failed", exc_info=error)
     return Failed(GrpcStatus.INTERNAL, OUR_FAULT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.adapters.otlp_traces import mark_failed
-from headgate.edge.grpc.methods import RATE_LIMITS
+from headgate.edge.grpc.methods import RATE_LIMITS, Delayed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +22,12 @@ def traced(traces: Traces) -> ForCall:
         if not name.startswith(RATE_LIMITS):
             return method
 
-        async def answer(message: bytes) -> bytes:
+        async def answer(message: bytes) -> bytes | Delayed:
             with traces.span(name, fields.get) as span:
                 span.set_attribute("rpc.system", "grpc")
                 try:
                     made = method(message)
-                    return made if isinstance(made, bytes) else await made
+                    return made if isinstance(made, (bytes, Delayed)) else await made
                 except BaseException:
                     mark_failed(span)
                     raise

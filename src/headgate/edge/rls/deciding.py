@@ -6,6 +6,7 @@ named like a part of a request (`user`, `path`, …) are that part too, and `rem
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.rls.messages import Descriptor, Override, Question
+    from headgate.errors import Overloaded
 
 MAX_DESCRIPTORS: Final = 100
 """Of one question. Each is decided and answered, in about twenty microseconds."""
@@ -185,6 +187,12 @@ def answer_to(whole: Verdict, parts: Sequence[Verdict]) -> Answer:
     if allowed:
         return Answer(Code.OK, statuses, headers, delay=whole.delay)
     return Answer(Code.OVER_LIMIT, statuses, [_CONTENT_TYPE, *headers], _encode(whole.problem()) + b"\n")
+
+
+def refusal_of_overload(overloaded: Overloaded, descriptors: int) -> Answer:
+    """The refusal of a call that was not decided, because too many are in flight."""
+    headers = [("retry-after", str(max(1, ceil(overloaded.retry_after))))]
+    return Answer(Code.OVER_LIMIT, [Status(Code.OVER_LIMIT)] * descriptors, headers)
 
 
 def _status(verdict: Verdict) -> Status:
