@@ -158,7 +158,7 @@ def test_blocks_and_tokens(headgate: Headgate) -> None:
 def test_rules_as_code(headgate: Headgate, tmp_path: Path) -> None:
     """Files are planned (2 where they differ), applied, dumped as the same, synchronised, and taken back."""
     assert "+ rule search\n" in headgate("rules", "plan", EXAMPLES, code=2).out
-    assert headgate("rules", "apply", EXAMPLES).out.endswith("in force within a second\n")
+    assert headgate("rules", "apply", EXAMPLES).out.endswith("it holds for those that start\n")
     assert "the same  8 rules" in headgate("rules", "plan", EXAMPLES).out
     assert "the same" in headgate("rules", "apply", EXAMPLES).out
     dumped = tmp_path / "rules.yaml"

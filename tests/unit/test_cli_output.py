@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from headgate.cli.output import print_done, print_fields, print_note, print_rows
+from headgate.cli.output import print_applied, print_done, print_fields, print_note, print_rows
 from headgate.cli.rows import printable
 
 if TYPE_CHECKING:
@@ -141,3 +141,19 @@ def test_long_names_take_three_lines_at_most(
     body = capsys.readouterr().out.partition("─\n")[2].strip().splitlines()
     assert len(body) == 3
     assert body[-1].endswith("x…")
+
+
+@pytest.mark.parametrize(
+    ("applied", "line"),
+    [
+        ("1/1", "applied by 1 of 1 process\n"),
+        ("3/3", "applied by 3 of 3 processes\n"),
+        ("2/3", "applied by 2 of 3 processes; 'headgate processes' shows which\n"),
+        ("0/0", "no process runs on this database now; it holds for those that start\n"),
+        ("", ""),
+    ],
+)
+def test_one_line_says_how_far_a_change_has_got(capsys: pytest.CaptureFixture[str], applied: str, line: str) -> None:
+    """It names those that have it and all; without a word from the service there is no line."""
+    print_applied(applied)
+    assert capsys.readouterr().out == line

@@ -114,8 +114,10 @@ def print_applied(applied: str) -> None:
     have_it, _, processes = applied.partition("/")
     if not processes:
         return
-    line = f"applied by {have_it} of {counted(int(processes), 'process')}"
-    if have_it != processes:
+    line = f"applied by {have_it} of {processes} process{'' if processes == '1' else 'es'}"
+    if processes == "0":
+        line = "no process runs on this database now; it holds for those that start"
+    elif have_it != processes:
         line += "; 'headgate processes' shows which"
     console().print(Text(line, "dim" if have_it == processes else "yellow"), soft_wrap=True)
 
