@@ -181,11 +181,10 @@ class Door(Generic[C]):
 
     def _may_close(self, connection: C, now: float) -> float | None:
         """Since when a connection has been idle, if that is long enough; None if it stays."""
-        since: float | None = getattr(connection, "idle_since", None)
+        since = connection.idle_since
         if since is None:
             return None
-        is_new = getattr(connection, "is_new", False)
-        return since if now - since >= (_MIN_NEW_SECONDS if is_new else _MIN_IDLE_SECONDS) else None
+        return since if now - since >= (_MIN_NEW_SECONDS if connection.is_new else _MIN_IDLE_SECONDS) else None
 
     def _log_cannot_accept(self, error: OSError) -> None:
         now = self._loop.time()

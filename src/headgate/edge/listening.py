@@ -71,6 +71,14 @@ class Connected(Protocol):
     closed: asyncio.Future[None]
     """Done once the connection is closed."""
 
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nothing is in flight, on the clock of the event loop; None while something is."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the client has never sent a whole request."""
+
     def has_something_under_way(self) -> bool:
         """Whether somebody would miss an answer if the connection ended now."""
 
