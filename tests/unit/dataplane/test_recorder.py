@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import Limiter, Request
-from headgate.core.counts import OTHER, CountBatch, metric_rows
+from headgate.core.counts import OTHER, CountBatch
 from headgate.core.degraded import allowed as degraded_allow
 from headgate.core.event import EventKind
+from headgate.core.metric_rows import metric_rows
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.units import MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
