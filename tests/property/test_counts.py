@@ -43,7 +43,10 @@ def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountB
     of_users: Counter[tuple[object, ...]] = Counter()
     for batch in several:
         known = {
-            minute: Known({place[:3] for place in places if not place[3]}, {place[3] for place in places} - {""})
+            minute: Known(
+                {(rule, endpoint, tier) for rule, endpoint, tier, user in places if not user},
+                {place[3] for place in places} - {""},
+            )
             for minute, places in rows.items()
         }
         for row in metric_rows(batch, known, most):
@@ -54,15 +57,14 @@ def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountB
                 found[row.minute, row.rule, "", bucket] += times
     wanted: Counter[tuple[object, ...]] = Counter()
     by_user: Counter[tuple[object, ...]] = Counter()
-    for (minute, rule, *_, user, name), number in metrics_of(several).items():
-        (by_user if user else wanted)[minute, rule, user, name] += number
+    for (minute, rule, *_, who, what), number in metrics_of(several).items():
+        (by_user if who else wanted)[minute, rule, who, what] += number
     assert +found == wanted
     assert all(number <= by_user[place] for place, number in of_users.items())
     for places in rows.values():
-        endpoints = {endpoint for _, endpoint, _, user in places if not user} - {"", OTHER}
-        assert len(endpoints) <= most.endpoints
-        assert sum(1 for *_, user in places if user) <= most.users
-        assert sum(1 for *_, user in places if not user) <= most.places + len({rule for rule, *_ in places})
+        assert len({place[1] for place in places if not place[3]} - {"", OTHER}) <= most.endpoints
+        assert sum(1 for place in places if place[3]) <= most.users
+        assert sum(1 for place in places if not place[3]) <= most.places + len({place[0] for place in places})
 
 
 @given(batches())

@@ -118,7 +118,7 @@ def _of_users(counts: Sequence[Count], known: Mapping[Micros, Known], most: int)
     for count in counts:
         for user in told_apart[count.minute] & count.users.keys():
             _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind)
-    return [MetricRow(*place, *numbers, latency=[]) for place, numbers in totals.items()]  # type: ignore[arg-type] # mypy cannot count them
+    return [MetricRow(*place, *numbers, latency=[]) for place, numbers in totals.items()]  # type: ignore[arg-type, misc] # mypy cannot count them
 
 
 def _told_apart(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> dict[Micros, AbstractSet[str]]:
@@ -153,7 +153,9 @@ def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bo
         kept: dict[Place, MetricRow] = {}
         for row in sorted(some, key=lambda row: (-requests[row.endpoint], row[1:4])):
             place = room.place_of(row.rule, row.endpoint, row.tier)
-            kept[place] = row._replace(endpoint=place[1], tier=place[2]) if place not in kept else _sum(kept[place], row)
+            kept[place] = (
+                row._replace(endpoint=place[1], tier=place[2]) if place not in kept else _sum(kept[place], row)
+            )
         found += kept.values()
     return found
 
@@ -168,10 +170,10 @@ class _Room:
 
     def place_of(self, rule: str, endpoint: str, tier: str) -> Place:
         """Where requests are counted: in a place of their own, or with others of the rule and tier, or of the rule."""
-        if endpoint in _UNNAMED or endpoint in self._names or len(self._names) < self._bounds.endpoints:
-            if self._has((rule, endpoint, tier)):
-                self._names |= {endpoint} - _UNNAMED
-                return (rule, endpoint, tier)
+        may_be_named = endpoint in _UNNAMED or endpoint in self._names or len(self._names) < self._bounds.endpoints
+        if may_be_named and self._has((rule, endpoint, tier)):
+            self._names |= {endpoint} - _UNNAMED
+            return (rule, endpoint, tier)
         if self._has((rule, OTHER, tier)):
             return (rule, OTHER, tier)
         return (rule, OTHER, OTHER)
@@ -188,7 +190,7 @@ class _Room:
 def _sum(one: MetricRow, other: MetricRow) -> MetricRow:
     """Two rows of one place as one."""
     numbers = map(add, one[5:12], other[5:12])
-    return MetricRow(*one[:5], *numbers, latency=added(one.latency, other.latency))  # type: ignore[arg-type] # mypy cannot count them
+    return MetricRow(*one[:5], *numbers, latency=added(one.latency, other.latency))  # type: ignore[misc] # mypy cannot count them
 
 
 def _add(totals: dict[Row, list[int]], row: Row, count: Count, requests: int, kind: str | None) -> None:

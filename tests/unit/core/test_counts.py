@@ -138,7 +138,10 @@ def test_what_a_minute_has_already_takes_room() -> None:
     """Rows that are there are added to, and new ones are made while there is room: over all batches, not in each."""
     bounds = Bounds(endpoints=2, places=3, users=2)
     known = {NOON: Known(frozenset({("", "/a", "free"), ("", "/b", "free")}), frozenset({"u1"}))}
-    counts = [_count("allowed", user=user)._replace(endpoint=path) for user, path in [("u1", "/a"), ("u2", "/c"), ("u3", "/d")]]
+    counts = [
+        _count("allowed", user=user)._replace(endpoint=path)
+        for user, path in [("u1", "/a"), ("u2", "/c"), ("u3", "/d")]
+    ]
     rows = metric_rows(_batch(*counts), known, bounds)
     assert {row.endpoint: row.total for row in rows if not row.user} == {"/a": 1, OTHER: 2}
     assert {row.user for row in rows if row.user} == {"u1", "u2"}

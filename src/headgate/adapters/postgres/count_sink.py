@@ -79,7 +79,8 @@ class PostgresCounts:
     async def _add(self, writing: Writing, batch: CountBatch, region: str) -> None:
         """Rows are added in the order of their keys: so processes that add at once do not wait in a circle."""
         await writing.run("counts.take_turn")
-        known = await _known(writing, {each.minute for each in (*batch.counts, *batch.took)}, region)
+        minutes = {count.minute for count in batch.counts} | {took.minute for took in batch.took}
+        known = await _known(writing, minutes, region)
         metrics = sorted(await asyncio.to_thread(metric_rows, batch, known))
         usage = await asyncio.to_thread(usage_columns, await self._daily_users.bounded(writing, batch))
         await _store(writing, metrics, usage, region)
