@@ -144,7 +144,7 @@ class Settings:
         metadata=_about("how many denials of one caller by one rule become events before they are sampled", _MANY),
     )
     events_per_minute: int = field(
-        default=2_000,
+        default=1_000,
         metadata=_about("how many denials, and how many admissions, become events before they are sampled", _MANY),
     )
     usage_users_per_day: int = field(

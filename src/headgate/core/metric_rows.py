@@ -47,9 +47,9 @@ class Bounds(NamedTuple):
 
     endpoints: int = 1_000
     """Names of endpoints."""
-    places: int = 5_000
+    places: int = 3_000
     """Rows by rule, endpoint and tier; above it there is one more for each rule, which has all the others."""
-    users: int = 1_000
+    users: int = 500
     """Rows by user. Users without one are counted by endpoint, and in usage by the day."""
 
 

@@ -29,7 +29,7 @@ class Share(NamedTuple):
 
     first: int = 10
     """Refusals of each subject before they are thinned."""
-    overall: int = 2_000
+    overall: int = 1_000
     """Refusals of all subjects, and as many sampled admissions, before these are."""
 
 

@@ -34,7 +34,7 @@ _MINUTES: Final = 4
 MAX_GROUPS: Final = 20_000
 """Groups of alike requests between two looks."""
 MAX_USERS: Final = 200_000
-"""Users in all groups between two looks. With names of the longest they take about 100 MB."""
+"""Users in all groups between two looks. With the longest names they take about 80 MB."""
 LONGEST: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
 PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     (None: as `Thinning` says) and whether only if it is timed, and whether they have several limits."""
 
 MAX_EVENTS: Final = 20_000
-"""That wait to be taken. When more come, the oldest go. With texts of the longest (ASCII) they take about 100 MB."""
+"""That wait to be taken. When more come, the oldest go. With the longest texts (ASCII) they take 115 MB."""
 MAX_SHORTCUTS: Final = 5_000
 MOST_KEYS: Final = 100_000
 _MOST_SELDOM: Final = 64

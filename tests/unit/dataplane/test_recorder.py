@@ -296,7 +296,7 @@ def test_a_sample_of_admissions_is_kept_and_of_denials_the_first_and_some_more()
         {"name": "none", "limits": "100000/hour", "sample": 0, "match": {"endpoints": ["/none"]}},
         {"name": "no", "limits": "1/hour", "sample": 0, "match": {"endpoints": ["/no"]}},
     ]
-    scene = Scene(rules)
+    scene = Scene(rules, share=Share(overall=5_000))
     for path in ("/few", "/many", "/none", "/no"):
         for _ in range(4_000):
             scene.check(path)
