@@ -44,6 +44,9 @@ def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False)
     return {"meaning": meaning, "read": read, "secret": secret}
 
 
+_MANY: Final = whole(1, 1_000_000_000)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set, with what holds if nobody does."""
@@ -141,6 +144,17 @@ class Settings:
         default=None, metadata=_about("the name of the region, in events and metrics", text_value)
     )
     events: bool = field(default=True, metadata=_about("whether what happens is recorded", yes_or_no))
+    denial_events_per_minute: int = field(
+        default=10,
+        metadata=_about("how many denials of one caller by one rule become events before they are sampled", _MANY),
+    )
+    events_per_minute: int = field(
+        default=1_000,
+        metadata=_about("how many denials, and how many admissions, become events before they are sampled", _MANY),
+    )
+    usage_users_per_day: int = field(
+        default=1_000_000, metadata=_about("how many users have usage of their own each day", _MANY)
+    )
     events_file: Path | None = field(
         default=None, metadata=_about("a file that events are appended to, as JSON lines", Path)
     )

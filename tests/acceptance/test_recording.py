@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.integration.postgres import Postgres
     from tests.integration.server import Server
 
+EVERYTHING = {"denial_events_per_minute": "1000000000", "events_per_minute": "1000000000"}
+"""Each decision is an event of its own, however many there are."""
 RULES = "rules:\n  - name: tight\n    per: [user]\n    limits: 1/day\n    sample: 1\n"
 
 
@@ -109,7 +111,7 @@ def _folders(data: Path) -> list[Path]:
 def test_sigterm_loses_no_event(postgres: Postgres, valkey: Server, start: Start, tmp_path: Path) -> None:
     """Two workers that are told to end have recorded everything they decided; it is stored and counted, each once."""
     url, rules = postgres.new_database(), _rules(tmp_path)
-    settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
+    settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data"), **EVERYTHING}
     service = start("--rules", rules, "--workers", "2", **settings)
     asked = _ask_from_all_sides(service, 50)
     service.signal(signal.SIGTERM)
@@ -128,7 +130,7 @@ def test_what_a_killed_service_has_spooled_is_stored_after_the_next_start(
 ) -> None:
     """A database that was away, a service that was killed: the next one stores and counts what was on disk, once."""
     url, rules = postgres.new_database(), _rules(tmp_path)
-    settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
+    settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data"), **EVERYTHING}
     service = start("--rules", rules, flush_seconds="0.05", **settings)
     postgres.freeze()
     try:
@@ -153,7 +155,7 @@ def test_a_worker_that_is_killed_leaves_its_log_to_the_others(
 ) -> None:
     """What it had written is shipped while the service goes on, and its folder is removed."""
     url = postgres.new_database()
-    settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
+    settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data"), **EVERYTHING}
     service = start("--rules", _rules(tmp_path), "--workers", "2", flush_seconds="0.05", **settings)
     asked = _ask_from_all_sides(service, 20)
     deadline = time.monotonic() + 3 * PATIENCE

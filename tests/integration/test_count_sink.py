@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,16 @@ from tests.recounting import START, alike, batches, metrics_of, usage_of
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
 from headgate.adapters.postgres.count_sink import PostgresCounts
-from headgate.core.counts import CountBatch, Took
+from headgate.core.counts import OTHER, CountBatch, Took
+from headgate.core.metric_rows import Bounds
 from headgate.errors import DatabaseError, SinkError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.integration.conftest import Postgres
+
+    from headgate.core.counts import Count
 
 _EMPTY = "TRUNCATE metrics, usage_daily, batches, stale_metrics, pruned_metrics"
 
@@ -54,6 +58,9 @@ class _CutStatements:
 
     async def row(self, statement: str, *arguments: object) -> object:
         return await self._writing.row(statement, *arguments)
+
+    async def rows(self, statement: str, *arguments: object) -> object:
+        return await self._writing.rows(statement, *arguments)
 
     async def run(self, statement: str, *arguments: object) -> None:
         if statement == self._where:
@@ -208,6 +215,71 @@ def test_a_text_with_a_zero_character_is_in_no_array() -> None:
     """It would be two of them."""
     with pytest.raises(ValueError, match="zero character"):
         array_of_texts(["a\0b"])
+
+
+async def _number(database: Database, condition: str) -> int:
+    async with database.use() as connection:
+        number: int = await connection.fetchval(f"SELECT count(*) FROM metrics WHERE {condition}")  # noqa: S608 (ours)
+        return number
+
+
+def test_random_paths_of_many_batches_make_a_bounded_number_of_rows(database_url: str) -> None:
+    """Two sinks store what callers make up in one minute: the rows are bounded in all, a second wave adds none."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        sinks = [PostgresCounts(database), PostgresCounts(database)]
+        numbers, waves, bounds = itertools.count(), list[CountBatch](), Bounds()
+        for _ in range(2):
+            for sink in sinks * 2:
+                batch = CountBatch(str(next(numbers)), "server", "", [_made_up(next(numbers)) for _ in range(800)], [])
+                waves.append(batch)
+                await sink.store(batch)
+            rows = await _number(database, "true")
+            assert await _number(database, "user_id = '' AND rule = '' AND endpoint <> '(other)'") == bounds.endpoints
+            assert await _number(database, "user_id <> ''") == bounds.users
+            assert rows == 2 * (bounds.endpoints + 1) + bounds.users
+            if len(waves) == len(sinks) * 2:
+                first = rows
+        assert rows == first
+        found = await stored_metrics(database)
+        for rule in ("", "wide"):
+            denied = [
+                number for place, number in found.items() if (place[1], place[5], place[6]) == (rule, "", "denied")
+            ]
+            assert sum(denied) == 800 * len(waves)
+        await database.close()
+
+    asyncio.run(run())
+
+
+def _made_up(number: int) -> Count:
+    """One refused call that is like no other."""
+    return alike(START, f"u{number}", "denied")._replace(endpoint=f"/{number}", charged=("wide", 1), rule="wide")
+
+
+def test_a_day_has_so_many_users_and_the_rest_are_counted_together(database_url: str) -> None:
+    """Those who are there are counted as before, and all of a day's requests, denials and costs are in its rows."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        sinks = [PostgresCounts(database, users_per_day=5), PostgresCounts(database, users_per_day=5)]
+        for number in range(12):
+            users: dict[str | None, int] = {f"u{number}-{each}": each for each in range(1, 3)}
+            count = alike()._replace(
+                users=users | {None: 1, "u0": 1}, charged=("a", 2), kind="denied" if number % 2 else "allowed", rule="a"
+            )
+            await sinks[number % 2].store(CountBatch(str(number), "server", "", [count], []))
+        found = await stored_usage(database)
+        assert {str(place[1]) for place in found} - {"", OTHER} == {"u0", "u0-1", "u0-2", "u1-1", "u1-2"}
+        for rule in ("", "a"):
+            assert sum(number for place, number in found.items() if place[2:] == (rule, "requests")) == 12 * 5
+            assert sum(number for place, number in found.items() if place[2:] == (rule, "denied")) == 6 * 5
+        assert found[START, "u0", "", "requests"] == 12
+        assert found[START, OTHER, "a", "cost"] == 2 * 3 * 5
+        await database.close()
+
+    asyncio.run(run())
 
 
 def test_a_time_that_no_calendar_has_is_refused(database_url: str) -> None:

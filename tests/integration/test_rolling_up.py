@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
@@ -365,6 +366,39 @@ def test_only_so_many_endpoints_and_users_are_told_apart(database_url: str) -> N
                     wanted = {"/9": 9, "/8": 8, "/7": 7, "(other)": 21, "timed": 10}
                     assert +totals == {name: each * turn * several for name, each in wanted.items()}
                 assert {str(user) for *_, user, _ in found} == {"", "u9", "u8", "u7"}
+        await database.close()
+
+    asyncio.run(run())
+
+
+def _after(days: int) -> int:
+    return START + days * DAY
+
+
+def test_tiers_that_callers_make_up_are_bounded_in_hours_and_days(database_url: str) -> None:
+    """Each minute has tiers of its own: an hour has so many rows, one more for each rule, and the sums stay exact."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        for minute in range(6):
+            counts = [
+                alike(START + minute * MINUTE, None)._replace(
+                    endpoint="/a", charged=("rule", 1), tier=f"{minute}-{each}"
+                )
+                for each in range(10)
+            ]
+            await PostgresCounts(database).store(CountBatch(str(minute), "server", "", counts, []))
+        for days in (1, 20, 450):  # with minutes, without, and without hours
+            assert await RollingUp(database, partial(_after, days), places=7).catch_up()
+            for granularity in ("hour", "day"):
+                found = await stored_metrics(database, granularity)
+                totals = {place[1:4]: number for place, number in found.items() if place[-1] == "total"}
+                if totals:
+                    assert len(totals) == 7 + 2
+                    assert [sum(totals[each] for each in totals if each[0] == rule) for rule in ("", "rule")] == [
+                        60,
+                        60,
+                    ]
         await database.close()
 
     asyncio.run(run())

@@ -20,6 +20,7 @@ from headgate.cli.commands import run as run_command
 from headgate.core.event import EventBatch, EventKind, event_of
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.thinning import Share
 from headgate.core.traffic import COLUMNS, Calls
 from headgate.dataplane.recorder import Recorder
 from headgate.wiring.simulating import Simulation, Span
@@ -66,6 +67,7 @@ PATHS: Final = ("/", "/t", "/log", "/tokens/7", "/tokens/8?", "/leaky", "/waitin
 KEPT: Final = {name: part for name, part in RULES.items() if name != "overrides"}
 """As a database keeps them: overrides are with the users there."""
 SPAN: Final = Span(1, 1, 2**60)
+UNTHINNED: Final = Share(10**9, 10**9)
 
 
 def _request(chance: random.Random) -> Request:
@@ -85,11 +87,11 @@ def _request(chance: random.Random) -> Request:
     )
 
 
-async def _recorded(url: str, rules: dict[str, Any] = RULES, seed: int = 4) -> list[Event]:
+async def _recorded(url: str, rules: dict[str, Any] = RULES, seed: int = 4, share: Share = UNTHINNED) -> list[Event]:
     """Events of a limiter on a real clock, several checks at a time."""
     chance = random.Random(seed)
     async with Limiter.open(url, rules) as limiter:
-        limiter.recorder = recorder = Recorder(wall_clock, monotonic)
+        limiter.recorder = recorder = Recorder(wall_clock, monotonic, share=share)
         for _ in range(60):
             requests = [_request(chance) for _ in range(chance.randrange(1, 40))]
             await asyncio.gather(*(limiter.check(each, chance.choice([None, None, None, 1, 4])) for each in requests))
@@ -98,7 +100,7 @@ async def _recorded(url: str, rules: dict[str, Any] = RULES, seed: int = 4) -> l
             await limiter.check(Request(user="w1", tier="pro", path="/watched"))
             await limiter.check(Request(user="u1", path="/open"))
             await asyncio.sleep(chance.random() / 100)
-        return recorder.take_events()
+        return recorder.take_events(is_last=True)
 
 
 def _columns(event: Event) -> list[Any]:
@@ -114,6 +116,22 @@ def _calls(events: Sequence[Event]) -> list[Call]:
 def _told(event: Event) -> tuple[Any, ...]:
     """All that an event says of a decision, except for its name and how long it took."""
     return event._replace(id="", latency=None)
+
+
+def test_refusals_that_were_thinned_are_replayed_as_often_as_they_were_made() -> None:
+    """An event that stands for several is decided several times, and under the same rules each of them is denied."""
+    rules = {
+        "rules": [{"name": "tight", "per": ["user"], "limits": "5/hour", "algorithm": "fixed_window", "sample": 1}]
+    }
+    few = Share(first=2, overall=10_000)
+    events = asyncio.run(_recorded("memory://", rules, share=few))
+    asked = sum(1 if event.extra is None else event.extra.get("stands_for", 1) for event in events)
+    simulation = Simulation(("same", parse_rule_set(rules, zones.zone)), None, SPAN)
+    simulation.replay.take(_calls(events))
+    replay = simulation.replay
+    assert (replay.requests, replay.repeated) == (asked, asked - len(events))
+    assert asked > 2 * len(events)
+    assert replay.draft_beside_recorded.different == 0
 
 
 @pytest.mark.parametrize("kind", ["memory", "valkey"])

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.recounting import batches, metrics_of, usage_of
 
-from headgate.core.counts import MetricRow, added_up, cut, metric_rows, usage_columns
+from headgate.core.counts import OTHER, added_up, cut, usage_columns
 from headgate.core.histogram import BUCKETS, added, bounds, bucket_of, histogram, quantile
+from headgate.core.metric_rows import Bounds, Known, MetricRow, metric_rows
 
 if TYPE_CHECKING:
     from headgate.core.counts import CountBatch
@@ -29,6 +30,41 @@ def test_rows_of_minutes_equal_a_recount(batch: CountBatch) -> None:
         for bucket, times in enumerate(row.latency):
             found[*place, bucket] += times
     assert +found == metrics_of([batch])
+
+
+@given(
+    st.lists(batches(), min_size=1, max_size=5),
+    st.builds(Bounds, endpoints=st.integers(0, 3), places=st.integers(0, 8), users=st.integers(0, 3)),
+)
+def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountBatch], most: Bounds) -> None:
+    """No minute has more rows than it may have over all batches, and for each rule all numbers add up exactly."""
+    rows: dict[int, set[tuple[str, ...]]] = {}
+    found: Counter[tuple[object, ...]] = Counter()
+    of_users: Counter[tuple[object, ...]] = Counter()
+    for batch in several:
+        known = {
+            minute: Known(
+                {(rule, endpoint, tier) for rule, endpoint, tier, user in places if not user},
+                {place[3] for place in places} - {""},
+            )
+            for minute, places in rows.items()
+        }
+        for row in metric_rows(batch, known, most):
+            rows.setdefault(row.minute, set()).add(row[1:5])
+            for name in MetricRow._fields[5:12]:
+                (of_users if row.user else found)[row.minute, row.rule, row.user, name] += getattr(row, name)
+            for bucket, times in enumerate(row.latency):
+                found[row.minute, row.rule, "", bucket] += times
+    wanted: Counter[tuple[object, ...]] = Counter()
+    by_user: Counter[tuple[object, ...]] = Counter()
+    for (minute, rule, *_, who, what), number in metrics_of(several).items():
+        (by_user if who else wanted)[minute, rule, who, what] += number
+    assert +found == wanted
+    assert all(number <= by_user[place] for place, number in of_users.items())
+    for places in rows.values():
+        assert len({place[1] for place in places if not place[3]} - {"", OTHER}) <= most.endpoints
+        assert sum(1 for place in places if place[3]) <= most.users
+        assert sum(1 for place in places if not place[3]) <= most.places + len({place[0] for place in places})
 
 
 @given(batches())

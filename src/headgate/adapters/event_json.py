@@ -46,6 +46,7 @@ def event_json(event: Event, batch: EventBatch) -> bytes:
             "region": batch.region or None,
             "server": batch.server,
             "latency": event.latency,
+            "stands_for": 1 if event.extra is None else event.extra.get("stands_for", 1),
             "extra": event.extra,
         }
     )

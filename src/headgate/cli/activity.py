@@ -158,4 +158,6 @@ def _event(event: dict[str, Any]) -> tuple[str | Styled, ...]:
     request = " ".join(word for word in (event["method"], event["endpoint"]) if word)
     wait = "" if event["retry_after"] is None else span(event["retry_after"])
     when, user = moment(event["at"], precise=True), event["user"] or event["ip"] or ""
-    return when, coloured(event["decision"]), user, request, event["rule"] or "", wait, event["id"]
+    stands_for = event.get("stands_for", 1)
+    decision = coloured(event["decision"]) if stands_for == 1 else f"{event['decision']} × {stands_for:,}"
+    return when, decision, user, request, event["rule"] or "", wait, event["id"]

@@ -48,7 +48,10 @@ class Activity:
         """One event with what was asked, and `snapshot`, the number of the rules that were in force by the database."""
         found = await self._database.row("events.get", id)
         if found is None:
-            msg = f"there is no event {shown(id)}; admissions are recorded by sample, and old events are archived"
+            msg = (
+                f"there is no event {shown(id)}; admissions, and many refusals of one caller, are recorded by sample, "
+                "and old events are archived"
+            )
             raise NotFound(msg)
         snapshot = await self._database.row("snapshots.in_force", found["at"])
         return {**found, "snapshot": None if snapshot is None else snapshot["number"]}

@@ -12,6 +12,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.core.metric_rows import Bounds
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
@@ -59,12 +60,17 @@ class RollingUp:
         *,
         every: float = 60.0,
         most: int = MOST_TOLD_APART,
+        places: int = Bounds().places,
     ) -> None:
-        """`clock` says what is old, instead of the database's own; `run` looks every so many seconds."""
+        """`clock` says what is old, instead of the database's own; `run` looks every so many seconds.
+
+        An hour or a day has so many endpoints of each rule, and so many `places` (rule, endpoint and tier) in all.
+        """
         self._database = database
         self._clock = clock
         self._every = every
         self._most = most
+        self._places = places
 
     async def run(self) -> None:
         """Look at once, then again and again, until cancelled."""
@@ -105,6 +111,7 @@ class RollingUp:
             else:
                 await writing.run("rolling_up.clear", level.coarser, at)
                 await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length, self._most)
+                await writing.run("rolling_up.bound", level.coarser, at, self._places)
             await _note_coarser(writing, level, at)
         return True
 
@@ -132,6 +139,7 @@ class RollingUp:
     async def _fold(self, writing: Writing, level: Level, at: datetime) -> None:
         await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
         await writing.run("rolling_up.trim", level.coarser, at, self._most)
+        await writing.run("rolling_up.bound", level.coarser, at, self._places)
 
     async def _lower(self, level: Level) -> None:
         """Have finer rows again after a clock was ahead, and all of them up to a time to come were taken for old.

@@ -1,12 +1,13 @@
 """What happened to one request, as it is kept: small, flat, and complete enough to be decided again.
 
-Every denial becomes an event, and a sample of what passed. Counting is apart from that and exact, see
-`headgate.core.counts`.
+Denials become events, all of them where they are few (`headgate.core.thinning`), and a sample of what passed. Counting
+is apart from that and exact, see `headgate.core.counts`. Callers choose texts, so an event has a bounded length.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.decision import Decision
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from headgate.core.verdict import Finding, Verdict
 
 
+MAX_TEXT: Final = 255
+"""Characters of a text in an event; a longer one ends with a digest, so that two of them stay different."""
+MAX_ENDPOINT: Final = 1_000
+MAX_ATTRIBUTES: Final = 2_000
+"""Characters of all attributes together; with more the event has none, and says so."""
+_DIGEST_BYTES: Final = 8
 _PASSED: Final = 200
 _new = tuple.__new__  # a third of the time of Event(...), half of Deciding(...)
 
@@ -72,7 +79,8 @@ class Event(NamedTuple):
     latency: float | None
     """Seconds that the decision took, if it was timed."""
     extra: Mapping[str, Any] | None
-    """What is seldom there and needed to decide it again: `attributes`, `route`, `cost` (as stated), `limits`."""
+    """What is seldom there and needed to decide it again: `attributes`, `route`, `cost` (as stated), `limits`; and
+    `stands_for`, how many refusals of its subject by its rule this one stands for, where they are more than one."""
 
 
 class EventBatch(NamedTuple):
@@ -155,6 +163,7 @@ def event_of(
     kind: EventKind,
     at: Micros,
     latency: float | None,
+    stands_for: int = 1,
 ) -> Event:
     """The event of one verdict; `cost` is what the caller stated beside the request."""
     user, tenant, api_key, ip, tier, method, path, attributes, route, stated, limits, _ = request
@@ -172,18 +181,20 @@ def event_of(
     extra = None
     if attributes or route or stated is not None or cost is not None or limits is not None:
         extra = _extra(attributes, route, stated if cost is None else cost, limits)
+    if stands_for > 1:
+        extra = {**(extra or {}), "stands_for": stands_for}
+    texts = (user or None, tenant or None, api_key or None, ip or None, tier or None, method or None)
+    if max(map(len, filter(None, texts)), default=0) > MAX_TEXT:
+        texts = tuple([text and _short(text, MAX_TEXT) for text in texts])  # type: ignore[assignment] # as many
+    if path and len(path) > MAX_ENDPOINT:
+        path = _short(path, MAX_ENDPOINT)
     return _new(
         Event,
         (
             at,
             sequence,
             verdict.id,
-            user or None,
-            tenant or None,
-            api_key or None,
-            ip or None,
-            tier or None,
-            method or None,
+            *texts,
             path or None,
             None if rule is None else rule.name,
             kind.value,
@@ -205,11 +216,22 @@ def _extra(
     """What is seldom there, by its name."""
     extra: dict[str, Any] = {}
     if attributes:
-        extra["attributes"] = dict(attributes)
+        if sum(map(len, attributes)) + sum(map(len, attributes.values())) <= MAX_ATTRIBUTES:
+            extra["attributes"] = dict(attributes)
+        else:
+            extra["attributes_left_out"] = len(attributes)
     if route:
-        extra["route"] = route
+        extra["route"] = _short(route, MAX_ENDPOINT)
     if cost is not None:
         extra["cost"] = cost
     if limits is not None:
         extra["limits"] = limits.as_data()
     return extra
+
+
+def _short(text: str, most: int) -> str:
+    """A text of so many characters at most: what is longer is cut, and ends with a digest of the whole."""
+    if len(text) <= most:
+        return text
+    digest = blake2b(text.encode(errors="surrogatepass"), digest_size=_DIGEST_BYTES).hexdigest()
+    return f"{text[: most - len(digest) - 1]}#{digest}"

@@ -50,6 +50,8 @@ class Plan(NamedTuple):
     charges; else None."""
     assumed: bool = False
     """Whether the caller's record could not be read; see `Request.assumed`."""
+    template: str | None = None
+    """The pattern with placeholders (as in ``/users/{id}``) by which a rule applies, if there is one."""
 
 
 class _Winners(NamedTuple):
@@ -57,6 +59,7 @@ class _Winners(NamedTuple):
 
     gate: Rule | None
     rules: tuple[Ready, ...]
+    template: str | None = None
 
 
 class _Kind(NamedTuple):
@@ -125,7 +128,17 @@ class Snapshot:
             if not ready.bind(request, address, cost, names, side, own):
                 unlimited.append(ready.rule)
         return _new(
-            Plan, (self.number, tuple(enforced), tuple(shadows), None, tuple(unlimited), alike, request.assumed)
+            Plan,
+            (
+                self.number,
+                tuple(enforced),
+                tuple(shadows),
+                None,
+                tuple(unlimited),
+                alike,
+                request.assumed,
+                winners.template,
+            ),
         )
 
     def _winners_for(self, kind: _Kind, request: Request, address: Address | None) -> _Winners:
@@ -169,7 +182,9 @@ class Snapshot:
         gate = best.pop(_GATE, None)
         if gate is not None:
             return _Winners(self._compiled[gate.entry].rule, ())
-        return _Winners(None, tuple([self._ready_for(winner, tier) for winner in best.values()]))
+        templates = [winner for winner in best.values() if _is_template(winner.pattern)]
+        template = min(templates).pattern if templates else None
+        return _Winners(None, tuple([self._ready_for(winner, tier) for winner in best.values()]), template)
 
     def _ready_for(self, winner: Candidate, tier: str | None) -> Ready:
         ready = self._ready.get((winner.rank, tier))
@@ -190,6 +205,11 @@ class Snapshot:
         if len(known) >= self._most:
             known.clear()
         known[name] = value
+
+
+def _is_template(pattern: str) -> bool:
+    """Whether a pattern stands for all paths of one form; what is behind a prefix may have any form."""
+    return "{" in pattern and not pattern.endswith("*")
 
 
 def _ranked(rules: list[Rule]) -> list[Candidate]:

@@ -118,6 +118,7 @@ METRICS: Final = {
         # What is recorded
         Metric("headgate_events_emitted_total", _COUNTER, "Events of decisions."),
         Metric("headgate_events_dropped_total", _COUNTER, "Events that were lost in memory."),
+        Metric("headgate_events_left_out_total", _COUNTER, "Refusals and sampled admissions that no event stands for."),
         Metric("headgate_events_waiting", _GAUGE, "Events in memory, not yet on disk.", _WORKER),
         Metric("headgate_sink_stored_total", _COUNTER, "What a sink has stored.", _SINK),
         Metric("headgate_sink_refused_total", _COUNTER, "What a sink can never take.", _SINK),

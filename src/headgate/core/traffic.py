@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _MOST_REMEMBERED: Final = 10_000
 _MOST_EXAMPLES: Final = 5
+_MAX_STANDS_FOR: Final = 10_000_000
+"""More than a process decides in a minute."""
 _NOTHING: Final = (NO_ATTRIBUTES, None, None, None, False)
 COLUMNS: Final = (
     "user",
@@ -45,6 +47,8 @@ class Recorded(NamedTuple):
     source: str
     server: str
     sequence: int
+    stands_for: int = 1
+    """How many refusals alike were made, of which only this one was recorded."""
 
 
 class Call(NamedTuple):
@@ -104,7 +108,8 @@ class Calls:
             rest = self._rest(extra)
             user, ip = user or extra.get("user"), ip or extra.get("ip")  # which had no place in their columns
         request = _new(Request, (user, tenant, api_key, ip, tier, method, path, *rest))
-        known = _new(Recorded, (decision, rule, source or "", server or "", sequence or 0))
+        stands_for = 1 if extra is None else _stands_for(extra.get("stands_for"))
+        known = _new(Recorded, (decision, rule, source or "", server or "", sequence or 0, stands_for))
         made: Call = _new(Call, (at, request, known))
         return made
 
@@ -132,3 +137,8 @@ class Calls:
                 self._limits.clear()
             found = self._limits[name] = OwnLimits.from_data(data)
         return found
+
+
+def _stands_for(number: object) -> int:
+    """How many requests an event stands for, as it says; 1 where it does not."""
+    return max(1, min(number, _MAX_STANDS_FOR)) if type(number) is int else 1

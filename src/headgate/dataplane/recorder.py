@@ -1,32 +1,34 @@
 """The recorder: what the limiter decides becomes events and counts, and no check ever waits for it.
 
 It is asked on every check, so what is usual (one limit, and the request passes) is done in a handful of steps:
-alike requests share a list, and their users are appended to it. Some checks, all of them where there are few and one
-in 64 where there are many, are looked at more closely: they are timed, and may become events. What did not simply
-pass always does.
+alike requests share a list, and their users are appended to it (`headgate.dataplane.groups`). Some checks, all of them
+where there are few and one in 64 where there are many, are looked at more closely: they are timed, and may become
+events. What did not simply pass becomes an event, or is one of those that an event stands for
+(`headgate.core.thinning`).
 
 There is no lock and nothing to wait for; in return, a recorder belongs to one event loop.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from itertools import cycle, repeat
 from random import Random, random
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.counts import OTHER, Count, Took
 from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
 from headgate.core.denial import FromDenyCache
 from headgate.core.event import Event, EventKind, beside, deciding, event_of, kind_of
-from headgate.core.histogram import bucket_of
-from headgate.core.rule import Action
-from headgate.core.units import MINUTE, SECOND
+from headgate.core.rule import Action, Rule
+from headgate.core.thinning import Share, Thinning
+from headgate.core.units import MINUTE
+from headgate.dataplane.groups import DENIED, LONGEST, PLAIN, Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from headgate.core.counts import Count, Took
     from headgate.core.matching import Plan
     from headgate.core.request import Request
     from headgate.core.units import Micros
@@ -34,32 +36,26 @@ if TYPE_CHECKING:
 
     Offer: TypeAlias = Callable[[Request, int | None, Verdict, float], None]
     Timer: TypeAlias = Callable[[], float]
-    Group: TypeAlias = tuple[list[str | None], list[float]]
-    """The user of each of some alike requests, and how long those took that were timed."""
-    Shortcut: TypeAlias = tuple[Micros, Micros, str | None, list[str | None], list[float], EventKind, float, bool, bool]
+    Shortcut: TypeAlias = tuple[
+        Micros, Micros, str | None, list[str | None], list[float], EventKind, float | None, bool, bool
+    ]
     """From when to when, for which route, the lists of a group, what became of them, how probably one becomes an event
-    and whether only if it is timed, and whether they have several limits."""
+    (None: as `Thinning` says) and whether only if it is timed, and whether they have several limits."""
 
-MOST_EVENTS: Final = 50_000
-"""That wait to be taken. When more come, the oldest go."""
-MOST_ALIKE: Final = 5_000
-"""Groups of alike requests between two looks. Beyond them endpoints and tiers are not told apart: strangers make up
-many."""
+MAX_EVENTS: Final = 20_000
+"""That wait to be taken. When more come, the oldest go. With the longest texts (ASCII) they take 115 MB."""
+MAX_SHORTCUTS: Final = 5_000
 MOST_KEYS: Final = 100_000
-LONGEST: Final = 255
-"""Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
 _MOST_SELDOM: Final = 64
 _LESS: Final = 4
 _FEW: Final = 100
 _MANY: Final = 1_000
 """Timed between two looks. With fewer of them four times as many checks are timed from then on, with more a fourth."""
 _TURNS: Final = 4_096
-_TOGETHER: Final = 8_192
+_TOGETHER: Final = 65_536
+"""Requests behind which users are counted, and not each kept any more."""
+_SECONDS_OF_A_MINUTE: Final = 60.0
 _MADE_TOGETHER: Final = 128
-_PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
-"""The `_outcome` of what simply passed; it is not part of keys."""
-_DENIED: Final = (EventKind.DENIED.value,)
-"""The end of a key: the one rule that applied has denied. By far the most frequent of what does not simply pass."""
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
 _STORED: Final = frozenset({Decision, FromDenyCache}).issuperset
 """Whether all of some types are that of a store's decision."""
@@ -67,7 +63,7 @@ _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
 
 
 class Recorder:
-    """Counts every verdict, and keeps an event of each that did not simply pass and of a sample of those that did."""
+    """Counts every verdict, and keeps events: of those that did not simply pass, and of a sample of those that did."""
 
     offer: Offer
     """Record one verdict on a request and the cost that was stated beside it. The last argument is when it was
@@ -79,9 +75,13 @@ class Recorder:
         timer: Timer,
         *,
         keeps_events: bool = True,
-        most_events: int = MOST_EVENTS,
+        most_events: int = MAX_EVENTS,
+        share: Share = Share(),  # noqa: B008 (immutable)
     ) -> None:
-        """`clock` is for verdicts that no store was asked for; `timer` counts seconds, from any beginning but 0."""
+        """`clock` is for verdicts that no store was asked for; `timer` counts seconds, from any beginning but 0.
+
+        `share` says how many of a minute's decisions become events.
+        """
         self._clock = clock
         self._timer = timer
         self._keeps_events = keeps_events
@@ -93,11 +93,11 @@ class Recorder:
         self._kept: list[tuple[Any, ...]] = []
         """What events are made of: the arguments of `event_of`."""
         self._events: deque[Event] = deque(maxlen=most_events)
-        self._groups: dict[tuple[Any, ...], Group] = {}
-        """By all that is counted but the user: requests since the last fold."""
-        self._counted: dict[tuple[Any, ...], Counter[str | None]] = {}
-        self._times: dict[tuple[Any, ...], Counter[int]] = {}
-        """By the same: how often they took about how long."""
+        self._thinning = Thinning(lambda happened: event_of(0, *happened), share)
+        self._minute_ends = timer() + _SECONDS_OF_A_MINUTE
+        self._groups = Groups()
+        self._unfolded = 0
+        """About how many users were appended since they were last counted."""
         self._passing: dict[object, Shortcut] = {}
         """By `Plan.alike`: where requests are counted that pass."""
         self._refused: dict[object, Shortcut] = {}
@@ -119,6 +119,11 @@ class Recorder:
     def waiting(self) -> int:
         """Events that nobody has taken yet."""
         return len(self._kept) + len(self._events)
+
+    @property
+    def left_out(self) -> int:
+        """Refusals and sampled admissions that no event stands for, because there were too many in their minute."""
+        return self._thinning.left_out
 
     def _offering(self) -> Offer:
         """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
@@ -143,9 +148,10 @@ class Recorder:
             ):
                 record(request, cost, verdict, started)
                 return
-            users.append(request[0])
+            user = request[0]
+            users.append(user if user is None or len(user) <= LONGEST else None)
             if started:
-                sample(request, cost, verdict, kind, chance, at, attend(users, latencies, started))
+                sample(request, cost, verdict, kind, chance, at, attend(latencies, started))
             elif not is_seldom:
                 sample(request, cost, verdict, kind, chance, at, None)
             if request[2]:
@@ -159,42 +165,50 @@ class Recorder:
         at = decisions[0].at if decisions else self._clock()
         is_simple = _is_simple(plan, decisions)
         kind = kind_of(verdict)
-        outcome: tuple[Any, ...] = ()
+        outcome: tuple[Any, ...] = PLAIN
         if not is_simple:
-            outcome = (_outcome(verdict, kind),)
+            outcome = _outcome(verdict, kind)
         elif kind is EventKind.DENIED:
-            outcome = (_DENIED,)
-        charged = [part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)]
-        key = (at // MINUTE, request.tier, request.route or request.path, *charged, *outcome)
-        users, latencies = self._groups.get(key) or self._new_group(key)
-        users.append(request.user)
+            outcome = DENIED
+        charged = tuple([part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)])
+        endpoint = request.route or plan.template or request.path
+        group = self._groups.of((at // MINUTE, request.tier, endpoint, charged, outcome))
+        users, latencies = group or ([], [])  # without a group it is counted already
+        users.append(request.user if request.user is None or len(request.user) <= LONGEST else None)
         chance, is_seldom = self._chance(plan, kind)
-        if is_simple and plan.alike is not None and not _can_wait(plan):
+        if is_simple and group is not None and plan.alike is not None and not _can_wait(plan):
             shortcuts = self._passing if verdict.allowed else self._refused
             known = shortcuts.get(plan.alike)
-            if (known is None and len(shortcuts) < MOST_ALIKE) or (known is not None and known[1] <= at):
+            if (known is None and len(shortcuts) < MAX_SHORTCUTS) or (known is not None and known[1] <= at):
                 begin, several = at - at % MINUTE, len(decisions) > 1
                 shortcuts[plan.alike] = (
                     begin, begin + MINUTE, request.route, users, latencies, kind, chance, is_seldom, several,
                 )  # fmt: skip
-        latency = self._attend(users, latencies, started) if started else None
+        latency = self._attend(latencies, started) if started else None
         if started or not is_seldom:
             self._sample(request, cost, verdict, kind, chance, at, latency)
         if request.api_key:
             self._use(request.api_key, at)
 
-    def _chance(self, plan: Plan, kind: EventKind) -> tuple[float, bool]:
-        """How probably a request becomes an event, and whether only if it is timed."""
+    def _chance(self, plan: Plan, kind: EventKind) -> tuple[float | None, bool]:
+        """How probably a request becomes an event (None: it is not sampled), and whether only if it is timed."""
         if kind not in _SAMPLED:
-            return 1.0, False
+            return None, False
         sample = max([bound.rule.sample for bound in plan.enforced], default=0.0)
         if kind is EventKind.ALLOWED and self._one_in > 1 and sample * self._one_in <= 1:
             return sample * self._one_in, True
         return sample, False
 
-    def take_events(self) -> list[Event]:
-        """The events since the last time, in the order in which they were decided."""
+    def take_events(self, *, is_last: bool = False) -> list[Event]:
+        """The events since the last time; where it is the last time, also those that wait for the end of a minute."""
         self._make_events()
+        now = self._timer()
+        if is_last or now >= self._minute_ends:
+            self._minute_ends = now + _SECONDS_OF_A_MINUTE
+            for event, stands_for in self._thinning.end_minute():
+                self._made += 1
+                extra = event.extra if stands_for == 1 else {**(event.extra or {}), "stands_for": stands_for}
+                self._events.append(event._replace(sequence=self._made, extra=extra))
         events = self._events
         taken = [events.popleft() for _ in repeat(None, len(events))]
         self._taken += len(taken)
@@ -205,36 +219,24 @@ class Recorder:
 
     def take_counts(self) -> tuple[list[Count], list[Took]]:
         """What was counted since the last time."""
-        self._fold()
-        for kept in (self._groups, self._passing, self._refused):
-            kept.clear()
-        for users in self._counted.values():
-            for user in [user for user in users if user is not None and len(user) > LONGEST]:
-                users[None] += users.pop(user)
-        counts = [
-            Count(minute * MINUTE, users, tier, endpoint, is_degraded, charged, kind, rule, also)
-            for (minute, tier, endpoint, *rest), users in self._counted.items()
-            for charged, kind, rule, is_degraded, also in (_charges(rest),)
-        ]
-        took = [
-            Took(minute * MINUTE, tier, endpoint, _rules(rest), bucket, number)
-            for (minute, tier, endpoint, *rest), buckets in self._times.items()
-            for bucket, number in buckets.items()
-        ]
-        self._counted, self._times = {}, {}
-        return counts, took
+        self._passing.clear()
+        self._refused.clear()
+        self._unfolded = 0
+        return self._groups.take()
 
     def take_keys(self) -> dict[str, Micros]:
         """When each API key that was used since the last time was used last."""
         keys, self._keys = self._keys, {}
         return keys
 
-    def _attend(self, users: list[str | None], latencies: list[float], started: float) -> float:
-        """Note how long a decision took, and look after its group."""
+    def _attend(self, latencies: list[float], started: float) -> float:
+        """Note how long a decision took, and look after what is kept of it and those that are not timed."""
         latency = self._timer() - started
         latencies.append(latency)
-        if len(users) >= _TOGETHER:
-            self._fold()
+        self._unfolded += self._one_in
+        if self._unfolded >= _TOGETHER:
+            self._unfolded = 0
+            self._groups.fold()
         self._looked += 1
         if self._looked >= _MANY and self._one_in < _MOST_SELDOM:
             self._look_at_one_in(self._one_in * _LESS)
@@ -253,15 +255,25 @@ class Recorder:
         cost: int | None,
         verdict: Verdict,
         kind: EventKind,
-        chance: float,
+        chance: float | None,
         at: Micros,
         latency: float | None,
     ) -> None:
         """Keep what an event is made of. It is made with others, later: one by one they take twice the time."""
-        if self._keeps_events and random() < chance:  # noqa: S311 (nothing secret depends on it)
+        if not self._keeps_events:
+            return
+        if chance is None:
+            happened = (request, cost, verdict, kind, at, latency)
+            stands_for = self._thinning.refuse(_subject(request, verdict, kind), happened)
+            if not stands_for:
+                return
+            self._kept.append((*happened, stands_for))
+        elif random() < chance and self._thinning.sample():  # noqa: S311 (nothing secret depends on it)
             self._kept.append((request, cost, verdict, kind, at, latency))
-            if len(self._kept) >= _MADE_TOGETHER:
-                self._make_events()
+        else:
+            return
+        if len(self._kept) >= _MADE_TOGETHER:
+            self._make_events()
 
     def _make_events(self) -> None:
         keep, first = self._events.append, self._made + 1
@@ -273,25 +285,6 @@ class Recorder:
     def _use(self, api_key: str, at: Micros) -> None:
         if api_key in self._keys or (len(self._keys) < MOST_KEYS and len(api_key) <= LONGEST):
             self._keys[api_key] = at
-
-    def _new_group(self, key: tuple[Any, ...]) -> Group:
-        """The group of alike requests of which there is none yet."""
-        if len(self._groups) >= MOST_ALIKE:
-            key = (key[0], OTHER, OTHER, *key[3:])
-        elif (short := _short(key[2])) is not key[2]:
-            key = (*key[:2], short, *key[3:])
-        return self._groups.setdefault(key, ([], []))
-
-    def _fold(self) -> None:
-        """Count users and times instead of keeping each of them."""
-        for key, (users, latencies) in self._groups.items():
-            if users:
-                self._counted.setdefault(key, Counter()).update(users)
-                users.clear()
-            if latencies:
-                buckets = [bucket_of(int(latency * SECOND)) for latency in latencies]
-                self._times.setdefault(key, Counter()).update(buckets)
-                latencies.clear()
 
 
 def _turns(timer: Timer, one_in: int) -> Iterator[Timer | None]:
@@ -324,20 +317,12 @@ def _outcome(verdict: Verdict, kind: EventKind) -> tuple[Any, ...]:
     return (kind.value, decider, is_degraded, beside(verdict) if has_more else ())
 
 
-def _short(endpoint: str | None) -> str | None:
-    return OTHER if endpoint is not None and len(endpoint) > LONGEST else endpoint or None
-
-
-def _charges(rest: list[Any]) -> tuple[tuple[str | int, ...], str, str | None, bool, tuple[str | None, ...]]:
-    """The end of a key: what was charged, and what became of it."""
-    if rest[-1] is _DENIED:
-        return tuple(rest[:-1]), EventKind.DENIED.value, rest[0], False, ()
-    if isinstance(rest[-1], tuple):
-        return tuple(rest[:-1]), *rest[-1]
-    return tuple(rest), *_PLAIN
-
-
-def _rules(rest: list[Any]) -> tuple[str, ...]:
-    """The end of a key: all rules that applied."""
-    charged, _, _, _, also = _charges(rest)
-    return (*charged[::2], *also[::2])  # type: ignore[arg-type] # names at every other place
+def _subject(request: Request, verdict: Verdict, kind: EventKind) -> tuple[object, str | None, EventKind]:
+    """Whose refusals are thinned together: those of a user, else a key, else an address, by one rule."""
+    enforced = verdict.plan.enforced
+    if len(enforced) == 1 and kind is EventKind.DENIED:  # nearly always
+        rule: Rule | None = enforced[0][1]
+    else:
+        rule = deciding(verdict, kind).rule
+    who = request[0] or request[2] or request[3] or ""
+    return (who if len(who) <= LONGEST else hash(who), None if rule is None else rule.name, kind)

@@ -51,8 +51,12 @@ class Recorder(Protocol):
     def waiting(self) -> int:
         """How many of them nobody has taken yet."""
 
-    def take_events(self) -> list[Event]:
-        """All events since the last time."""
+    @property
+    def left_out(self) -> int:
+        """How many refusals and sampled admissions became no event, because there were too many."""
+
+    def take_events(self, *, is_last: bool = False) -> list[Event]:
+        """All events since the last time; also those that are held back for a while, where it is the last time."""
 
     def take_counts(self) -> tuple[list[Count], list[Took]]:
         """All counts since the last time."""
@@ -106,6 +110,8 @@ class Recorded(NamedTuple):
     """Those that are not on disk yet."""
     dropped: int
     """Those that were lost in memory."""
+    left_out: int = 0
+    """Refusals and sampled admissions that no event stands for. They are counted, and were never events."""
 
 
 class Recording:
@@ -147,7 +153,7 @@ class Recording:
         self._stopping.set()
         if self._task is not None:
             await self._task
-        await self.flush()
+        await self.flush(is_last=True)
         if self._journal is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._journal.close)
         self._thread.shutdown()
@@ -156,13 +162,13 @@ class Recording:
         """How much there was, and where it is."""
         recorder, journal = self._recorder, self._journal
         if journal is None:
-            return Recorded(recorder.emitted, recorder.waiting, recorder.dropped)
-        dropped = recorder.dropped + journal.dropped(EVENTS)
-        return Recorded(recorder.emitted, recorder.waiting + self._in_hand + journal.waiting(EVENTS), dropped)
+            return Recorded(recorder.emitted, recorder.waiting, recorder.dropped, recorder.left_out)
+        waiting = recorder.waiting + self._in_hand + journal.waiting(EVENTS)
+        return Recorded(recorder.emitted, waiting, recorder.dropped + journal.dropped(EVENTS), recorder.left_out)
 
-    async def flush(self) -> None:
+    async def flush(self, *, is_last: bool = False) -> None:
         """Bring everything over that was recorded by now."""
-        events = self._recorder.take_events()
+        events = self._recorder.take_events(is_last=is_last)
         counts, took = self._take_counts()
         if self._journal is None:
             return

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.core.thinning import Share
 from headgate.dataplane.recorder import Recorder
 from headgate.dataplane.recording import COUNTS, EVENTS, Origin, Recorded, Recording
 from headgate.dataplane.shipping import Route, Shipping
@@ -86,7 +87,8 @@ async def recorded(
             journal = Writer(root, limits)
             if leads:
                 shipping = await stack.enter_async_context(_shipping(root, settings, control))
-        recorder = Recorder(wall_clock, monotonic, keeps_events=journal is not None)
+        share = Share(settings.denial_events_per_minute, settings.events_per_minute)
+        recorder = Recorder(wall_clock, monotonic, keeps_events=journal is not None, share=share)
         recording = Recording(
             recorder,
             journal,
@@ -110,7 +112,7 @@ def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> S
 
     for spool, size in forgotten_spools(root):
         log.warning("%d bytes wait in %s for sinks that are not configured now", size, spool)
-    events, counts = _event_sinks(settings, control), _count_sinks(control)
+    events, counts = _event_sinks(settings, control), _count_sinks(settings, control)
     every = max(settings.flush_seconds, min(_FLUSHES_BETWEEN_COUNTS * settings.flush_seconds, _SECONDS_BETWEEN_COUNTS))
     routes = [
         Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
@@ -138,12 +140,12 @@ def _event_sinks(settings: Settings, control: ControlPlane | None) -> list[Event
     return sinks
 
 
-def _count_sinks(control: ControlPlane | None) -> list[CountSink]:
+def _count_sinks(settings: Settings, control: ControlPlane | None) -> list[CountSink]:
     if control is None:
         return []
     from headgate.adapters.postgres.count_sink import PostgresCounts  # noqa: PLC0415 (an extra)
 
-    return [PostgresCounts(control.another_database(_SECONDS_TO_STORE))]
+    return [PostgresCounts(control.another_database(_SECONDS_TO_STORE), settings.usage_users_per_day)]
 
 
 def _kafka(brokers: str, topic: str) -> EventSink:

@@ -106,9 +106,10 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
 
 def recording_samples(worker: str, recordings: Recordings) -> Iterator[Sample]:
     """What was recorded, and what became of it; of sinks only in the process that ships."""
-    (emitted, waiting, dropped), sinks = recordings.state()
+    (emitted, waiting, dropped, left_out), sinks = recordings.state()
     yield Sample("headgate_events_emitted_total", emitted)
     yield Sample("headgate_events_dropped_total", dropped)
+    yield Sample("headgate_events_left_out_total", left_out)
     yield Sample("headgate_events_waiting", waiting, (worker,))
     for place, (account, error, lag) in sinks.items():
         yield Sample("headgate_sink_stored_total", account.stored, place)

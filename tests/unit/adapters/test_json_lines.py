@@ -48,7 +48,7 @@ def test_an_event_is_a_line_with_the_names_of_the_admin_api(tmp_path: Path) -> N
             "user": "u5", "tenant": None, "api_key": None, "ip": "203.0.113.7", "tier": "free", "method": "GET",
             "endpoint": "/api/search", "rule": "search", "decision": "denied", "source": "store", "count": 10,
             "limit": 10, "cost": 1, "status": 429, "retry_after": 1.5, "region": "eu", "server": "host-1",
-            "latency": 0.0001, "extra": {"cost": 2}, "batch": made.id,
+            "latency": 0.0001, "stands_for": 1, "extra": {"cost": 2}, "batch": made.id,
         }
     ]  # fmt: skip
 

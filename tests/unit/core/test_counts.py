@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import OTHER, Count, CountBatch, Took, cut, metric_rows, usage_columns
+from headgate.core.counts import OTHER, Count, CountBatch, Took, cut, usage_columns
 from headgate.core.event import EventKind
+from headgate.core.metric_rows import Bounds, Known, metric_rows
 from headgate.core.units import DAY, MINUTE
 
 NOON = 20_000 * DAY + DAY // 2
@@ -63,12 +64,12 @@ def test_rules_beside_have_what_became_of_requests_under_them() -> None:
 
 
 def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
-    """However many users there are, a batch adds so many rows of users and no more; days know all of them."""
+    """However many users there are, a minute has so many rows of users and no more; days know all of them."""
     asked: dict[str | None, int] = {f"u{n}": n for n in range(1, 6)}
     again, later = _count("denied", user="u1", requests=9), _count("allowed", user="u2")._replace(minute=NOON + MINUTE)
     batch = _batch(_count("allowed")._replace(users={None: 100, **asked}), again, later)
-    rows = {(row.user, row.minute): row for row in metric_rows(batch, most_users=2)}
-    assert rows.keys() == {("", NOON), ("", NOON + MINUTE), ("u1", NOON), ("u5", NOON)}
+    rows = {(row.user, row.minute): row for row in metric_rows(batch, bounds=Bounds(users=2))}
+    assert rows.keys() == {("", NOON), ("", NOON + MINUTE), ("u1", NOON), ("u5", NOON), ("u2", NOON + MINUTE)}
     assert (rows["u1", NOON].total, rows["u1", NOON].denied) == (10, 9)
     assert sorted(usage_columns(batch).users) == ["", *sorted(map(str, asked))]
 
@@ -76,11 +77,10 @@ def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
 def test_of_those_who_ask_as_often_as_each_other_some_have_rows() -> None:
     """There are never more rows of users than may be, and nobody has one who asked less than somebody without."""
     users: dict[str | None, int] = {"a": 5, "b": 2, "c": 2, "d": 2, "e": 1}
-    later = _count("allowed")._replace(minute=NOON + MINUTE, users={"f": 2, "g": 9})
-    batch = _batch(_count("allowed")._replace(users=users), later)
-    for most in range(1, 7):
-        found = [row.total for row in metric_rows(batch, most_users=most) if row.user]
-        assert sorted(found, reverse=True) == [9, 5, 2, 2, 2, 2, 1][:most]
+    batch = _batch(_count("allowed")._replace(users=users))
+    for most in range(1, 6):
+        found = [row.total for row in metric_rows(batch, bounds=Bounds(users=most)) if row.user]
+        assert sorted(found, reverse=True) == [5, 2, 2, 2, 1][:most]
 
 
 def test_parts_of_counts_are_the_whole() -> None:
@@ -93,13 +93,13 @@ def test_parts_of_counts_are_the_whole() -> None:
     assert [*cut([], 0)] == []
 
 
-def test_only_so_many_endpoints_of_a_batch_are_told_apart() -> None:
-    """However many paths strangers make up, a batch adds a bounded number of rows, and all of them are counted."""
+def test_only_so_many_endpoints_of_a_minute_are_told_apart() -> None:
+    """However many paths callers make up, a minute has a bounded number of rows, and all of them are counted."""
     counts = [_count("allowed", "a", 1)._replace(endpoint=f"/{n}", users={"u1": n}) for n in range(1, 6)]
     nameless = _count("allowed", "a", 1)._replace(endpoint=None)
     took = [Took(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
     batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, took=took)
-    rows = [row for row in metric_rows(batch, most_endpoints=2) if row.rule == "a"]
+    rows = [row for row in metric_rows(batch, bounds=Bounds(endpoints=2)) if row.rule == "a"]
     assert {row.endpoint: row.total for row in rows} == {"/5": 5, "/4": 4, OTHER: 7, "": 1}
     assert {row.endpoint: sum(row.latency) for row in rows} == {"/5": 1, "/4": 1, OTHER: 3, "": 0}
 
@@ -132,3 +132,26 @@ def test_a_user_is_denied_by_one_rule() -> None:
     """The others have the request, and neither a denial nor a charge."""
     batch = _batch(_count("denied", "a", 5, "b", 5, rule="b"))
     assert _usage(batch) == {"": (1, 1, 0), "a": (1, 0, 0), "b": (1, 1, 0)}
+
+
+def test_what_a_minute_has_already_takes_room() -> None:
+    """Rows that are there are added to, and new ones are made while there is room: over all batches, not in each."""
+    bounds = Bounds(endpoints=2, places=3, users=2)
+    known = {NOON: Known(frozenset({("", "/a", "free"), ("", "/b", "free")}), frozenset({"u1"}))}
+    counts = [
+        _count("allowed", user=user)._replace(endpoint=path)
+        for user, path in [("u1", "/a"), ("u2", "/c"), ("u3", "/d")]
+    ]
+    rows = metric_rows(_batch(*counts), known, bounds)
+    assert {row.endpoint: row.total for row in rows if not row.user} == {"/a": 1, OTHER: 2}
+    assert {row.user for row in rows if row.user} == {"u1", "u2"}
+
+
+def test_tiers_that_callers_make_up_are_bounded_too() -> None:
+    """When a minute has all the rows it may have, one more for each rule counts what is left, whatever its tier."""
+    counts = [_count("denied", "a", 1, rule="a")._replace(endpoint=f"/{n % 3}", tier=f"t{n}") for n in range(40)]
+    rows = [row for row in metric_rows(_batch(*counts), bounds=Bounds(places=5)) if not row.user]
+    assert len(rows) <= 5 + 2
+    for rule in ("", "a"):
+        assert sum(row.denied for row in rows if row.rule == rule) == 40
+        assert sum(row.denied for row in rows if (row.rule, row.endpoint, row.tier) == (rule, OTHER, OTHER)) > 30

@@ -11,15 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import Limiter, Request
-from headgate.core.counts import OTHER, CountBatch, metric_rows
+from headgate.core.counts import OTHER, CountBatch, usage_columns
 from headgate.core.degraded import allowed as degraded_allow
 from headgate.core.event import EventKind
+from headgate.core.metric_rows import metric_rows
 from headgate.core.own_limits import LimitsByRule, OwnLimits
+from headgate.core.thinning import Share
 from headgate.core.units import MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
+from headgate.dataplane import groups, together
 from headgate.dataplane import recorder as recorders
-from headgate.dataplane import together
-from headgate.dataplane.recorder import LONGEST, Recorder
+from headgate.dataplane.groups import LONGEST
+from headgate.dataplane.recorder import Recorder
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -59,6 +62,10 @@ class Scene:
     def check(self, path: str = "/", user: str | None = "ann", cost: int | None = None, **parts: Any) -> bool:  # noqa: ANN401 (the request's)
         assert self.limiter.check_now is not None
         return self.limiter.check_now(Request(user=user, path=path, **parts), cost).allowed
+
+
+def _stands_for(event: Event) -> int:
+    return 1 if event.extra is None else int(event.extra.get("stands_for", 1))
 
 
 def _recounted(events: Iterable[Event]) -> Counter[tuple[Any, ...]]:
@@ -281,22 +288,24 @@ def test_requests_that_are_exempt_are_counted_but_are_no_events() -> None:
     assert (count.kind, count.charged, count.requests) == ("allowed", (), 1)
 
 
-def test_a_sample_of_admissions_is_kept_and_every_denial() -> None:
-    """Of what passes about the share that the rule says becomes events; of what does not, everything."""
+def test_a_sample_of_admissions_is_kept_and_of_denials_the_first_and_some_more() -> None:
+    """Of what passes about the share that the rule says becomes events; one of a denial says what it stands for."""
     rules = [
         {"name": "few", "limits": "100000/hour", "sample": 0.05, "match": {"endpoints": ["/few"]}},
         {"name": "many", "limits": "100000/hour", "sample": 0.5, "match": {"endpoints": ["/many"]}},
         {"name": "none", "limits": "100000/hour", "sample": 0, "match": {"endpoints": ["/none"]}},
         {"name": "no", "limits": "1/hour", "sample": 0, "match": {"endpoints": ["/no"]}},
     ]
-    scene = Scene(rules)
+    scene = Scene(rules, share=Share(overall=5_000))
     for path in ("/few", "/many", "/none", "/no"):
         for _ in range(4_000):
             scene.check(path)
-    kept = Counter(event.endpoint for event in scene.recorder.take_events())
+    events = scene.recorder.take_events(is_last=True)
+    kept = Counter(event.endpoint for event in events)
     assert 100 < kept["/few"] < 330
     assert 1_700 < kept["/many"] < 2_300
-    assert (kept["/none"], kept["/no"]) == (0, 3_999)
+    assert (kept["/none"], kept["/no"]) == (0, 10 + 9 + 9 + 2 + 1)
+    assert sum(map(_stands_for, events)) == kept["/few"] + kept["/many"] + 3_999
     counted = _counted(scene.recorder.take_counts()[0])
     assert sum(counted.values()) == 16_000
 
@@ -342,7 +351,8 @@ def test_when_nobody_takes_them_the_oldest_events_go(monkeypatch: pytest.MonkeyP
 
 def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long names and too many endpoints or keys are counted, but not told apart."""
-    monkeypatch.setattr(recorders, "MOST_ALIKE", 3)
+    monkeypatch.setattr(groups, "MAX_ENDPOINTS", 3)
+    monkeypatch.setattr(groups, "MAX_TIERS", 3)
     monkeypatch.setattr(recorders, "MOST_KEYS", 2)
     monkeypatch.setattr(recorders, "_TOGETHER", 2)
     scene = Scene([{"name": "wide", "limits": "100000/hour"}])
@@ -406,3 +416,137 @@ def test_whatever_becomes_of_requests_keys_are_noted_and_users_counted(monkeypat
         scene.check("/open")
     assert set(scene.recorder.take_keys()) == set(PATHS)
     assert sum(count.requests for count in scene.recorder.take_counts()[0]) == 40 * len(PATHS) + 5
+
+
+def test_refusals_of_a_minute_that_none_stands_for_yet_are_in_its_last_event() -> None:
+    """At the end of a minute each subject has an event for what is left; the next minute begins with single ones."""
+    scene = Scene([{"name": "no", "action": "block"}])
+    for _ in range(25):
+        scene.check()
+    first = scene.recorder.take_events()
+    assert [_stands_for(event) for event in first] == [1] * 10 + [10]
+    scene.seconds += 60
+    (last,) = scene.recorder.take_events()
+    assert (_stands_for(last), last.sequence, last.user, last.decision) == (5, 12, "ann", "blocked")
+    assert last.id not in {event.id for event in first}
+    scene.check()
+    assert [_stands_for(event) for event in scene.recorder.take_events()] == [1]
+    assert (scene.recorder.emitted, scene.recorder.dropped, scene.recorder.left_out) == (13, 0, 0)
+
+
+def test_a_last_event_that_stands_for_itself_says_no_more() -> None:
+    """It is an event like any other."""
+    scene = Scene([{"name": "no", "action": "block"}])
+    for _ in range(11):
+        scene.check()
+    assert [event.extra for event in scene.recorder.take_events(is_last=True)] == [None] * 11
+
+
+def test_callers_without_number_make_a_bounded_number_of_events() -> None:
+    """Each is refused once: after so many events they are sampled, and what is left out is known."""
+    scene = Scene([{"name": "no", "action": "block"}], share=Share(first=3, overall=100))
+    for number in range(20_000):
+        scene.check(f"/{number}", user=None, ip=f"2001:db8:{number:x}::1")
+    events = scene.recorder.take_events(is_last=True)
+    assert 250 < len(events) < 330
+    assert sum(map(_stands_for, events)) + scene.recorder.left_out == 20_000
+    assert scene.recorder.emitted == len(events)
+    assert sum(count.requests for count in scene.recorder.take_counts()[0]) == 20_000
+
+
+def test_samples_of_a_minute_are_bounded() -> None:
+    """Also where everything is sampled: the next minute begins anew."""
+    scene = Scene([{"name": "wide", "limits": "100000/hour", "sample": 1}], share=Share(overall=10))
+    for minute in range(2):
+        for _ in range(100):
+            scene.check()
+        assert len(scene.recorder.take_events()) == 19
+        assert scene.recorder.left_out == (minute + 1) * 81
+        scene.seconds += 60
+        assert scene.recorder.take_events() == []
+
+
+def test_rules_with_templates_name_endpoints() -> None:
+    """Where a rule has a template, that is the endpoint; a route goes before it, and behind a prefix paths are told."""
+    rules: list[dict[str, Any]] = [
+        {"name": "posts", "limits": "1000/hour", "match": {"endpoints": ["/users/{id}/posts", "/api/*"]}},
+        {"name": "wide", "limits": "1000/hour"},
+    ]
+    scene = Scene(rules)
+    for path in ("/users/1/posts", "/users/2/posts", "/api/1", "/else"):
+        scene.check(path)
+    scene.check("/users/3/posts", route="/users/:id/posts")
+    counts = scene.recorder.take_counts()[0]
+    assert Counter({count.endpoint: count.requests for count in counts}) == {
+        "/users/{id}/posts": 2, "/api/1": 1, "/else": 1, "/users/:id/posts": 1,
+    }  # fmt: skip
+
+
+def test_names_are_bounded_by_the_minute_not_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often counts are taken, a minute has so many endpoints; the next one begins anew."""
+    monkeypatch.setattr(groups, "MAX_ENDPOINTS", 3)
+    scene = Scene([{"name": "wide", "limits": "100000/hour"}])
+    for minute in range(2):
+        found: Counter[str | None] = Counter()
+        for number in range(10):
+            scene.check(f"/{minute}/{number}")
+            for count in scene.recorder.take_counts()[0]:
+                found[count.endpoint] += count.requests
+        assert found == {f"/{minute}/0": 1, f"/{minute}/1": 1, f"/{minute}/2": 1, OTHER: 7}
+        scene.clock.advance(60)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PATHS), st.integers(0, 9), st.integers(1, 4)), max_size=60))
+def test_without_room_for_groups_sums_stay_exact(calls: list[tuple[str, int, int]]) -> None:
+    """Where callers state all kinds of costs, what has no group of its own is counted together, costs included."""
+    few, all_ = Scene(), Scene()
+    for scene, most in ((few, 2), (all_, groups.MAX_GROUPS)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(groups, "MAX_GROUPS", most)
+            for path, cost, seconds in calls:
+                scene.clock.advance(seconds)
+                scene.check(path, cost=cost)
+    found, wanted = (_usage(scene.recorder.take_counts()[0]) for scene in (few, all_))
+    assert found == wanted
+
+
+def _usage(counts: list[Count]) -> Counter[tuple[Any, ...]]:
+    """What each rule has counted and charged, whoever asked."""
+    columns = usage_columns(CountBatch("b", "server", "", counts, []))
+    found: Counter[tuple[Any, ...]] = Counter()
+    for day, rule, requests, denied, cost in zip(
+        columns.days, columns.rules, columns.requests, columns.denied, columns.costs, strict=True
+    ):
+        found.update({(day, rule, "requests"): requests, (day, rule, "denied"): denied, (day, rule, "cost"): cost})
+    return +found
+
+
+def test_users_are_bounded_while_nobody_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who are there are counted as before, and the others as nobody in particular."""
+    monkeypatch.setattr(groups, "MAX_USERS", 3)
+    monkeypatch.setattr(recorders, "_TOGETHER", 2)
+    scene = Scene([{"name": "wide", "limits": "100000/hour"}])
+    for number in range(60):
+        scene.check(user=f"user-{number % 20}")
+    (count,) = scene.recorder.take_counts()[0]
+    assert count.requests == 60
+    assert len(count.users) <= 3 + 2 + 1
+    assert count.users["user-0"] == 3
+
+
+def test_an_event_is_bounded_whatever_callers_send() -> None:
+    """Long texts are cut and stay different, and attributes without end are left out, with their number."""
+    scene = Scene([{"name": "no", "action": "block"}])
+    ends = ("a", "b")
+    for end in ends:
+        long = "x" * 60_000 + end
+        scene.check("/" + long, user=long, method=long, attributes={"a": long}, route="/" + long)
+    events = scene.recorder.take_events()
+    assert len({event.user for event in events}) == len({event.endpoint for event in events}) == len(ends)
+    for event in events:
+        assert [len(event.user or ""), len(event.method or ""), len(event.endpoint or "")] == [255, 255, 1_000]
+        assert event.extra is not None
+        assert (event.extra["attributes_left_out"], len(event.extra["route"])) == (1, 1_000)
+    scene.check(user="half\ud800" * 100)
+    assert len(scene.recorder.take_events()[0].user or "") == 255

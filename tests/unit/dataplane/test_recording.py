@@ -27,6 +27,8 @@ class _Recorder:
     def __init__(self) -> None:
         self.emitted = 0
         self.dropped = 0
+        self.left_out = 0
+        self.is_last = False
         self._events: list[Event] = []
         self.counts: tuple[list[Count], list[Took]] = ([], [])
 
@@ -42,7 +44,8 @@ class _Recorder:
         del self._events[:many]
         self.dropped += many
 
-    def take_events(self) -> list[Event]:
+    def take_events(self, *, is_last: bool = False) -> list[Event]:
+        self.is_last = is_last
         taken, self._events = self._events, []
         return taken
 

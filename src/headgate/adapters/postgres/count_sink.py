@@ -1,6 +1,8 @@
 """Counts in PostgreSQL: each batch is added once, to the minutes and to what users have used each day.
 
-Batches that come together are added up before, because most of their users are the same.
+Batches that come together are added up before, because most of their users are the same. What the minutes have
+already is read first, so that their rows are bounded over all batches and processes (`headgate.core.metric_rows`);
+processes that store take turns, or each would fill the room that is left.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
-from headgate.core.counts import added_up, metric_rows, usage_columns
+from headgate.adapters.postgres.daily_users import MAX_USERS, DailyUsers
+from headgate.core.counts import added_up, usage_columns
+from headgate.core.metric_rows import Known, Place, metric_rows
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
@@ -20,7 +24,8 @@ from headgate.ports import Stored
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headgate.core.counts import Count, CountBatch, MetricRow, Took, UsageColumns
+    from headgate.core.counts import Count, CountBatch, Took, UsageColumns
+    from headgate.core.metric_rows import MetricRow
     from headgate.core.units import Micros
     from headgate.ports import Database, Writing
 
@@ -42,9 +47,10 @@ class PostgresCounts:
 
     name = "counts"
 
-    def __init__(self, database: Database) -> None:
-        """`database` belongs to somebody else, who closes it."""
+    def __init__(self, database: Database, users_per_day: int = MAX_USERS) -> None:
+        """`database` is closed by its owner. So many users of each day have rows of usage of their own."""
         self._database = database
+        self._daily_users = DailyUsers(users_per_day)
 
     async def store(self, *batches: CountBatch) -> Stored:
         """Add batches, in one transaction with their ids."""
@@ -58,8 +64,9 @@ class PostgresCounts:
                 ]
                 for region in sorted({batch.region or "" for batch in new}):
                     some = [batch for batch in new if (batch.region or "") == region]
-                    metrics, usage = await asyncio.to_thread(_rows, some)  # whoever ships may be deciding too
-                    await _add(writing, metrics, usage, _text(region, _LONGEST_NAME))
+                    # In a thread: the process that ships may be deciding too.
+                    batch = await asyncio.to_thread(_together, some)
+                    await self._add(writing, batch, _text(region, _LONGEST_NAME))
         except (DatabaseError, InvalidRequest) as error:
             msg = f"counts wait to be stored: {error}"
             raise SinkError(msg) from error
@@ -68,6 +75,15 @@ class PostgresCounts:
 
     async def close(self) -> None:
         """Nothing is this sink's own."""
+
+    async def _add(self, writing: Writing, batch: CountBatch, region: str) -> None:
+        """Rows are added in the order of their keys: so processes that add at once do not wait in a circle."""
+        await writing.run("counts.take_turn")
+        minutes = {count.minute for count in batch.counts} | {took.minute for took in batch.took}
+        known = await _known(writing, minutes, region)
+        metrics = sorted(await asyncio.to_thread(metric_rows, batch, known))
+        usage = await asyncio.to_thread(usage_columns, await self._daily_users.bounded(writing, batch))
+        await _store(writing, metrics, usage, region)
 
 
 def _fit(batch: CountBatch) -> CountBatch:
@@ -78,14 +94,13 @@ def _fit(batch: CountBatch) -> CountBatch:
     )
 
 
-def _rows(batches: Sequence[CountBatch]) -> tuple[list[MetricRow], UsageColumns]:
-    """All rows, in the order of their keys: so processes that add at once do not wait in a circle."""
+def _together(batches: Sequence[CountBatch]) -> CountBatch:
+    """Batches as one, with nothing in it that cannot be stored."""
     batch = added_up(batches)
-    clean = batch._replace(counts=[*map(_clean_count, batch.counts)], took=[*map(_clean_took, batch.took)])
-    return sorted(metric_rows(clean)), usage_columns(clean)
+    return batch._replace(counts=[*map(_clean_count, batch.counts)], took=[*map(_clean_took, batch.took)])
 
 
-async def _add(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, region: str) -> None:
+async def _store(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, region: str) -> None:
     for first in range(0, len(metrics), _TOGETHER):
         await writing.run("counts.add_metrics", *_metric_columns(metrics[first : first + _TOGETHER], region))
     for first in range(0, len(usage.days), _TOGETHER):
@@ -97,6 +112,20 @@ async def _add(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, 
         await writing.run("counts.add_usage", days, *names, *numbers)
     hours = sorted({row.minute - row.minute % HOUR for row in metrics})
     await writing.run("counts.note", [_time(hour) for hour in hours])
+
+
+async def _known(writing: Writing, minutes: set[Micros], region: str) -> dict[Micros, Known]:
+    """The rows that minutes have already."""
+    found = {minute: (set[Place](), set[str]()) for minute in minutes}
+    times = {_time(minute): minute for minute in minutes}
+    for row in await writing.rows("counts.known", region, [*times]):
+        at, rule, endpoint, tier, user = row.values()
+        places, users = found[times[at]]
+        if user:
+            users.add(user)
+        else:
+            places.add((rule, endpoint, tier))
+    return {minute: Known(*each) for minute, each in found.items()}
 
 
 def _metric_columns(rows: list[MetricRow], region: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from headgate.controlplane.simulate.beside import Beside
@@ -13,7 +14,7 @@ from headgate.core.event import EventKind
 from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from headgate.controlplane.simulate.trial import Trial
     from headgate.core.traffic import Call, Recorded
@@ -51,6 +52,8 @@ class Replay:
         """Calls before `since`."""
         self.late = 0
         """Calls that came after a later one; they are decided at its time."""
+        self.repeated = 0
+        """Calls that were not recorded themselves, and are decided at the time of one alike."""
         self.undecidable = 0
         self.sentences: list[str] = []
         """Why the first of them cannot be decided."""
@@ -70,7 +73,7 @@ class Replay:
         """Decide calls, in the order of their times."""
         clock, since = self._clock, self._since
         draft, against = self.draft, self.against
-        for each in calls:
+        for each in self._all_of(calls):
             call = each
             at = call[0]
             if at >= clock.now:
@@ -88,6 +91,16 @@ class Replay:
                 self.warming += 1
             else:
                 self._count(call, said, theirs)
+
+    def _all_of(self, calls: Iterable[Call]) -> Iterator[Call]:
+        """Each call as often as it was made: of many refusals alike only some are recorded."""
+        for call in calls:
+            recorded = call[2]
+            if recorded is None or recorded.stands_for == 1:
+                yield call
+            else:
+                self.repeated += recorded.stands_for - 1
+                yield from repeat(call, recorded.stands_for)
 
     def _count(self, call: Call, said: Said, theirs: Said | None) -> None:
         at, request, recorded = call

@@ -54,6 +54,7 @@ class EventView(Output):
         rule="search",
         decision="denied",
         status=429,
+        stands_for=1,
     )
 
     at: datetime
@@ -76,6 +77,9 @@ class EventView(Output):
     region: str | None
     server: str | None
     latency: float | None = Field(description="In seconds.")
+    stands_for: int = Field(
+        description="Of many refusals of one caller by one rule only some are events; 1 if it is alone."
+    )
 
 
 class EventDetail(EventView):

@@ -1,6 +1,14 @@
 -- counts.begin(batch): the batch, or no row if it was stored before
 INSERT INTO batches (id) VALUES ($1) ON CONFLICT DO NOTHING RETURNING id;
 
+-- counts.take_turn(): nothing; no other process adds counts until the transaction ends (the number is "coun")
+SELECT pg_advisory_xact_lock(1668248942);
+
+-- counts.known(region, minutes): the rows that minutes have already
+SELECT at, rule, endpoint, tier, user_id
+FROM metrics
+WHERE granularity = 'minute' AND region = $1 AND at = ANY ($2::timestamptz[]);
+
 -- counts.add_metrics(region, then arrays as texts: times, rules, endpoints, tiers, users, totals, allowed, denied, throttled, blocked, shadow, degraded, latencies): nothing; added to minutes
 -- (Rows come in the order of their keys, so that processes that add at once do not wait in a circle.)
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
@@ -33,6 +41,12 @@ SET requests = usage_daily.requests + excluded.requests,
     denied = usage_daily.denied + excluded.denied,
     -- No sum of costs is too much to be stored: it stays at the most that there can be.
     cost = usage_daily.cost + least(excluded.cost, 9223372036854775807 - usage_daily.cost);
+
+-- counts.number_of_users(days since 1970): how many users have rows of that day
+SELECT count(*) AS number FROM usage_daily WHERE day = date 'epoch' + $1::int AND rule = '' AND user_id <> '';
+
+-- counts.users_of_day_among(days since 1970, users): those of them who have rows of that day
+SELECT user_id FROM usage_daily WHERE day = date 'epoch' + $1::int AND rule = '' AND user_id = ANY ($2::text[]);
 
 -- counts.note(hours): nothing; these are to be rolled up again
 INSERT INTO stale_metrics (granularity, at) SELECT 'hour', unnest($1::timestamptz[]);

@@ -1,6 +1,7 @@
 -- events.list(since, until, user or null, rule or null, decision or null, before: time and id or nulls, limit): the newest first
 SELECT at, id, user_id AS "user", tenant, api_key, host(ip) AS ip, tier, method, endpoint, rule, decision, source, count,
-       "limit", cost, status, retry_after, region, server, latency
+       "limit", cost, status, retry_after, region, server, latency,
+       coalesce((extra ->> 'stands_for')::bigint, 1) AS stands_for
 FROM events
 WHERE at >= $1 AND at < $2
   AND ($3::text IS NULL OR user_id = $3) AND ($4::text IS NULL OR rule = $4) AND ($5::text IS NULL OR decision = $5)
@@ -9,9 +10,10 @@ ORDER BY at DESC, id DESC
 LIMIT $8;
 
 -- events.violators(since, until, rule or null, by: user, api_key, ip or anybody, limit): who was denied how often, the worst first
-SELECT "user", api_key, ip, count(*) AS violations, max(at) AS last
+-- (Many denials of one subject are thinned: an event says how many it stands for.)
+SELECT "user", api_key, ip, sum(stands_for)::bigint AS violations, max(at) AS last
 FROM (
-    SELECT at,
+    SELECT at, coalesce((extra ->> 'stands_for')::bigint, 1) AS stands_for,
            CASE WHEN $4::text IN ('user', 'anybody') THEN user_id END AS "user",
            CASE WHEN $4 = 'api_key' OR $4 = 'anybody' AND user_id IS NULL THEN api_key END AS api_key,
            CASE WHEN $4 = 'ip' OR $4 = 'anybody' AND user_id IS NULL AND api_key IS NULL THEN host(ip) END AS ip
@@ -31,7 +33,7 @@ WITH denied AS (
     WHERE day BETWEEN $5 AND $6 AND denied > 0 AND user_id <> '' AND rule <> '' AND ($3::text IS NULL OR rule = $3)
     GROUP BY user_id
     UNION ALL
-    SELECT user_id, count(*)
+    SELECT user_id, sum(coalesce((extra ->> 'stands_for')::bigint, 1))
     FROM events
     WHERE (at >= $1 AND at < $5::timestamp AT TIME ZONE 'UTC' OR at >= ($6 + 1)::timestamp AT TIME ZONE 'UTC' AND at < $2)
       AND decision = 'denied' AND user_id IS NOT NULL AND rule IS NOT NULL AND ($3 IS NULL OR rule = $3)
@@ -49,7 +51,8 @@ ORDER BY violations DESC, user_id;
 -- (Found first and ordered then: to get them in order, PostgreSQL would rather read all of an index by time.)
 WITH found AS MATERIALIZED (SELECT * FROM events WHERE id = $1)
 SELECT at, id, user_id AS "user", tenant, api_key, host(ip) AS ip, tier, method, endpoint, rule, decision, source, count,
-       "limit", cost, status, retry_after, region, server, latency, extra
+       "limit", cost, status, retry_after, region, server, latency,
+       coalesce((extra ->> 'stands_for')::bigint, 1) AS stands_for, extra
 FROM found
 ORDER BY at DESC
 LIMIT 1;

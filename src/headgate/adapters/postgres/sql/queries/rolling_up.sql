@@ -92,6 +92,38 @@ SET total = metrics.total + excluded.total,
     lease_hits = metrics.lease_hits + excluded.lease_hits,
     latency = add_histograms(metrics.latency, excluded.latency);
 
+-- rolling_up.bound(granularity, at, most): nothing; each region has so many rows by rule, endpoint and tier, and one more for each rule with all the others
+WITH places AS (
+    SELECT rule, endpoint, tier, region,
+           row_number() OVER (PARTITION BY region ORDER BY total DESC, rule, endpoint, tier) AS place
+    FROM metrics
+    WHERE granularity = $1 AND at = $2 AND user_id = '' AND (endpoint, tier) <> ('(other)', '(other)')
+), gone AS (
+    DELETE FROM metrics USING places
+    WHERE granularity = $1 AND at = $2 AND user_id = '' AND place > $3::bigint
+      AND (metrics.rule, metrics.endpoint, metrics.tier, metrics.region)
+          = (places.rule, places.endpoint, places.tier, places.region)
+    RETURNING metrics.*
+)
+INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
+                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+SELECT $1, $2, rule, '(other)', '(other)', region, '',
+       sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
+       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+FROM gone
+GROUP BY rule, region
+ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
+SET total = metrics.total + excluded.total,
+    allowed = metrics.allowed + excluded.allowed,
+    denied = metrics.denied + excluded.denied,
+    throttled = metrics.throttled + excluded.throttled,
+    blocked = metrics.blocked + excluded.blocked,
+    shadow = metrics.shadow + excluded.shadow,
+    degraded = metrics.degraded + excluded.degraded,
+    cache_hits = metrics.cache_hits + excluded.cache_hits,
+    lease_hits = metrics.lease_hits + excluded.lease_hits,
+    latency = add_histograms(metrics.latency, excluded.latency);
+
 -- rolling_up.oldest(finer): the time of the oldest row and up to when rows are gone, nulls if there are none
 SELECT (SELECT min(at) FROM metrics WHERE granularity = $1) AS oldest,
        (SELECT before FROM pruned_metrics WHERE granularity = $1) AS gone_before;

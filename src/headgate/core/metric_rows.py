@@ -1,0 +1,203 @@
+"""The rows that counts add to the minutes, and the bound on them: no caller can make a minute have more.
+
+A minute has a bounded number of rows in all batches of all processes. The process that stores says what the minute has
+already (`Known`); rows that are there are added to, and new ones are made while there is room, those with most requests
+first. What has no room is added to the row `(other)` of its rule, so all sums stay exact and only detail is lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from operator import add
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from headgate.core.counts import OTHER, add_up, named, outcomes
+from headgate.core.event import EventKind
+from headgate.core.histogram import added, histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from headgate.core.counts import Count, CountBatch
+    from headgate.core.units import Micros
+
+    Row: TypeAlias = tuple[Micros, str, str, str, str]
+    """Its key: minute, rule, endpoint, tier, user."""
+
+Place: TypeAlias = tuple[str, str, str]
+"""Rule, endpoint and tier."""
+
+_UNNAMED: Final = frozenset({"", OTHER})
+_TOTAL: Final = 0
+_DEGRADED: Final = 6
+_COLUMNS: Final[dict[str, int]] = {
+    EventKind.ALLOWED: 1,
+    EventKind.DENIED: 2,
+    EventKind.THROTTLED: 3,
+    EventKind.BLOCKED: 4,
+    EventKind.SHADOW: 5,
+}
+"""Of a row's seven numbers, which of them a kind is counted in."""
+
+
+class Bounds(NamedTuple):
+    """How many rows a minute has at most, in one region."""
+
+    endpoints: int = 1_000
+    """Names of endpoints."""
+    places: int = 3_000
+    """Rows by rule, endpoint and tier; above it there is one more for each rule, which has all the others."""
+    users: int = 500
+    """Rows by user. Users without one are counted by endpoint, and in usage by the day."""
+
+
+class Known(NamedTuple):
+    """The rows that a minute has already."""
+
+    places: AbstractSet[Place] = frozenset()
+    users: AbstractSet[str] = frozenset()
+
+
+_BOUNDS: Final = Bounds()
+_NOTHING: Final = Known()
+
+
+class MetricRow(NamedTuple):
+    """What is added to one row of the minute. A dimension that is '' is summed over.
+
+    Rows without a rule count each request once. Rows with one count it for every rule that applied; what
+    one rule denied has no outcome under the others, and is only in their totals.
+    """
+
+    minute: Micros
+    rule: str
+    endpoint: str
+    tier: str
+    user: str
+    total: int
+    allowed: int
+    denied: int
+    throttled: int
+    blocked: int
+    shadow: int
+    degraded: int
+    latency: list[int]
+    """A histogram; see `headgate.core.histogram`."""
+
+
+def metric_rows(
+    batch: CountBatch, known: Mapping[Micros, Known] | None = None, bounds: Bounds = _BOUNDS
+) -> list[MetricRow]:
+    """All rows of the minutes that a batch adds to, each once; `known` is what these minutes have already."""
+    known = known or {}
+    totals: dict[Row, list[int]] = {}
+    for count in batch.counts:
+        endpoint, tier, requests = count.endpoint or "", count.tier or "", count.requests
+        _add(totals, (count.minute, "", endpoint, tier, ""), count, requests, count.kind)
+        for rule, kind in outcomes(count).items():
+            _add(totals, (count.minute, rule, endpoint, tier, ""), count, requests, kind)
+    latencies: dict[Row, dict[int, int]] = {}
+    for took in batch.took:
+        for rule in ("", *dict.fromkeys(took.rules)):
+            buckets = latencies.setdefault((took.minute, rule, took.endpoint or "", took.tier or "", ""), {})
+            buckets[took.bucket] = buckets.get(took.bucket, 0) + took.requests
+    nothing = [0] * 7
+    rows = [
+        MetricRow(*place, *totals.get(place, nothing), latency=histogram(latencies.get(place, {}).items()))  # type: ignore[arg-type, misc] # mypy cannot count them
+        for place in dict.fromkeys(chain(totals, latencies))
+    ]
+    return _folded(rows, known, bounds) + _of_users(batch.counts, known, bounds.users)
+
+
+def _of_users(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> list[MetricRow]:
+    """Rows by user, of those who have one already and of those who asked most."""
+    told_apart = _told_apart(counts, known, most)
+    totals: dict[Row, list[int]] = {}
+    for count in counts:
+        for user in told_apart[count.minute] & count.users.keys():
+            _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind)
+    return [MetricRow(*place, *numbers, latency=[]) for place, numbers in totals.items()]  # type: ignore[arg-type, misc] # mypy cannot count them
+
+
+def _told_apart(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> dict[Micros, AbstractSet[str]]:
+    """By minute, users with a row of their own: of those who have none yet the ones with most requests."""
+    asked: dict[Micros, dict[str, int]] = {}
+    for count in counts:
+        add_up(asked.setdefault(count.minute, {}), named(count.users))
+    found: dict[Micros, AbstractSet[str]] = {}
+    for minute, users in asked.items():
+        users.pop("", None)
+        there = known.get(minute, _NOTHING).users
+        room = max(0, most - len(there))
+        new = users.keys() - there if there else users.keys()
+        if len(new) > room:
+            # The order of names among equals: another batch of the same minute then has the same ones.
+            new = set(sorted(new, key=lambda user: (-users[user], user))[:room])
+        found[minute] = new | there
+    return found
+
+
+def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bounds) -> list[MetricRow]:
+    """The rows, with those that have no room in their minute added to `(other)`."""
+    by_minute: dict[Micros, list[MetricRow]] = {}
+    for row in rows:
+        by_minute.setdefault(row.minute, []).append(row)
+    found: list[MetricRow] = []
+    for minute, some in by_minute.items():
+        room = _Room(known.get(minute, _NOTHING).places, bounds)
+        requests: Counter[str] = Counter()
+        for row in some:
+            requests[row.endpoint] += row.total if not row.rule else 0
+        kept: dict[Place, MetricRow] = {}
+        for row in sorted(some, key=lambda row: (-requests[row.endpoint], row[1:4])):
+            place = room.place_of(row.rule, row.endpoint, row.tier)
+            kept[place] = (
+                row._replace(endpoint=place[1], tier=place[2]) if place not in kept else _sum(kept[place], row)
+            )
+        found += kept.values()
+    return found
+
+
+class _Room:
+    """The places of one minute: those that are there, and how many more there may be."""
+
+    def __init__(self, known: AbstractSet[Place], bounds: Bounds) -> None:
+        self._places = set(known)
+        self._names = {endpoint for _, endpoint, _ in known} - _UNNAMED
+        self._bounds = bounds
+
+    def place_of(self, rule: str, endpoint: str, tier: str) -> Place:
+        """Where requests are counted: in a place of their own, or with others of the rule and tier, or of the rule."""
+        may_be_named = endpoint in _UNNAMED or endpoint in self._names or len(self._names) < self._bounds.endpoints
+        if may_be_named and self._has((rule, endpoint, tier)):
+            self._names |= {endpoint} - _UNNAMED
+            return (rule, endpoint, tier)
+        if self._has((rule, OTHER, tier)):
+            return (rule, OTHER, tier)
+        return (rule, OTHER, OTHER)
+
+    def _has(self, place: Place) -> bool:
+        """Whether a place is there, or there is room for it."""
+        if place not in self._places:
+            if len(self._places) >= self._bounds.places:
+                return False
+            self._places.add(place)
+        return True
+
+
+def _sum(one: MetricRow, other: MetricRow) -> MetricRow:
+    """Two rows of one place as one."""
+    numbers = map(add, one[5:12], other[5:12])
+    return MetricRow(*one[:5], *numbers, latency=added(one.latency, other.latency))  # type: ignore[misc] # mypy cannot count them
+
+
+def _add(totals: dict[Row, list[int]], row: Row, count: Count, requests: int, kind: str | None) -> None:
+    """Add so many requests of a count to a row."""
+    numbers = totals.setdefault(row, [0] * 7)
+    numbers[_TOTAL] += requests
+    if kind is not None:
+        numbers[_COLUMNS[kind]] += requests
+    if count.is_degraded:
+        numbers[_DEGRADED] += requests
