@@ -88,9 +88,9 @@ def _request(chance: random.Random) -> Request:
 
 
 async def _recorded(url: str, rules: dict[str, Any] = RULES, seed: int = 4, share: Share = UNTHINNED) -> list[Event]:
-    """Events of a limiter on a real clock, several checks at a time."""
+    """Events of a limiter on a real clock, several checks at a time; what is remembered may name another rule."""
     chance = random.Random(seed)
-    async with Limiter.open(url, rules) as limiter:
+    async with Limiter.open(url, rules, deny_cache_mb=0) as limiter:
         limiter.recorder = recorder = Recorder(wall_clock, monotonic, share=share)
         for _ in range(60):
             requests = [_request(chance) for _ in range(chance.randrange(1, 40))]

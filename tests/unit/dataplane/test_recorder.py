@@ -540,8 +540,8 @@ def test_an_event_is_bounded_whatever_callers_send() -> None:
     scene = Scene([{"name": "no", "action": "block"}])
     ends = ("a", "b")
     for end in ends:
-        long = "x" * 60_000 + end
-        scene.check("/" + long[-8_000:], user=long, method=long, attributes={"a": long}, route="/" + long)
+        long = "x" * 8_000 + end
+        scene.check("/" + long, user=long, method=long, attributes={"a": long}, route="/" + long)
     events = scene.recorder.take_events()
     assert len({event.user for event in events}) == len({event.endpoint for event in events}) == len(ends)
     for event in events:
