@@ -77,7 +77,9 @@ class DenyCache:
         """Who holds slots; a renewal is not refused because others were."""
         self._asking: dict[Key, threading.Event | asyncio.Event] = {}
         """By counter: the end of a question about it that others wait for."""
-        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """On which these questions are asked."""
+        self._lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
         _caches.add(self)
 
     @property
@@ -149,12 +151,15 @@ class DenyCache:
             if key is None:
                 break
             mine = threading.Event() if self._blocks else asyncio.Event()
+            if not self._blocks and self._loop is not (loop := _running_loop()):
+                self._loop, self._asking = loop, {}  # a question on a loop that has ended is never answered
             asking = self._asking.setdefault(key, mine)
             if asking is mine:
                 try:
                     return self.denied_now(hits) or await self._asked(hits)
                 finally:
-                    self._asking.pop(key, None)
+                    if self._asking.get(key) is mine:
+                        del self._asking[key]
                     mine.set()
             if isinstance(asking, asyncio.Event):
                 await asking.wait()
@@ -323,10 +328,17 @@ class DenyCache:
 
     def begin_anew(self) -> None:
         """In a forked child: another thread of its parent may have been changing something."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._asking.clear()
         self._denials.clear()
         self._standings.clear()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # a store that never waits needs none
+        return None
 
 
 def _is_counted(hit: Hit, decision: Decision) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.core.meter import check_cost
 from headgate.core.verdict import bare_plan, verdict
 from headgate.dataplane.settling import back, charges, over
-from headgate.errors import InvalidRequest, Refused
+from headgate.errors import InvalidRequest, Overloaded, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -87,10 +87,15 @@ class Reservation:
             await self._store.give_back(slots)
         if self._actual is None or self._closed:
             return
-        self._closed = True
         owed = over(taken, self._actual)
         if owed:
-            await self._store.take(owed)
+            self._closed = True  # whatever goes wrong, it may have been charged
+            try:
+                await self._store.take(owed)
+            except Overloaded:  # nothing was counted, so it can be closed again
+                self._closed = False
+                raise
+        self._closed = True
         unused = [receipt for receipt in back(taken, self._actual) if receipt not in slots]
         if unused and await self._in_time():
             await self._store.give_back(unused)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from headgate.core import degraded
 from headgate.core.matching import Plan
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
@@ -14,7 +15,7 @@ from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
 from headgate.dataplane.bare_keys import span
 from headgate.dataplane.held import Reservation, Slot
 from headgate.dataplane.without_waiting import run
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, Overloaded, shown
 from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
@@ -268,5 +269,9 @@ async def watched(
     """The decisions on watched rules: each rule by itself, with all of its limits or none, as if it were enforced."""
     decisions: list[Decision] = []
     for _, bounds in groupby(shadows, key=lambda bound: bound.rule.name):
-        decisions += await ask([bound.hit for bound in bounds])
+        hits = [bound.hit for bound in bounds]
+        try:
+            decisions += await ask(hits)
+        except Overloaded:  # what is only watched must not undo what was decided
+            decisions += [degraded.allowed(hit, 0) for hit in hits]
     return decisions

@@ -171,7 +171,7 @@ def test_a_loop_that_is_always_late_still_gives_up(watched: Watched) -> None:
 def test_a_busy_machine_makes_us_patient(watched: Watched) -> None:
     """Time for which the machine keeps us waiting for a processor is not counted: the server waits too."""
     call = watched.call()
-    for _ in range(10):
+    for _ in range(8):
         watched.kept_waiting += 0.008
         watched.loop.run(0.01)
     assert watched.silent == []
@@ -180,12 +180,39 @@ def test_a_busy_machine_makes_us_patient(watched: Watched) -> None:
 
 
 def test_a_machine_that_is_always_busy_does_not_make_us_wait_for_ever(watched: Watched) -> None:
-    """A tenth of the time always counts, so that a dead server is given up after ten deadlines at the latest."""
+    """Half of the time always counts, so that a dead server is given up after two deadlines at the latest."""
     call = watched.call()
-    for _ in range(60):
+    for _ in range(12):
         watched.kept_waiting += 0.01
         watched.loop.run(0.01)
     assert watched.silent == [call]
+
+
+def test_a_call_in_the_turn_after_a_stall_has_one_deadline(watched: Watched) -> None:
+    """A stall before a call was made does not make it wait for a silent server any longer."""
+    watched.call()
+    watched.loop.stall(1.0)
+    late = watched.call()
+    watched.loop.run(DEADLINE * 1.6)
+    assert late in watched.silent
+
+
+def test_a_fault_in_one_callers_answer_leaves_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If giving up on one call fails, the others are given up all the same."""
+    watched = Watched(monkeypatch)
+    calls = [watched.call() for _ in range(3)]
+    given_up: list[Call] = []
+
+    def fail_once(call: Call) -> None:
+        given_up.append(call)
+        call.settle(None)
+        if len(given_up) == 1:
+            msg = "broken"
+            raise ValueError(msg)
+
+    watched.watch._silent = fail_once
+    watched.loop.run(DEADLINE * 1.2)
+    assert given_up == calls
 
 
 def test_nothing_is_watched_after_the_end(watched: Watched) -> None:

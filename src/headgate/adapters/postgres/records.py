@@ -101,6 +101,7 @@ class PostgresRecords:
         The first time they take the server many times as long: it reads its catalogues, and plans.
         """
         connection = await self._database.connect()
+        self._busy.add(connection)
         try:
             with translated():
                 for statement in ("identity.users", "identity.keys"):
@@ -108,6 +109,8 @@ class PostgresRecords:
         except BaseException:
             connection.terminate()
             raise
+        finally:
+            self._busy.discard(connection)
         return connection
 
     def has_unread(self) -> bool:

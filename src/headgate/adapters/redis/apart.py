@@ -79,7 +79,10 @@ class Apart:
                 await self._undo_all(parts, decisions)
             # Nothing is counted, so what would have passed is answered as it stands.
             looks = [(place, [hit._replace(cost=0, forced=False) for hit in which]) for place, which in admitted]
-            decisions |= await self._answers(hits, looks, only_peek=True, singly=singly)
+            try:
+                decisions |= await self._answers(hits, looks, only_peek=True, singly=singly)
+            except (PartlyAnswered, _PartlyShed):  # it is refused all the same; the others stay as they stood
+                log.debug("could not look again after a denial")
         return [decisions[hit.key] for hit in hits]
 
     def _parts(self, hits: Sequence[Hit], *, singly: bool) -> Parts:
@@ -139,7 +142,7 @@ class Apart:
         async def ask(hits: Sequence[Hit], future: asyncio.Future[Sequence[Decision]]) -> None:
             try:
                 decisions = await self.ask(hits, only_peek=only_peek, singly=True)
-            except StoreError as error:
+            except (StoreError, Overloaded) as error:
                 if not future.done():
                     future.set_exception(error)
             else:

@@ -34,6 +34,7 @@ log = logging.getLogger("headgate")
 _REDIRECTION: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
 _SECONDS_PER_NODE: Final = 0.5
 _SECONDS_BETWEEN_LOOKS: Final = 0.25
+_PAUSES_BEFORE_CLOSING: Final = 40
 
 
 class Cluster:
@@ -145,7 +146,9 @@ class Cluster:
     async def _let_go(self, node: Node) -> None:
         """Close a node that has no slots any more, when whatever was asked of it is answered or given up."""
         await asyncio.sleep(2 * self._patience.deadline)
-        while node.in_flight:  # noqa: ASYNC110 (it ends by an answer or by silence, and nobody else needs to know)
+        for _ in range(_PAUSES_BEFORE_CLOSING):  # of a crowd the last may wait for long, of a silent node for ever
+            if not node.in_flight:
+                break
             await asyncio.sleep(self._patience.deadline)
         await node.close()
         del self._leaving[node]

@@ -98,7 +98,8 @@ class Node:
     def in_flight(self) -> int:
         """How many commands have no answer yet, those that wait for a connection included."""
         connection = self._lane.connection
-        return len(self._held) + (0 if connection is None else connection.under_way)
+        of_twin = 0 if self._twin is None else self._twin.in_flight
+        return of_twin + len(self._held) + (0 if connection is None else connection.under_way)
 
     # Asking
 

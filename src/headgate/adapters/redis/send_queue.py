@@ -7,7 +7,7 @@ any more. So it waits here instead, costs no time of the server, and goes out in
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis import batch as batching
@@ -45,7 +45,7 @@ class SendQueue:
         self._loop = loop
         self._send = send
         self._max_wait = max_wait
-        self._groups: dict[Group, deque[Asked | None]] = {}
+        self._groups: OrderedDict[Group, deque[Asked | None]] = OrderedDict()
         """A None stands where a sweep was: everything before the first one is at least as old as the oldest sweep."""
         self._others: deque[asyncio.Future[None]] = deque()
         """Commands other than checks that wait for room."""

@@ -11,6 +11,7 @@ the socket itself is looked at, every time.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
@@ -20,11 +21,13 @@ from headgate.adapters.machine import seconds_kept_waiting
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+log = logging.getLogger("headgate")
+
 _LOOKS: Final = 5
 """In one deadline. Each is a turn of the event loop of its own, which reads from all sockets in between."""
 _SLACK_SECONDS: Final = 0.01
 """So late a look may come; all beyond tells of this process, not of the server."""
-_MIN_SHARE: Final = 0.1
+_MIN_SHARE: Final = 0.5
 """Of the time between two looks that always counts: a server that is gone is given up on any machine."""
 _MIN_SECONDS: Final = 0.001
 """Between two looks; event loops count in milliseconds."""
@@ -96,7 +99,8 @@ class SilenceWatch:
             self._calls.clear()
             self._looked, self._silence, self._kept_before = now, 0.0, self._kept_waiting()
             self._look_again(loop, self._deadline / _LOOKS)
-        call.since = self._clock + (now - self._looked)
+        # No later than the next look can be: what a look is late is not counted for those who came meanwhile either.
+        call.since = self._clock + min(now - self._looked, self._pause + _SLACK_SECONDS)
         self._calls.append(call)
 
     def _look_again(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
@@ -117,10 +121,17 @@ class SilenceWatch:
                 if self._has_unread():  # the event loop reads it before the next look
                     self._look_again(loop, _MIN_SECONDS)
                     return
-                self._silent(oldest)
-            if calls and calls[0] is oldest:  # `silent` may have ended everything
+                calls.popleft()
+                self._give_up(oldest)
+            else:
                 calls.popleft()
         self._timer = None
+
+    def _give_up(self, call: Call) -> None:
+        try:
+            self._silent(call)
+        except Exception:  # one fault must not leave all others waiting
+            log.exception("a call that was given up could not be answered")
 
     def _advance(self, now: float) -> None:
         """Let time pass, as far as this process saw it."""

@@ -144,7 +144,7 @@ class RedisStore:
         replicas = 0
         if hits[0].safety is not None or len(hits) > 1:
             replicas = 0 if only_peek else _replicas(hits)
-            if queue.is_full and _may_not_wait(hits):
+            if queue.is_full and not only_peek and _may_not_wait(hits):
                 future.set_exception(queue.refusal())
                 return future
         queue.add((place, only_peek, replicas), (hits, future))
@@ -270,7 +270,11 @@ class RedisStore:
                 _settle(done, answer)
                 queue.release()
 
-            deliver(self.topology, place, put, on_answer)
+            try:
+                deliver(self.topology, place, put, on_answer)
+            except BaseException:
+                queue.release()
+                raise
             answer = await done
             if code_of(answer) != TRYAGAIN or tries == _TRIES_WHILE_MOVING:
                 break
@@ -297,6 +301,8 @@ def _replicas(hits: Sequence[Hit]) -> int:
 
 def _may_not_wait(hits: Sequence[Hit]) -> bool:
     """Whether a rule of the request would rather be refused than wait."""
+    if all(hit.forced for hit in hits):  # what was used is charged, however long that takes
+        return False
     return any(hit.safety is not None and hit.safety.on_overload is OnOverload.DENY for hit in hits)
 
 
