@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -411,3 +411,43 @@ def test_a_turn_is_over_after_its_time_however_much_one_connection_has_sent() ->
 
     asyncio.run(run())
     assert order.index(b"few") < 100  # 4 calls a turn; without turns all 500 come first
+
+
+def test_unfinished_calls_lock_nobody_out() -> None:
+    """At the bound, a connection whose only call is not all there makes room for a client that waits."""
+
+    async def run(there: Served) -> None:
+        for _ in range(10):
+            client = await there.client()
+            client.send(client.headers(1))
+        honest = await there.client()
+        honest.send(honest.call(1, b"hello"))
+        assert await honest.answer() == b"hello"
+        assert there.closed.totals["connection_limit"] >= 1
+
+    attacked(run, most=10)
+
+
+def test_calls_that_came_before_the_end_are_answered() -> None:
+    """A server that is told to stop answers what it has received, also what waits for a turn."""
+
+    def slow(message: bytes) -> bytes:
+        sum(range(20_000))
+        return message
+
+    async def run() -> None:
+        address = free_address("127.0.0.1", 0)
+        async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
+            await stack.enter_async_context(serving_grpc({"/test/echo": slow}, address, PATIENCE))
+            client = Client(*await asyncio.open_connection(address.host, address.port))
+            client.send(PREFACE, frames.settings({}))
+            await client.next(Kind.SETTINGS)
+            client.send(*[client.call(2 * number + 1, b"%d" % number) for number in range(200)])
+            for _ in range(4):  # all of it is there, and the server is in the middle of it
+                await asyncio.sleep(0)
+            leaving = asyncio.create_task(stack.aclose())
+            assert [await client.answer() for _ in range(200)] == [b"%d" % number for number in range(200)]
+            client.writer.close()
+            await leaving
+
+    asyncio.run(run())

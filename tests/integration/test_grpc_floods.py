@@ -19,6 +19,9 @@ ATTACKS = {
     "frames": "empty data,settings,window updates",
 }
 
+MAX_TURN = 0.1
+"""Of processor time, on a machine that may be busy, with coverage traced; `make chaos` holds turns to 20 ms."""
+
 
 @pytest.fixture(scope="module")
 def attacked() -> Iterator[Target]:
@@ -31,4 +34,4 @@ def test_others_are_answered_while_one_client_floods(attacked: Target, name: str
     """Half a second each from two connections: a normal client is answered, and every turn of the loop is short."""
     seen = flood(attacked, ATTACKS[name], connections=2, seconds=0.5)
     assert seen.answered >= 0.95 * seen.asked > 0
-    assert seen.longest_turn < 0.02
+    assert seen.longest_turn < MAX_TURN

@@ -73,8 +73,12 @@ async def is_cut_off(caller: Caller) -> bool:
 
 
 def test_idle_connections_make_room_for_a_client_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the bound, the one that has been idle longest is closed; one with a request in flight never is."""
+    """At the bound, the one that has been idle longest is closed; one with a request in flight never is.
+
+    One that has never asked goes before one that has.
+    """
     monkeypatch.setattr(doors, "_MIN_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(doors, "_MIN_NEW_SECONDS", 0.01)
 
     async def run() -> None:
         async with serving(connections=3) as place:
@@ -84,14 +88,17 @@ def test_idle_connections_make_room_for_a_client_that_waits(monkeypatch: pytest.
             place.echo.was_asked.clear()
             busy.send(GET)
             await place.echo.was_asked.wait()
-            younger = await place.connect()
+            silent = await place.connect()
             newcomer = await place.connect()
             newcomer.send(GET)
-            assert await is_cut_off(oldest)
+            assert await is_cut_off(silent)
             assert place.closed == {"connection_limit": 1}
+            last = await place.connect()
+            last.send(GET)
+            assert await is_cut_off(oldest)
+            assert place.closed == {"connection_limit": 2}
             place.echo.waits_for.set()
-            assert await busy.body() == await newcomer.body() == b"/ "
-            younger.writer.close()
+            assert await busy.body() == await newcomer.body() == await last.body() == b"/ "
 
     asyncio.run(run())
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Followed", "Following", "InForce", "Origin", "Refusal"]
 
 log = logging.getLogger("headgate")
+_chance: Final = random.SystemRandom()
+"""Without a state that a fork copies, and apart from that of the program we are in."""
 
 _SHARE_OF_FEED: Final = 0.4
 _SHARE_OF_DATABASE: Final = 0.4
@@ -183,7 +185,7 @@ class Following:
             with suppress(HeadgateError):
                 await self._ask_database()
             pause = min(2 * pause, self._every)
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 (so that a fleet does not come at once)
+            await asyncio.sleep(pause * _chance.uniform(0.8, 1.2))  # so that a fleet does not come at once
 
     async def _listen(self) -> None:
         """Hear announcements; when the connection is lost, or something was not heard, subscribe again."""
@@ -206,7 +208,7 @@ class Following:
             except Exception:
                 log.exception("announcements are not heard for a moment")  # and somebody must go on listening
             self._subscription = None
-            await asyncio.sleep(self._every * random.uniform(0.1, 0.5))  # noqa: S311 (so that a fleet does not come at once)
+            await asyncio.sleep(self._every * _chance.uniform(0.1, 0.5))  # so that a fleet does not come at once
 
     def _hear(self, announcement: Announcement) -> None:
         since, position, names = announcement

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.controlplane.taking import Origin
 from headgate.ports import EVERYTHING, Position
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headgate.controlplane.taking import Taking
 
 log = logging.getLogger("headgate")
+_chance: Final = random.SystemRandom()
+"""Without a state that a fork copies, and apart from that of the program we are in."""
 
 
 class DatabaseFollowing:
@@ -65,12 +67,12 @@ class DatabaseFollowing:
         while True:
             await self._wanted.wait()
             # A fleet does not come at once; and a feed whose answer was only late has answered by then.
-            await asyncio.sleep(self._every * random.uniform(0.1, 0.3))  # noqa: S311 (no secret)
+            await asyncio.sleep(self._every * _chance.uniform(0.1, 0.3))
             while self._wanted.is_set():
                 with suppress(Exception):  # it is in `trouble`, and the next look may succeed
                     await self.look()
                 told()
-                await asyncio.sleep(self._every * random.uniform(0.8, 1.2))  # noqa: S311 (as above)
+                await asyncio.sleep(self._every * _chance.uniform(0.8, 1.2))
 
     async def look(self) -> None:
         """Take what is newer in the database than here, and forget what has changed; raises what goes wrong."""

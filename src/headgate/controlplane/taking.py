@@ -70,6 +70,7 @@ class Taking:
         self._saved = saved
         self._in_force: dict[str, DocumentId] = {}
         self._refused: dict[str, DocumentId] = {}
+        self._hopeless: dict[str, DocumentId] = {}
         self._turn = asyncio.Lock()
         self.state = {kind: InForce() for kind in takers}
         self.refused: Counter[Refusal] = Counter()
@@ -95,8 +96,8 @@ class Taking:
         return mine is None or mine.lineage != lineage or mine.number < number
 
     def has_refused(self, kind: str, lineage: str, number: int) -> bool:
-        """Whether that document was the last to be refused."""
-        refused = self._refused.get(kind)
+        """Whether that document was the last to be refused for its content; of a damaged one another copy may do."""
+        refused = self._hopeless.get(kind)
         return refused is not None and (refused.lineage, refused.number) == (lineage, number)
 
     def is_ahead(self, kind: str, offered: DocumentId) -> bool:
@@ -151,6 +152,8 @@ class Taking:
     def refuse(self, kind: str, offered: DocumentId, why: Refusal, words: str) -> None:
         """Count a document that was refused, and say so."""
         self._refused[kind] = offered
+        if why is Refusal.CONTENT:
+            self._hopeless[kind] = offered
         self.refused[why] += 1
         log.error("%s %d refused, %s: %s", kind, offered.number, self._what_stays(kind), words)
 

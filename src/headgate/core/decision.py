@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from headgate.core.ids import new_id
+
 if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.safety import Safety
@@ -89,3 +91,8 @@ class Receipt(NamedTuple):
     stamp: Stamp
     amount: int
     id: str
+
+
+def receipt_of(hit: Hit, decision: Decision) -> Receipt:
+    """The receipt for all of an admission."""
+    return Receipt(hit.key, hit.meter, decision.stamp, hit.cost, hit.holder or new_id())

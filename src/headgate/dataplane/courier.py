@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Aside = Callable[..., Awaitable[Any]]
 
 log = logging.getLogger("headgate")
+_chance: Final = random.SystemRandom()
+"""Without a state that a fork copies, and apart from that of the program we are in."""
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
@@ -114,7 +116,7 @@ class Courier:
             if stopping.is_set():  # there is little time
                 await asyncio.sleep(_FIRST_PAUSE)
             else:
-                await waited(stopping, random.uniform(pause / 2, pause))  # noqa: S311 (nothing secret)
+                await waited(stopping, _chance.uniform(pause / 2, pause))
             pause = min(_LONGEST_PAUSE, 2 * pause)
 
     async def _ship_all(self) -> None:

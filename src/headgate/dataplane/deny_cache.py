@@ -18,7 +18,6 @@ change, in a dictionary; changes are made under a lock.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import weakref
@@ -26,16 +25,16 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core import denial
-from headgate.core.decision import Decision, Receipt, Source
+from headgate.core.decision import Decision, Source, receipt_of
 from headgate.core.denial import MAX_AGE, NO_END, Denial, Standing
-from headgate.core.ids import new_id
 from headgate.dataplane.entry_table import EntryTable
+from headgate.dataplane.questions import Questions, wait_for
 from headgate.errors import Overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from headgate.core.decision import Hit, Key
+    from headgate.core.decision import Hit, Key, Receipt
     from headgate.core.denial import FromDenyCache, Nanos
     from headgate.ports import CounterStore
 
@@ -60,7 +59,6 @@ class DenyCache:
     ) -> None:
         """`clock` is monotonic; `blocks` says that the store blocks the thread that asks, in place of waiting."""
         self.store = store
-        self._blocks = blocks
         self.hits = 0
         """How many requests were answered from memory; under threads, nearly."""
         self._clock = clock
@@ -75,10 +73,7 @@ class DenyCache:
         """Of all others: when they last were."""
         self._holders: OrderedDict[str, None] = OrderedDict()
         """Who holds slots; a renewal is not refused because others were."""
-        self._asking: dict[Key, threading.Event | asyncio.Event] = {}
-        """By counter: the end of a question about it that others wait for."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """On which these questions are asked."""
+        self._questions = Questions(blocks=blocks)
         self._lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
         _caches.add(self)
 
@@ -150,21 +145,13 @@ class DenyCache:
             key = self._unconfirmed(hits)
             if key is None:
                 break
-            mine = threading.Event() if self._blocks else asyncio.Event()
-            if not self._blocks and self._loop is not (loop := _running_loop()):
-                self._loop, self._asking = loop, {}  # a question on a loop that has ended is never answered
-            asking = self._asking.setdefault(key, mine)
-            if asking is mine:
+            question, is_mine = self._questions.begin(key)
+            if is_mine:
                 try:
                     return self.denied_now(hits) or await self._asked(hits)
                 finally:
-                    if self._asking.get(key) is mine:
-                        del self._asking[key]
-                    mine.set()
-            if isinstance(asking, asyncio.Event):
-                await asking.wait()
-            else:
-                asking.wait()
+                    self._questions.end(key, question)
+            await wait_for(question)
         # Once more, because another thread may just have had the answer.
         return self.denied_now(hits) or await self._asked(hits)
 
@@ -224,7 +211,7 @@ class DenyCache:
         self.hits += 1
         if is_counted:
             counted = zip(hits, decisions, strict=True)
-            await self.store.give_back([_receipt(*each) for each in counted if _is_counted(*each)])
+            await self.store.give_back([receipt_of(*each) for each in counted if _is_counted(*each)])
         return [known.get(place, decision) for place, decision in enumerate(decisions)]
 
     def _remember(self, hits: Sequence[Hit], decisions: Sequence[Decision], sent: Nanos) -> None:
@@ -329,24 +316,13 @@ class DenyCache:
     def begin_anew(self) -> None:
         """In a forked child: another thread of its parent may have been changing something."""
         self._lock = threading.RLock()
-        self._asking.clear()
+        self._questions.forget()
         self._denials.clear()
         self._standings.clear()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:  # a store that never waits needs none
-        return None
-
-
 def _is_counted(hit: Hit, decision: Decision) -> bool:
     return bool(hit.cost) and decision.source in {Source.STORE, Source.DEGRADED_LOCAL}
-
-
-def _receipt(hit: Hit, decision: Decision) -> Receipt:
-    return Receipt(hit.key, hit.meter, decision.stamp, hit.cost, hit.holder or new_id())
 
 
 _caches: weakref.WeakSet[DenyCache] = weakref.WeakSet()

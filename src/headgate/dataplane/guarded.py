@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from headgate.core import degraded
-from headgate.core.decision import Receipt
+from headgate.core.decision import receipt_of
 from headgate.core.ids import new_id
 from headgate.core.safety import OnStoreError
 from headgate.errors import PartlyAnswered, StoreError
@@ -22,7 +22,7 @@ from headgate.errors import PartlyAnswered, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.core.decision import Decision, Hit, Key, Source
+    from headgate.core.decision import Decision, Hit, Key, Receipt, Source
     from headgate.core.units import Micros
     from headgate.dataplane.local_share import LocalShare
     from headgate.ports import SharedStore
@@ -91,7 +91,7 @@ class Guarded:
         """Give back what the servers that did answer have counted for a request that is refused."""
         await self.give_back(
             [
-                Receipt(hit.key, hit.meter, decision.stamp, hit.cost, hit.holder or new_id())
+                receipt_of(hit, decision)
                 for hit, decision in zip(hits, known, strict=True)
                 if decision is not None and decision.allowed and hit.cost
             ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from headgate.edge.closed_connections import ClosedConnections, Reason
@@ -37,7 +38,8 @@ _MIN_NEW_SECONDS: Final = 0.25
 _SECONDS_AT_THE_BOUND: Final = 0.05
 """Between two looks whether a client waits and a connection is idle."""
 _SECONDS_BETWEEN_SCANS: Final = 0.25
-"""To look through all connections takes milliseconds."""
+_MAX_SCANNED: Final = 1_000
+"""Connections that are looked at in one scan, which takes milliseconds."""
 _MAX_CANDIDATES: Final = 1_024
 
 
@@ -59,6 +61,8 @@ class Door(Generic[C]):
         self._candidates: list[C | asyncio.Task[None]] = []
         """Those that were idle at the last scan, the one to close first at the end."""
         self._scanned = self._logged = float("-inf")
+        self._scanned_up_to = 0
+        self._handshaking = asyncio.Lock()
         self.connect: Callable[[], asyncio.Protocol]
         """Makes the protocol for whoever comes."""
 
@@ -128,15 +132,37 @@ class Door(Generic[C]):
             if tls is None:
                 await self._loop.connect_accepted_socket(self.connect, accepted)
             else:
-                await self._loop.connect_accepted_socket(
-                    self.connect,
-                    accepted,
-                    ssl=tls,
-                    ssl_handshake_timeout=_SECONDS_FOR_HANDSHAKE,
-                    ssl_shutdown_timeout=_SECONDS_FOR_GOODBYE,
-                )
+                async with asyncio.timeout(_SECONDS_FOR_HANDSHAKE):
+                    await self._readable(accepted)
+                    async with self._handshaking:  # a third of a millisecond each: one after the other, in turns
+                        beginning = self._loop.create_task(self._shake_hands(accepted, tls))
+                        try:
+                            await asyncio.sleep(0)
+                            await asyncio.sleep(0)
+                        except asyncio.CancelledError:
+                            beginning.cancel()
+                            raise
+                    await beginning
         except (OSError, asyncio.CancelledError):  # the other end went away, or does not know how to shake hands
             accepted.close()
+
+    async def _readable(self, accepted: socket.socket) -> None:
+        """Wait until the client has said something, without a handshake of which all would arrive in one turn."""
+        came: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(accepted.fileno(), lambda: None if came.done() else came.set_result(None))
+        try:
+            await came
+        finally:
+            self._loop.remove_reader(accepted.fileno())
+
+    async def _shake_hands(self, accepted: socket.socket, tls: ssl.SSLContext) -> None:
+        await self._loop.connect_accepted_socket(
+            self.connect,
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=_SECONDS_FOR_HANDSHAKE,
+            ssl_shutdown_timeout=_SECONDS_FOR_GOODBYE,
+        )
 
     def _entered(self, task: asyncio.Task[None]) -> None:
         self._entering.pop(task, None)
@@ -169,15 +195,21 @@ class Door(Generic[C]):
                 return
 
     def _idle_ones(self, now: float) -> list[C | asyncio.Task[None]]:
-        found: list[tuple[float, C | asyncio.Task[None]]] = [
-            (since, task) for task, since in self._entering.items() if now - since >= _MIN_IDLE_SECONDS
+        found: list[tuple[bool, float, C | asyncio.Task[None]]] = [
+            (False, since, task) for task, since in self._entering.items() if now - since >= _MIN_IDLE_SECONDS
         ]
-        for connection in self.connections:
+        for connection in self._next_ones():
             since = self._may_close(connection, now)
             if since is not None:
-                found.append((since, connection))
-        found.sort(key=lambda each: each[0])
-        return [each for _, each in found[:_MAX_CANDIDATES]][::-1]
+                found.append((not connection.is_new, since, connection))
+        found.sort(key=lambda each: each[:2])  # those that never asked go first
+        return [each for _, _, each in found[:_MAX_CANDIDATES]][::-1]
+
+    def _next_ones(self) -> list[C]:
+        """Some of the connections, in turn: to look at all of them would take tens of milliseconds."""
+        start = self._scanned_up_to if self._scanned_up_to < len(self.connections) else 0
+        self._scanned_up_to = start + _MAX_SCANNED
+        return list(islice(self.connections, start, self._scanned_up_to))
 
     def _may_close(self, connection: C, now: float) -> float | None:
         """Since when a connection has been idle, if that is long enough; None if it stays."""

@@ -57,6 +57,29 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
     asyncio.run(run())
 
 
+def test_a_damaged_document_of_the_feed_does_not_bar_the_good_one_of_the_database() -> None:
+    """What was refused for its bytes is taken from the database as soon as that has it whole."""
+
+    async def run() -> None:
+        database = Stored(rules(7, 7))
+        trial = Trial(database=database, patience=SOON)
+        await trial.feed.publish(rules(7, 7))
+        await trial.following.start()
+        async with trial.running():
+            await trial.feed.looks()
+            good = rules(8, 8)
+            database.is_away = True
+            await trial.feed.publish(good._replace(body=good.body[:-1] + b"?"))
+            await _until(lambda: trial.following.refused[Refusal.DIGEST] > 0)
+            trial.feed.is_away = True
+            database.is_away = False
+            database.publish(good)
+            await trial.until(8)
+            assert trial.following.state["rules"] == InForce(Origin.DATABASE, 8)
+
+    asyncio.run(run())
+
+
 def test_the_database_is_left_alone_while_the_feed_answers() -> None:
     """It is asked at the start for what the feed does not have, and not once a second."""
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headgate.core.decision import Key
 
 log = logging.getLogger("headgate")
+_chance: Final = random.SystemRandom()
+"""Without a state that a fork copies, and apart from that of the program we are in."""
 
 _REDIRECTION: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
 _SECONDS_PER_NODE: Final = 0.5
@@ -62,7 +64,7 @@ class Cluster:
         if owner is not None:
             return owner
         self._look()
-        seed = random.choice(self._seeds)  # noqa: S311 (any of them)
+        seed = _chance.choice(self._seeds)
         return self._node_at(seed.host, seed.port)
 
     def nodes(self) -> Sequence[Node]:
@@ -113,13 +115,13 @@ class Cluster:
                 is_well = all(owner is not None and owner.state is State.CLOSED for owner in set(self._owners))
             except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
                 log.debug("the cluster's map stays as it is: %s", error)
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * random.uniform(0.8, 1.2))  # noqa: S311 (a fleet, not at once)
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * _chance.uniform(0.8, 1.2))  # a fleet does not come at once
 
     async def _read_map(self) -> None:
         """Ask the nodes, one after the other, until one knows which node has which slot."""
         known = [self._seeds[0].at(*_split(name)) for name in self._nodes]
         addresses = list({str(address): address for address in (*known, *self._seeds)}.values())
-        random.shuffle(addresses)
+        _chance.shuffle(addresses)
         reasons = []
         for address in addresses:
             try:

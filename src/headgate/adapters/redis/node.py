@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Commands = Sequence[Sequence[bytes | str | int]]
 
 log = logging.getLogger("headgate")
+_chance: Final = random.SystemRandom()
+"""Without a state that a fork copies, and apart from that of the program we are in."""
 
 _MAX_LOGGED: Final = 20
 _FIRST_WAIT: Final = 0.02
@@ -239,7 +241,7 @@ class Node:
                 if self._breaker.state is State.CLOSED:
                     return
                 wait = _BETWEEN_TRIALS
-            pause = wait * random.uniform(0.8, 1.2)  # noqa: S311 (so that a fleet does not come at once)
+            pause = wait * _chance.uniform(0.8, 1.2)  # so that a fleet does not come at once
             # From look to look: to connect in vain may have taken a second already.
             await asyncio.sleep(max(_FIRST_WAIT, pause - (clock() - began)))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 _DRAIN_SECONDS: Final = 10.0
-_HEAD_MILLISECONDS: Final = 20_000
+_HEAD_MILLISECONDS: Final = 5_000
 """Also how long a connection may be idle. At the bound below, others wait for as long."""
 _LONGEST_HEAD: Final = 65_536
 _MAX_CONNECTIONS: Final = 256

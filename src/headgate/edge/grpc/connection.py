@@ -28,6 +28,8 @@ _LARGE_FRAME: Final = 255
 """A larger one may take long; of smaller ones a few take less than the clock can tell."""
 _FRAMES_BETWEEN_LOOKS: Final = 3
 """At the clock; a power of two less one."""
+_SMALL_SHARE: Final = 16_384
+"""So much a client may owe us the rest of, when all connections together hold too much."""
 _GREETING: Final = frames.settings(
     {
         Setting.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
@@ -52,6 +54,7 @@ class Connection(asyncio.Protocol):
         self._progress = 0
         """How often whole frames have come."""
         self._is_greeted = self._is_queued = self._is_paused = False
+        self._leaves_later = False
         self._is_deaf = False
         """Whether nothing is listened to any more."""
         self._ignored = 0
@@ -140,6 +143,9 @@ class Connection(asyncio.Protocol):
             self._streams.answering.send_waiting()
         except Broken as broken:
             self._end(broken)
+        if self._leaves_later and not self._is_queued and not self._is_deaf:
+            self._leaves_later = False
+            self._streams.leave(ErrorCode.NO_ERROR)
         if self._held or self._input or self._streams.messages or self._streams.answering.held:
             self._account()
         if self._is_paused and not outbound.is_blocked:
@@ -188,7 +194,11 @@ class Connection(asyncio.Protocol):
         self._held = held
         if held > bounds.held:
             self._end(Broken(ErrorCode.ENHANCE_YOUR_CALM, Reason.HELD_BYTES, f"{held} bytes held"))
-        elif shared.held > bounds.held_in_all and held > shared.fair_share:
+            return
+        # What waits for us is bounded by the window, and no fault of the client's.
+        owed = 0 if self._is_queued else len(self._input)
+        owed += self._incoming.held + streams.incomplete + streams.answering.held
+        if shared.held > bounds.held_in_all and owed > min(shared.fair_share, _SMALL_SHARE):
             figures = f"{held} bytes held, {shared.held} by all connections"
             self._end(Broken(ErrorCode.ENHANCE_YOUR_CALM, Reason.MEMORY_LIMIT, figures))
 
@@ -217,6 +227,7 @@ class Connection(asyncio.Protocol):
                 bool(self._input or self._incoming.is_in_block) and not self._is_queued and not outbound.is_blocked
             )
             self._patience.check(now, streams, is_partial=is_partial, progress=self._progress)
+            self._patience.note_ended(self._budget.answered + self._budget.refused, now)
         except Broken as broken:
             self._end(broken)
         self._account()
@@ -226,9 +237,9 @@ class Connection(asyncio.Protocol):
     @property
     def idle_since(self) -> float | None:
         """Since when, by the event loop's clock, no call was in flight; None while one is."""
-        if self._is_deaf or self.has_something_under_way():
+        if self._is_deaf or self._is_queued or self._streams.is_deciding:
             return None
-        return self._patience.idle_since(self._streams.last, self._loop.time)
+        return self._patience.idle_since(self._budget.answered + self._budget.refused, self._loop.time)
 
     @property
     def is_new(self) -> bool:
@@ -252,12 +263,15 @@ class Connection(asyncio.Protocol):
         self._drop_everything()
 
     def leave(self) -> None:
-        """Take no more calls, and close once all are answered."""
-        self._streams.leave(ErrorCode.NO_ERROR)
+        """Take no more calls but those that came and wait for a turn, and close once all are answered."""
+        if self._is_queued:
+            self._leaves_later = True
+        else:
+            self._streams.leave(ErrorCode.NO_ERROR)
 
     def has_something_under_way(self) -> bool:
         """Whether a call has begun to come, is being answered, or its answer is still to be sent."""
-        return self._streams.has_something_under_way()
+        return self._is_queued or self._streams.has_something_under_way()
 
     def abort(self) -> None:
         """Close at once."""

@@ -37,7 +37,8 @@ class Patience:
         self._bounds = bounds
         self._since = now
         self._idle_since = now
-        self._last_call = 0
+        self._last_call = self._ended_calls = 0
+        self._ended_since = now
         self._ended: float | None = None
         self._incomplete_up_to = 0
         self._incomplete_since: float | None = None
@@ -53,9 +54,14 @@ class Patience:
             self._ended = now
         return now - self._ended > self._bounds.linger
 
-    def idle_since(self, last_call: int, clock: Callable[[], float]) -> float:
-        """Since when there was no call, by the last look and by calls since then."""
-        return self._idle_since if last_call == self._last_call else clock()
+    def note_ended(self, calls: int, now: float) -> None:
+        """So many calls were answered or refused by now."""
+        if calls != self._ended_calls:
+            self._ended_calls, self._ended_since = calls, now
+
+    def idle_since(self, ended: int, clock: Callable[[], float]) -> float:
+        """Since when no call has come to its end, by the last look and by calls since then."""
+        return self._ended_since if ended == self._ended_calls else clock()
 
     def check(self, now: float, streams: Streams, *, is_partial: bool, progress: int) -> None:
         """See whether frames, messages and answers go on; `Broken` if one of them does not."""

@@ -53,6 +53,8 @@ class Streams:
         """The last stream that was opened."""
         self.messages = 0
         """Bytes of messages that came and are not dealt with."""
+        self.incomplete = 0
+        """Of these, bytes of messages that are not whole."""
         self._room = MAX_STREAMS
         """At least so many more calls may be opened."""
         self._calls: dict[int, Method] = {}
@@ -131,6 +133,7 @@ class Streams:
         if len(content) < _SMALL and not ended:
             self._budget.control()
         self.messages += len(content)
+        self.incomplete += len(content)
         pieces = self._pieces.setdefault(stream, bytearray())
         pieces += content
         if len(pieces) > MAX_MESSAGE:
@@ -141,6 +144,7 @@ class Streams:
         elif ended:
             method = self._calls.pop(stream)
             del self._pieces[stream]
+            self.incomplete -= len(pieces)
             self._release(len(pieces))
             self._start(stream, method, bytes(pieces), len(pieces))
 
@@ -278,7 +282,9 @@ class Streams:
     def drop(self, stream: int) -> None:
         """No client waits for this answer any more."""
         self._calls.pop(stream, None)
-        self._release(len(self._pieces.pop(stream, b"")))
+        pieces = self._pieces.pop(stream, b"")
+        self.incomplete -= len(pieces)
+        self._release(len(pieces))
         if stream in self._waiting:
             self._release(self._waiting.pop(stream)[2])
         self.answering.forget(stream)
@@ -301,6 +307,11 @@ class Streams:
     def oldest_incomplete(self) -> int | None:
         """The first stream whose message is not whole."""
         return next(iter(self._calls), None)
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether a call waits for us, and not for its client."""
+        return bool(self._tasks or self._waiting or self._delays)
 
     def has_something_under_way(self) -> bool:
         """Whether a call has begun to come, is being answered, or its answer is still to be sent."""
@@ -331,7 +342,7 @@ class Streams:
             delay.cancel()
         for kept in (self._calls, self._pieces, self._waiting, self._tasks, self._delays):
             kept.clear()
-        self.messages = 0
+        self.messages = self.incomplete = 0
         self.answering = Answering(_ignore)
 
 

@@ -59,10 +59,8 @@ class Connection(asyncio.Protocol):
         self._held = self._discarded = 0
         """Bytes that `memory` knows of, and bytes that came for nothing."""
         self._is_paused = self._is_blocked = self._is_reading = self._is_ended = self._is_leaving = False
-        self._is_queued = False
-        """Whether it waits for its turn."""
-        self._is_deaf = False
-        """Whether everything was said, and the caller may not have heard it yet."""
+        self._is_queued = self._is_deaf = False
+        """Whether it waits for its turn; whether everything was said, and the caller may not have heard it yet."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done once the connection is closed."""
 
@@ -80,10 +78,7 @@ class Connection(asyncio.Protocol):
         """Nobody is there any more to be answered. What was begun goes on: it is counted, and has to be on record."""
         self._door.leave(self)
         # What is being answered may keep this object for a while; what was received is of no use any more.
-        self._incoming.clear()
-        self._early = b""
-        self._memory.bytes -= self._held
-        self._held = 0
+        self._let_go()
         self.closed.set_result(None)
 
     def pause_writing(self) -> None:
@@ -130,11 +125,10 @@ class Connection(asyncio.Protocol):
     def _serve(self) -> None:
         """It is this connection's turn."""
         self._is_queued = False
-        early = self._early
+        early, self._early = self._early, b""
         if not early:
             self._read_all()
             return
-        self._early = b""
         incoming = self._incoming
         self._is_reading = True
         try:
@@ -191,15 +185,21 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _account(self) -> None:
-        """Tell how many bytes are held; a connection with more than its share is closed where there are too many."""
-        held = self._incoming.size + len(self._early)
+        """Tell how many bytes are held."""
+        before, self._held = self._held, self._incoming.size + len(self._early)
         if self._is_blocked:
-            held += self._transport.get_write_buffer_size()
-        memory, more = self._memory, held - self._held
-        memory.bytes += more
-        self._held = held
-        if more > 0 and memory.is_full and held > memory.share:
-            self._give_up(Reason.MEMORY_LIMIT)
+            self._held += self._transport.get_write_buffer_size()
+        self._memory.change(self, before, self._held)
+
+    def _let_go(self) -> None:
+        self._incoming.clear()
+        self._early, self._is_blocked = b"", False
+        self._account()
+
+    def make_room(self) -> None:
+        """Let go of everything: all hold too much, and this connection has held more than its share for longest."""
+        self._let_go()
+        self._give_up(Reason.MEMORY_LIMIT)
 
     # Requests
 
@@ -341,9 +341,8 @@ class Connection(asyncio.Protocol):
 
     def has_something_under_way(self) -> bool:
         """Whether a request has begun to come, or is being answered."""
-        incoming = self._incoming
-        has_begun = self._is_queued or incoming.head is not None or bool(incoming.received)
-        return has_begun or self._answering is not None
+        has_begun = self._incoming.head is not None or bool(self._incoming.received)
+        return has_begun or self._is_queued or self._answering is not None
 
     def abort(self) -> None:
         """Close at once."""

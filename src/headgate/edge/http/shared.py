@@ -21,13 +21,20 @@ class Memory:
     def __init__(self, most: int, connections: int) -> None:
         """`most` bytes for so many connections; a share is what each could hold if all did."""
         self.bytes = 0
-        self.share = max(_MIN_SHARE, most // connections)
+        self._share = max(_MIN_SHARE, most // connections)
         self._most = most
+        self._holders: dict[Connection, None] = {}
+        """Connections that hold more than their share, the one that has for longest first."""
 
-    @property
-    def is_full(self) -> bool:
-        """Whether connections that hold more than their share have to go."""
-        return self.bytes > self._most
+    def change(self, connection: Connection, before: int, held: int) -> None:
+        """A connection holds other bytes than before. If all hold too many, those go that have had most for longest."""
+        self.bytes += held - before
+        if held > self._share:
+            self._holders.setdefault(connection)
+        else:
+            self._holders.pop(connection, None)
+        while held > before and self.bytes > self._most and self._holders:
+            next(iter(self._holders)).make_room()
 
 
 class Shared(NamedTuple):

@@ -1,0 +1,54 @@
+"""Of a crowd that wants to know the same, one asks and the others wait for that answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.core.decision import Key
+
+
+class Questions:
+    """What is being asked just now, by counter."""
+
+    def __init__(self, *, blocks: bool) -> None:
+        """`blocks` says that the crowd is threads, which block in place of waiting on an event loop."""
+        self._blocks = blocks
+        self._open: dict[Key, threading.Event | asyncio.Event] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """On which these are asked."""
+
+    def begin(self, key: Key) -> tuple[threading.Event | asyncio.Event, bool]:
+        """The end of the question about a counter, and whether the caller is the one to ask it."""
+        if not self._blocks and self._loop is not (loop := _running_loop()):
+            self._loop, self._open = loop, {}  # a question on a loop that has ended is never answered
+        mine = threading.Event() if self._blocks else asyncio.Event()
+        asked = self._open.setdefault(key, mine)
+        return asked, asked is mine
+
+    def end(self, key: Key, mine: threading.Event | asyncio.Event) -> None:
+        """The question was answered, or given up."""
+        if self._open.get(key) is mine:
+            del self._open[key]
+        mine.set()
+
+    def forget(self) -> None:
+        """In a forked child: what was being asked is the parent's."""
+        self._open.clear()
+
+
+async def wait_for(asked: threading.Event | asyncio.Event) -> None:
+    """Wait for the end of a question."""
+    if isinstance(asked, asyncio.Event):
+        await asked.wait()
+    else:
+        asked.wait()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # a store that never waits needs none
+        return None
