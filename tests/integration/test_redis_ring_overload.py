@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from headgate.adapters.redis import RedisStore
     from headgate.core.decision import Key
-    from headgate.core.verdict import Verdict
 
 DAY = 86_400_000_000
 WIDE = Meter(Rate(10**6, DAY), Algorithm.FIXED_WINDOW)
@@ -149,31 +148,3 @@ def test_a_rule_that_only_watches_undoes_nothing(valkey: Server) -> None:
             assert (await limiter.peek(Request(user="u"), cost=0)).remaining == 100_000 - 3_000
 
     asyncio.run(scenario())
-
-
-def test_a_key_that_was_asked_for_on_a_loop_that_has_ended(valkey: Server) -> None:
-    """A question that an ended event loop has left open keeps nobody waiting on the next."""
-    limiter = Limiter.open(valkey.url)
-    left: list[asyncio.Future[Verdict]] = []
-
-    async def leaves_a_question() -> None:
-        await limiter.hit("k", "1/day")
-        await limiter.hit("k", "1/day")
-        await asyncio.sleep(1.05)  # the denial is to be confirmed, which one second brings and nothing else
-        left.append(asyncio.ensure_future(limiter.hit("k", "1/day")))
-        await asyncio.sleep(0)
-        assert not left[0].done()
-
-    first = asyncio.new_event_loop()
-    first.run_until_complete(leaves_a_question())
-
-    async def asks_again() -> None:
-        async with asyncio.timeout(30):
-            verdict = await limiter.hit("k", "1/day")
-        assert not verdict.allowed
-        await limiter.close()
-
-    asyncio.run(asks_again())
-    left[0].cancel()
-    first.run_until_complete(asyncio.wait(left))
-    first.close()
