@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SUFFIX: Final = ".json"
+_TOLD: Final = "told.txt"
 
 
 class _Kept(NamedTuple):
@@ -39,6 +40,9 @@ class WorkerSamples:
         """`worker` is who this process is among the others."""
         self._folder = folder
         self._file = folder / f"{worker}{_SUFFIX}"
+        self._told = folder / _TOLD
+        self._read: tuple[tuple[int, int], str] | None = None
+        """What was told last, and the file that it was read from."""
         before = _kept(self._file)
         self._inherited = [] if before is None else _counters(before.samples)
 
@@ -50,6 +54,23 @@ class WorkerSamples:
             new.write_bytes(_written(_Kept(os.getpid(), whole)))
             new.replace(self._file)
         return whole
+
+    def keep(self, text: str) -> None:
+        """Keep what was told of all processes, for the others to tell as well."""
+        new = self._told.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):  # as above
+            new.write_text(text, encoding="utf-8")
+            new.replace(self._told)
+
+    def kept(self) -> str | None:
+        """What was told last, by whichever process; None if that cannot be known."""
+        try:
+            found = self._told.stat()
+            if self._read is None or self._read[0] != (found.st_mtime_ns, found.st_ino):
+                self._read = (found.st_mtime_ns, found.st_ino), self._told.read_text(encoding="utf-8")
+        except OSError:  # nothing was told yet, or the service is just ending
+            return None
+        return self._read[1]
 
     def of_others(self) -> list[Sample]:
         """What the others shared last; of those that are dead only what is counted."""

@@ -55,8 +55,9 @@ class Telemetry:
     def text(self) -> str:
         """The samples of all processes, as Prometheus reads them.
 
-        To write them takes a millisecond, and anybody may ask: more than a few times in a row, and more than once a
-        second from then on, the answer is the last one again.
+        To write them takes a millisecond, and any client may ask: more than a few times in a row, and more than once a
+        second from then on, the answer is the last one again, of whichever process: one that is older than what
+        another process has told would make sums fall.
         """
         now = self._clock()
         self._credit = min(_MAX_CREDIT, self._credit + now - self._credited)
@@ -64,6 +65,10 @@ class Telemetry:
         if self._text is None or self._credit >= 1.0:
             self._credit -= 1.0
             self._text = self._written()
+            if self._shared is not None:
+                self._shared.keep(self._text)
+        elif self._shared is not None:
+            self._text = self._shared.kept() or self._text
         return self._text
 
     def _written(self) -> str:

@@ -66,3 +66,14 @@ def test_a_process_reports_what_the_system_knows() -> None:
     os.close(descriptor)
     assert more["process_open_fds"].value == samples["process_open_fds"].value + 1
     assert samples["process_max_fds"].value >= samples["process_open_fds"].value
+
+
+def test_what_one_has_told_the_others_can_tell(tmp_path: Path) -> None:
+    """The last text of any process is read by all, so that none tells an older one."""
+    one, two = WorkerSamples(tmp_path, "1"), WorkerSamples(tmp_path, "2")
+    assert one.kept() is None
+    two.keep("first")
+    assert one.kept() == one.kept() == "first"
+    one.keep("second")
+    assert one.kept() == two.kept() == "second"
+    assert one.of_others() == []

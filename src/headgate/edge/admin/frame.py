@@ -46,7 +46,7 @@ class Frame:
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
         if len(raw) > MAX_PATH or len(scope["query_string"]) > _MAX_QUERY:
             sentence = f"a path has at most {MAX_PATH} bytes here, and a query {_MAX_QUERY}"
-            await problem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)(scope, receive, sending)
+            await problem(HTTPStatus.BAD_REQUEST, sentence)(scope, receive, sending)
             return
         path = canonical(raw)
         if path is None:
