@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _SHORT: Final = 5.0
 _LONG: Final = 60.0
-_CROWD: Final = 512
-"""As many as may be in flight."""
+_CROWD: Final = 128
+"""So many keep a process busy all the time, and make a turn of its event loop a few milliseconds long."""
 _LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
