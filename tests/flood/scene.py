@@ -87,6 +87,7 @@ def flooded(start: Start, valkey: Server, folder: Path, workers: int, flood: Flo
             proxy.play(Fault.SLOW, seconds=0.002, stall=0.025, one_in=100)
             redis_url = proxy.url
         service = start("--rules", str(rules), "--workers", str(workers), redis_url=redis_url)
+        stack.callback(service.close)  # after what is done to its processes, and before the way to Redis, has ended
         pids = _workers(service.process.pid)
         assert service.check(user="flooder", cost=QUOTA).status_code == 200
         if weather is Weather.BURNERS:
@@ -100,7 +101,6 @@ def flooded(start: Start, valkey: Server, folder: Path, workers: int, flood: Flo
         answers = _answer(_program("tests.flood.crowd", json.dumps(crowd)), flood.seconds)
         told = _answer(beside, flood.seconds)
         held = max(_most_memory(pid) for pid in pids)
-        service.close()  # before the way to Redis ends
     wrong = sum(
         numbers != list(range(QUOTA - 1, QUOTA - 1 - len(numbers), -1)) for numbers in told["remaining"].values()
     )

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from headgate import Limiter as AsyncLimiter
 from headgate.core.meter import Algorithm
 from headgate.core.request import Request
-from headgate.errors import InvalidRequest, Refused
+from headgate.errors import InvalidRequest, Overloaded, Refused
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 
@@ -52,6 +52,28 @@ def test_what_was_used_is_charged_even_past_the_limit(gate: Limiter, clock: Fake
     assert denied.retry_after is not None
     clock.advance(seconds=denied.retry_after)
     assert gate.hit("k", "100/hour", algorithm=algorithm).allowed
+
+
+def test_what_could_not_be_charged_for_want_of_room_is_charged_later(clock: FakeClock) -> None:
+    """A reservation that is closed while too much is in flight says so, and can be closed again."""
+
+    async def scenario() -> None:
+        async with AsyncLimiter.open(clock=clock) as limiter:
+            reservation = await limiter.reserve("k", "100/hour", 40, algorithm="fixed_window")
+            take = limiter.store.take
+
+            async def shed(_hits: object) -> NoReturn:
+                raise Overloaded
+
+            limiter.store.take = shed  # type: ignore[method-assign] # for a moment
+            with pytest.raises(Overloaded):
+                await reservation.close(60)
+            limiter.store.take = take  # type: ignore[method-assign] # there is room again
+            await reservation.close(60)
+            await reservation.close(60)
+            assert (await limiter.peek("k", "100/hour", 0, algorithm="fixed_window")).remaining == 40
+
+    asyncio.run(scenario())
 
 
 def test_not_settling_leaves_the_charge(gate: Limiter, clock: FakeClock) -> None:
