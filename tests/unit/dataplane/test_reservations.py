@@ -65,7 +65,7 @@ def test_what_could_not_be_charged_for_want_of_room_is_charged_later(clock: Fake
             async def shed(_hits: object) -> NoReturn:
                 raise Overloaded
 
-            limiter.store.take = shed  # type: ignore[method-assign] # for a moment
+            limiter.store.take = shed  # type: ignore[method-assign, assignment] # for a moment
             with pytest.raises(Overloaded):
                 await reservation.close(60)
             limiter.store.take = take  # type: ignore[method-assign] # there is room again
