@@ -149,12 +149,22 @@ class ThroughRedisPy(RedisStore):
         self._client = redis.asyncio.Redis.from_url(url)
         self._calls: set[asyncio.Task[None]] = set()
 
-    def send(self, batch: Batch, place: Place, *, only_peek: bool, replicas: int = 0) -> None:  # noqa: ARG002 (one place)
+    def send(
+        self,
+        batch: Batch,
+        place: Place,  # noqa: ARG002 (one place)
+        *,
+        only_peek: bool,
+        replicas: int = 0,  # noqa: ARG002 (none)
+        answered: Callable[[], None] | None = None,
+    ) -> None:
         """See `RedisStore.send`."""
         script, keys, arguments = script_call(batch, 0, 0, only_peek=only_peek)
 
         async def call() -> None:
             hand_out(batch, await self._client.evalsha(script.sha.decode(), keys, *arguments))
+            if answered is not None:
+                answered()
 
         task = asyncio.get_running_loop().create_task(call())
         self._calls.add(task)
