@@ -53,17 +53,16 @@ class Turns:
 async def _serve(asked: dict[str, Any]) -> None:
     address = free_address("127.0.0.1", 0)
     limiter = Limiter.open(rules=_RULES)
-    service = DecisionService(limiter, identity=Identity(limiter.snapshots.clock, proxies=Proxies(["127.0.0.0/8"])))
     telemetry = Telemetry()
-    service.metrics = telemetry.text
+    identity = Identity(limiter.snapshots.clock, proxies=Proxies(["127.0.0.0/8"]))
+    service = DecisionService(limiter, identity=identity, metrics=telemetry.text)
     telemetry.sources.append(service.samples)
     transport = Transport(Bounds(**asked.get("bounds", {})), asked["connections"])
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving_http(service, address, 1.0, transport))
         ports = {"http": address.port}
         if asked.get("database_url"):
-            admin = await stack.enter_async_context(opened(asked["database_url"]))
-            admin.app.state.metrics = telemetry.text
+            admin = await stack.enter_async_context(opened(asked["database_url"], telemetry.text))
             place, started = free_address("127.0.0.1", 0), asyncio.Event()
             serving = asyncio.create_task(serve_admin(admin.app, place, started.set))
             stack.callback(serving.cancel)

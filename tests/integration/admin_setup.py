@@ -99,7 +99,7 @@ def problem_of(answer: httpx.Response, status: int) -> Mapping[str, Any]:
 
 
 @asynccontextmanager
-async def opened(url: str) -> AsyncIterator[Admin]:
+async def opened(url: str, metrics: Callable[[], str] | None = lambda: "") -> AsyncIterator[Admin]:
     """The API on a database. Rules that are published are in force in its limiter at once."""
     database, limiter = Database(url), Limiter.open()
     publisher = Publisher(zones.zone, wall_clock)
@@ -130,9 +130,9 @@ async def opened(url: str) -> AsyncIterator[Admin]:
         limiter=limiter,
         identity=identity,
         processes=Processes(database),
+        metrics=metrics,
     )
     app = admin_app(parts)
-    app.state.metrics = lambda: ""
     transport = httpx.ASGITransport(app)
     async with limiter, httpx.AsyncClient(transport=transport, base_url="http://headgate") as client:
         try:

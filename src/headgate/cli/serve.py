@@ -69,7 +69,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
 
             admin_address = ports.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
-            await stack.enter_async_context(serving_admin(control, admin_address, telemetry.text))
+            await stack.enter_async_context(serving_admin(control, admin_address))
         identity = None if control is None else control.identity
         turns, closed = Turns(), ClosedConnections("grpc")
         telemetry.sources.append(closed.samples)

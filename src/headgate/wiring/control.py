@@ -106,13 +106,10 @@ async def _alone(settings: Settings) -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def serving_admin(
-    control: ControlPlane, address: Address, metrics: Callable[[], str] | None = None
-) -> AsyncIterator[None]:
-    """Serve the admin API of a control plane as long as the block runs; `metrics` are what `/metrics` says there."""
+async def serving_admin(control: ControlPlane, address: Address) -> AsyncIterator[None]:
+    """Serve the admin API of a control plane as long as the block runs."""
     started = asyncio.Event()
     app = await control.admin_app()
-    app.state.metrics = metrics
     server = asyncio.create_task(serve_admin(app, address, started.set))
     starting = asyncio.create_task(started.wait())
     await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
@@ -144,11 +141,13 @@ class ControlPlane:
         *,
         saves: bool = True,
         leads: bool = True,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
         """`rules`, if given, is a file whose rules are applied to the database, now and whenever it changes.
 
         `saves` keeps what is in force in the data directory, for a start with everything away. Of several
-        processes of one service only one `leads`: it keeps schema, feed and blocks up to date for all.
+        processes of one service only one `leads`: it keeps schema, feed and blocks up to date for all. `metrics`
+        is the text of `/metrics` of the admin API.
         """
         self._settings = settings
         self._limiter = limiter
@@ -198,6 +197,7 @@ class ControlPlane:
             limiter=limiter,
             identity=self.identity,
             processes=Processes(database),
+            metrics=metrics,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._app: asyncio.Task[FastAPI] | None = None

@@ -82,7 +82,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             from headgate.wiring.control import ControlPlane  # noqa: PLC0415 (see above)
 
             file = None if settings.rules_file is None else RulesFile(settings.rules_file)
-            plane = ControlPlane(settings, counters, limiter, file, leads=leads)
+            plane = ControlPlane(settings, counters, limiter, file, leads=leads, metrics=telemetry.text)
             control = await stack.enter_async_context(plane)
         service = DecisionService(
             limiter,
@@ -91,8 +91,8 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             running_on=(lambda: {"rules": "file"}) if control is None else control.running_on,
             token=settings.service_token,
             secret=_secret(settings),
+            metrics=telemetry.text,
         )
-        service.metrics = telemetry.text
         telemetry.sources += state_samples(telemetry.worker, service, limiter, control)
         await stack.enter_async_context(telemetry.sharing())
         traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headgate.controlplane.access import Access
     from headgate.controlplane.activity import Activity
     from headgate.controlplane.analytics import Analytics
@@ -40,3 +42,5 @@ class AdminParts:
     limiter: Limiter
     identity: Identity
     processes: Processes
+    metrics: Callable[[], str] | None = None
+    """What `/metrics` says; None where there is no service."""

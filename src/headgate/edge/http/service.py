@@ -56,12 +56,13 @@ class DecisionService:
         shedding_for: Callable[[], float] = lambda: 0.0,
         token: str | None = None,
         secret: str | None = None,
+        metrics: Callable[[], str] | None = None,
     ) -> None:
         """Without an `identity` callers are taken by their word, or by their address.
 
         `running_on` says for `/readyz` where the rules come from, `shedding_for` for how many seconds checks have been
         shed. With a `token`, only who sends it is answered. Services with the same `secret` settle each other's
-        reservations.
+        reservations. `metrics` is the text of `/metrics`; without it, the service's own samples.
         """
         self.ready = True
         """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
@@ -89,8 +90,7 @@ class DecisionService:
             "/readyz": {"GET": self._readyz, "HEAD": self._readyz},
             "/metrics": {"GET": self._metrics, "HEAD": self._metrics},
         }
-        self.metrics: Callable[[], str] = lambda: exposition(self.samples())
-        """What `/metrics` says."""
+        self._metrics_text = metrics or (lambda: exposition(self.samples()))
 
     async def answer(self, request: HttpRequest) -> Answer:
         """Answer one request, whatever it is."""
@@ -178,7 +178,7 @@ class DecisionService:
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
     async def _metrics(self, _asked: HttpRequest) -> Answer:
-        text = self.metrics()
+        text = self._metrics_text()
         if self._scraped is None or self._scraped[0] is not text:  # else it is the last one again
             self._scraped = text, answers.for_scrape(text)
         return self._scraped[1]

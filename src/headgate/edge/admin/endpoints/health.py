@@ -2,7 +2,7 @@
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import JSONResponse
@@ -11,9 +11,6 @@ from headgate.controlplane.changes import changes
 from headgate.core.exposition import CONTENT_TYPE
 from headgate.edge.admin.gate import Parts
 from headgate.errors import DatabaseError, NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 router = APIRouter(tags=["health"])
 
@@ -37,13 +34,12 @@ async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
 
 
 @router.get("/metrics", include_in_schema=False)
-async def get_metrics(request: Request) -> Response:
+async def get_metrics(parts: Parts) -> Response:
     """Metrics of all processes of the service, as Prometheus reads them."""
-    metrics: Callable[[], str] | None = getattr(request.app.state, "metrics", None)
-    if metrics is None:
+    if parts.metrics is None:
         msg = "there are no metrics without a service; ask the admin API of `headgate serve`"
         raise NotFound(msg)
-    return Response(metrics(), media_type=CONTENT_TYPE)
+    return Response(parts.metrics(), media_type=CONTENT_TYPE)
 
 
 @router.get("/openapi.json", include_in_schema=False)
