@@ -1,0 +1,53 @@
+"""The product uses the words of the field: retired words stay out of the source, the logs and the documentation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.architecture import words
+from tests.architecture.source import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("word", [*words.TEXT, *words.NAMES])
+def test_a_retired_word_does_not_come_back(word: str) -> None:
+    """No line of the source and the documentation has a retired word; the table says what to write instead."""
+    instead = words.TEXT.get(word) or words.NAMES[word]
+    here = [each for each in words.found() if each.word == word]
+    lines = [f"{each.path}:{each.line}: {each.text}" for each in here]
+    assert len(here) <= words.PENDING.get(word, 0), "\n".join([f"write {instead} instead of {word}:", *lines])
+
+
+def test_pending_words_are_known_and_still_there() -> None:
+    """A word that is clean is enforced: it does not stay in the list of pending words."""
+    counts = Counter(each.word for each in words.found())
+    assert {word for word in words.PENDING if not counts[word]} == set()
+    assert set(words.PENDING) <= {*words.TEXT, *words.NAMES}
+
+
+def test_every_exception_is_used_and_has_a_reason() -> None:
+    """An allowed word names a file that exists, and says why the word is right there."""
+    assert all(reason for reason in words.ALLOWED.values())
+    assert [path for _, path in words.ALLOWED if not (ROOT / path).exists()] == []
+
+
+def test_retired_words_are_found_wherever_they_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names, comments, messages and phrases over two lines are seen; parts of other words are not."""
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    file = tmp_path / "example.py"
+    file.write_text(
+        "# the rules in\n# force\nclass NobodyAsked: ...\nlet_go = 'whoever calls'\nunderwater = letgo = indoors = 1\n",
+        encoding="utf-8",
+    )
+    assert {(each.word, each.line) for each in words.in_text(file)} == {
+        ("in force", 1),
+        ("nobody", 3),
+        ("lets? go", 4),
+        ("whoever", 4),
+    }
+    file.write_text("_place = 1\nreplaced = _place\nMOST_CALLS = MAX_CALLS = 'asked'\n", encoding="utf-8")
+    assert [each.line for each in words.in_names(file)] == [1, 2, 3]
