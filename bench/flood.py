@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.rows import Better, Outcome, Row
-from tests.acceptance.conftest import Service
-from tests.flood.scene import Flood, Weather, flooded
-from tests.integration.server import Server, free_port
+from tests.support.flood import Flood, Weather, flooded
+from tests.support.service import Service
+from tests.support.valkey import Server, free_port
 
 if TYPE_CHECKING:
     from bench.measure import Watch

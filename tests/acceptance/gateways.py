@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.acceptance.conftest import PATIENCE
-from tests.integration.server import free_port
+from tests.support.service import PATIENCE
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.acceptance.authority import Authority
+from tests.support.authority import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Run, Start
+    from tests.support.service import Run, Start
 
 RULES = "rules: [{name: two, per: [user], limits: 2/minute}]"
 TOKEN = "t0ken"  # noqa: S105 (for a test)

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 import yaml
-from tests.acceptance.authority import Authority
-from tests.acceptance.conftest import PATIENCE
 from tests.acceptance.gateways import DEPLOY, Upstream, envoy, upstream
-from tests.envoy_messages import answer, question
-from tests.integration.server import free_port
+from tests.support.authority import Authority
+from tests.support.envoy_messages import answer, question
+from tests.support.service import PATIENCE
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.acceptance.conftest import Service, Start
+    from tests.support.service import Service, Start
 
 __all__ = ["upstream"]
 

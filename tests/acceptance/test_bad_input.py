@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import Service, Start
+    from tests.support.service import Service, Start
 
 EXAMPLE_RULES = Path(__file__).parents[2] / "examples" / "rules.yaml"
 BODY_LIMIT = 65_536

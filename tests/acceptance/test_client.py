@@ -9,7 +9,7 @@ from headgate import Request
 from headgate.client import AsyncDecisionClient, DecisionClient
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import Service
+    from tests.support.service import Service
 
 SEARCH = Request(user="sdk", tier="free", method="GET", path="/api/search")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import Run, Service
+    from tests.support.service import Run, Service
 
 RULES = str(Path(__file__).parents[2] / "examples" / "rules.yaml")
 SEARCH = ("--method", "GET", "--path", "/api/search")

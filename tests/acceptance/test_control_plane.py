@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.server import free_port
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Run, Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Run, Service, Start
+    from tests.support.valkey import Server
 
 PATIENCE = 10.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)

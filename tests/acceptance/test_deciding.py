@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import Service
+    from tests.support.service import Service
 
 
 def _paste(command: str) -> str:

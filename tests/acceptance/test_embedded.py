@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Run, Service, Start
+    from tests.support.service import Run, Service, Start
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Run, Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Run, Service, Start
+    from tests.support.valkey import Server
 
 PATIENCE = 30.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.flood.scene import Flood, Weather, flooded, judge
-from tests.integration.server import Server, free_port
+from tests.support.flood import Flood, Weather, flooded, judge
+from tests.support.valkey import Server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.acceptance.conftest import Start
+    from tests.support.service import Start
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.acceptance.conftest import HEADGATE, PATIENCE, Run, environment
 from tests.acceptance.gateways import MANY_A_MINUTE, TWO_A_DAY, Upstream, everything_passes, upstream
 from tests.acceptance.processes import children
+from tests.support.service import HEADGATE, PATIENCE, Run, environment
 
 if TYPE_CHECKING:
     from pathlib import Path

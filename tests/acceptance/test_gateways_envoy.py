@@ -15,12 +15,12 @@ from tests.acceptance.gateways import (
     everything_passes,
     upstream,
 )
-from tests.integration.server import free_port
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Service, Start
+    from tests.support.service import Service, Start
 
 __all__ = ["upstream"]
 

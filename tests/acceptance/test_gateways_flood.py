@@ -12,7 +12,7 @@ from tests.acceptance.test_gateways_envoy import ports_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Start
+    from tests.support.service import Start
 
 __all__ = ["upstream"]
 
@@ -29,7 +29,7 @@ def test_a_caller_over_its_limit_stays_refused_while_another_client_floods(
     ports = ports_of(service, upstream)
     with envoy(tmp_path, "rls.yaml", ports) as client:
         assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
-        command = [sys.executable, "-m", "tests.grpc_attacks", ATTACKS, str(ports[8082]), "10", "1"]
+        command = [sys.executable, "-m", "tests.support.grpc_attacks", ATTACKS, str(ports[8082]), "10", "1"]
         attacker = subprocess.Popen(command)  # noqa: S603 (ourselves)
         statuses = []
         try:

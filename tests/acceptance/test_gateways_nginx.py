@@ -14,12 +14,12 @@ from tests.acceptance.gateways import (
     nginx,
     upstream,
 )
-from tests.integration.server import free_port
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Start
+    from tests.support.service import Start
 
 __all__ = ["upstream"]
 

@@ -17,14 +17,14 @@ from tests.acceptance.gateways import (
     traefik,
     upstream,
 )
-from tests.integration.server import free_port
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from tests.acceptance.conftest import Start
+    from tests.support.service import Start
 
     Gateway = Callable[[Path, dict[int, int]], AbstractContextManager[httpx.Client]]
 

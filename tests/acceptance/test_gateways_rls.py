@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.acceptance.conftest import PATIENCE
-from tests.envoy_messages import MESSAGES, OK, OVER_LIMIT, answer, question
+from tests.support.envoy_messages import MESSAGES, OK, OVER_LIMIT, answer, question
+from tests.support.service import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Service, Start
+    from tests.support.service import Service, Start
 
 RULES = """
 rules:

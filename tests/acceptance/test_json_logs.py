@@ -13,8 +13,8 @@ from tests.acceptance.processes import children
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.server import Server
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 RULES = "rules: [{name: once, per: [user], limits: 1/day, algorithm: fixed_window}]"
 

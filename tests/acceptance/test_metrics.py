@@ -21,9 +21,9 @@ from headgate.core.metrics import METRICS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 RULES: Final = """
 rules:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from tests.acceptance.test_workers import post
-from tests.envoy_messages import MESSAGES
+from tests.support.envoy_messages import MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 PATIENCE = 20.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
-from tests.acceptance.conftest import PATIENCE
 from tests.acceptance.processes import children
-from tests.integration.counted import billed
+from tests.support.service import PATIENCE
+from tests.support.stored_counts import billed
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.spool.batches import counts_from
 from headgate.adapters.spool.cursor import Cursor
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 EVERYTHING = {"denial_events_per_minute": "1000000000", "events_per_minute": "1000000000"}
 """Each decision is an event of its own, however many there are."""

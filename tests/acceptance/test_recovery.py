@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.acceptance.conftest import environment
+from tests.support.service import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.acceptance.conftest import Run, Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Run, Service, Start
+    from tests.support.valkey import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recover.md"
 PATIENCE = 60.0

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.integration.server import free_port
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Run, Start
+    from tests.support.service import Run, Start
 
 TWO_A_MINUTE = "rules: [{name: two, per: [user], limits: 2/minute}]"
 FIVE_A_MINUTE = "rules: [{name: five, per: [user], limits: 5/minute}]"

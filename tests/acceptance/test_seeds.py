@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Run, Service
-    from tests.integration.postgres import Postgres
+    from tests.support.postgres import Postgres
+    from tests.support.service import Run, Service
 
 TIERS = [
     {"name": "free", "display_name": "Free", "price": 0, "limits": {"search": "100/hour", "api": "1000/hour"}},
@@ -84,7 +84,7 @@ INSERT INTO events (at, id, rule, user_id, decision) VALUES
 @pytest.fixture(scope="module")
 def seeded(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service on a database with the tables' example rows, put there through the API; events as they are recorded."""
-    from tests.acceptance.conftest import Service  # noqa: PLC0415 (it is a class of the fixtures' module)
+    from tests.support.service import Service  # noqa: PLC0415 (it is a class of the fixtures' module)
 
     url = postgres.new_database()
     data_dir: Path = tmp_path_factory.mktemp("data")

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from tests.acceptance.test_gateways_rls import METHOD, Client
-from tests.envoy_messages import question
+from tests.support.envoy_messages import question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Start
+    from tests.support.service import Start
 
 RULES: Final = "rules: [{name: once, per: [user], limits: 1/day, algorithm: fixed_window}]"
 TRACE: Final = "4bf92f3577b34da6a3ce929d0e0e4736"

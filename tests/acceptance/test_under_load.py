@@ -15,8 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.server import Server
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 PLENTY = "rules: [{name: plenty, per: [user], limits: 1000000/3000 days, algorithm: fixed_window}]"
 

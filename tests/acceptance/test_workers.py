@@ -15,9 +15,9 @@ import pytest
 from tests.acceptance.processes import children
 
 if TYPE_CHECKING:
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 FIFTY = "rules: [{name: fifty, per: [user], limits: 50/day, algorithm: fixed_window}]"
 

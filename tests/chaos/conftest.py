@@ -7,39 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.chaos.figures import FILE, Figures
-from tests.integration.conftest import (
-    _cluster_setup,
-    _running,
-    _sentinel_setup,
-    cluster_setup,
-    database_url,
-    postgres,
-    s3,
-    sentinel_setup,
-    servers_folder,
-    valkey,
-)
-from tests.integration.server import Server, free_port
+from tests.support.valkey import Server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.integration.cluster_setup import ClusterSetup
-    from tests.integration.sentinel_setup import SentinelSetup
-
-__all__ = [
-    "_cluster_setup",
-    "_running",
-    "_sentinel_setup",
-    "cluster_setup",
-    "database_url",
-    "postgres",
-    "s3",
-    "sentinel_setup",
-    "servers_folder",
-    "valkey",
-]
+    from tests.support.cluster import ClusterSetup
+    from tests.support.sentinel import SentinelSetup
 
 _FIGURES: Final = pytest.StashKey[Figures]()
 KINDS: Final = ("one server", "sentinel", "cluster", "ring")

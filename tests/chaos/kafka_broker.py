@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from tests.integration.server import free_port
+from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.s3_server import KEYS, S3Server
-from tests.integration.stored_events import all_events, events, store
+from tests.support.s3 import KEYS, S3Server
+from tests.support.stored_events import all_events, events, store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

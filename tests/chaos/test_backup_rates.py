@@ -8,12 +8,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.acceptance.conftest import HEADGATE, Service, environment
-from tests.integration.backed_up import contents, execute, fill
+from tests.support.backups import contents, execute, fill
+from tests.support.service import HEADGATE, Service, environment
 
 if TYPE_CHECKING:
     from tests.chaos.figures import Figures
-    from tests.integration.conftest import Postgres, Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
 TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (nobody else's)
 MOST_MEGABYTES: Final = 120.0

@@ -15,7 +15,7 @@ from headgate.testing import Fault, FaultProxy
 
 if TYPE_CHECKING:
     from tests.chaos.figures import Figures
-    from tests.integration.server import Server
+    from tests.support.valkey import Server
 
 _CANCELLED: Final = 100_000
 _AT_ONCE: Final = 1_000

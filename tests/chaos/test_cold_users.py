@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
-from tests.acceptance.conftest import Service
 from tests.integration.test_records_burst import burners
+from tests.support.service import Service
 
 from headgate.adapters.postgres import Database
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.figures import Figures
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
 USERS: Final = 2_000
 """Cold ones, for each size of batch."""

@@ -10,9 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
-from tests.acceptance.conftest import Service
 from tests.chaos.http_load import HttpLoad, Queues
 from tests.chaos.load import share
+from tests.support.service import Service
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.zones import zone
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tests.chaos.figures import Figures
     from tests.chaos.http_load import Answer
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
 PER_SECOND: Final = 200
 USERS: Final = 2_000

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import httpx
-from tests.acceptance.conftest import Service
+from tests.support.service import Service
 
 from headgate.adapters.postgres import Database
 from headgate.core.metric_rows import Bounds
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.figures import Figures
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
 _FULL: Final = os.environ.get("CHAOS") == "full"
 SECONDS: Final = 600.0 if _FULL else 20.0

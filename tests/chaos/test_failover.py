@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.chaos.load import Load, share
-from tests.integration.server import until
+from tests.support.valkey import until
 
 from headgate import Limiter, Request
 from headgate.adapters.redis.slots import slot_of
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from tests.chaos.conftest import Place
     from tests.chaos.figures import Figures
-    from tests.integration.cluster_setup import ClusterSetup
-    from tests.integration.sentinel_setup import SentinelSetup
-    from tests.integration.server import Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.sentinel import SentinelSetup
+    from tests.support.valkey import Server
 
 _RATE: Final = 500
 _AMOUNT: Final = 300

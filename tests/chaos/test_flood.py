@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.acceptance.conftest import start
-from tests.flood.scene import Flood, Weather, flooded, judge
-from tests.integration.server import Server, free_port
+from tests.support.flood import Flood, Weather, flooded, judge
+from tests.support.valkey import Server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.acceptance.conftest import Start
     from tests.chaos.figures import Figures
-    from tests.flood.scene import Seen
+    from tests.support.flood import Seen
+    from tests.support.service import Start
 
-__all__ = ["start"]
 KINDS: Final = ("http", "rls")
 WORKERS: Final = (1, 2, 4)
 CONNECTIONS: Final = (200, 1_000, 2_000, 5_000)

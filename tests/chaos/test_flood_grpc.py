@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.grpc_attacks import ATTACKS
-from tests.grpc_floods import flood
-from tests.grpc_target import target
+from tests.support.grpc_attacks import ATTACKS
+from tests.support.grpc_flood import flood
+from tests.support.grpc_target import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.grpc_target import Target
+    from tests.support.grpc_target import Target
 
 SECONDS = 10
 MOST_MEMORY = 160 * 2**20

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.chaos.kafka_broker import Broker
-from tests.integration.kafka_topic import batch_of, event, expected, ids, is_in_order, records_of, until_stored
+from tests.support.kafka_topic import batch_of, event, expected, ids, is_in_order, records_of, until_stored
 
 from headgate.adapters.kafka import KafkaSink
 from headgate.errors import SinkError

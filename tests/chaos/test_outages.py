@@ -13,8 +13,8 @@ import pytest
 import uvloop
 from tests.chaos.load import queued, share
 from tests.chaos.outage import DEADLINE, LIMIT, judge, outage
-from tests.flood.proxy import ProxyProcess
-from tests.integration.server import Server, free_port
+from tests.support.fault_proxy import ProxyProcess
+from tests.support.valkey import Server, free_port
 
 from headgate.core.decision import Source
 from headgate.sync import Limiter as SyncLimiter

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from tests.integration.backed_up import contents, execute, fill
-from tests.integration.postgres import AS_NOBODY, found_programs, migrated
+from tests.support.backups import contents, execute, fill
+from tests.support.postgres import AS_NOBODY, found_programs, migrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from tests.chaos.figures import Figures
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 PROCESSES: Final = 16
 CHANGES: Final = 500

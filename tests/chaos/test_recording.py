@@ -14,13 +14,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
-from tests.acceptance.conftest import Service
 from tests.chaos.hammer import Hammer
 from tests.chaos.http_load import HttpLoad, Queues
 from tests.chaos.kafka_broker import Broker
 from tests.chaos.load import share
-from tests.integration.counted import billed
-from tests.integration.kafka_topic import records_of
+from tests.support.kafka_topic import records_of
+from tests.support.service import Service
+from tests.support.stored_counts import billed
 
 from headgate.adapters.postgres import Database
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from tests.chaos.figures import Figures
     from tests.chaos.http_load import Answer
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
 _FULL: Final = os.environ.get("CHAOS") == "full"
 EVENTS: Final = 100_000 if _FULL else 10_000

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.chaos.load import Told
-from tests.integration.server import Server
+from tests.support.valkey import Server
 
 from headgate import Limiter, StoreError
 from headgate.core.decision import Source
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.chaos.figures import Figures
-    from tests.integration.sentinel_setup import SentinelSetup
+    from tests.support.sentinel import SentinelSetup
 
 LIMIT: Final = "1000/hour"
 _PATIENCE: Final = 10.0

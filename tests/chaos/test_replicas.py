@@ -14,7 +14,7 @@ from headgate.core.decision import Source
 if TYPE_CHECKING:
     from tests.chaos.figures import Figures
     from tests.chaos.load import Sample
-    from tests.integration.sentinel_setup import SentinelSetup
+    from tests.support.sentinel import SentinelSetup
 
 _RATE: Final = 300
 RULES: Final = {

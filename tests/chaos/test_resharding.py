@@ -15,8 +15,8 @@ from headgate.core.decision import Source
 
 if TYPE_CHECKING:
     from tests.chaos.figures import Figures
-    from tests.integration.cluster_setup import ClusterSetup
-    from tests.integration.server import Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.valkey import Server
 
 _PATIENT: Final = "?deadline_ms=5000"
 _AMOUNT: Final = 400

@@ -9,12 +9,12 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
-from tests.acceptance.conftest import Service
+from tests.support.service import Service
 
 if TYPE_CHECKING:
     from tests.chaos.figures import Figures
-    from tests.integration.postgres import Postgres
-    from tests.integration.server import Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
 STARTS: Final = 5
 RULE: Final = {"name": "five", "per": ["user"], "limits": "5/day"}

@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from tests.integration.server import Server, free_port
+from tests.support.valkey import Server, free_port
 
 from headgate import Limiter, Request, StoreError
 from headgate.adapters.redis import RedisCache, feed_at, store_at

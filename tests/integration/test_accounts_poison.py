@@ -14,7 +14,7 @@ from headgate.errors import Conflict, InvalidFields
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 HUGE = 10**400
 LONE = "\ud800"

@@ -7,14 +7,14 @@ import re
 from typing import TYPE_CHECKING
 
 from fastapi.routing import APIRoute
-from tests.integration.admin_setup import BOOTSTRAP, problem_of, with_admin
+from tests.support.admin import BOOTSTRAP, problem_of, with_admin
 
 from headgate.controlplane.access import Role
 from headgate.edge.admin.roles import OPEN, ROLES
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from tests.integration.admin_setup import Admin
+    from tests.support.admin import Admin
 
 
 def _endpoints(app: FastAPI) -> list[str]:

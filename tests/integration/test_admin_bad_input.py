@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.integration.admin_setup import SEARCH, problem_of, with_admin
+from tests.support.admin import SEARCH, problem_of, with_admin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.admin_setup import Admin
+    from tests.support.admin import Admin
 
 WRONG_TEXTS: tuple[object, ...] = (7, 1.5, True, [], ["a"], {}, "", "x" * 300, "a\0b", "\x07")
 WRONG_NAMES: tuple[object, ...] = (*WRONG_TEXTS, "a b", "ümlaut", "-first", "a/b", "a\u0301")

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.admin_setup import SEARCH, problem_of, with_admin
+from tests.support.admin import SEARCH, problem_of, with_admin
 
 from headgate import Request
 from headgate.dataplane.quota import quota
 
 if TYPE_CHECKING:
-    from tests.integration.admin_setup import Admin
+    from tests.support.admin import Admin
 
 
 def test_a_rule_from_draft_to_history(database_url: str) -> None:

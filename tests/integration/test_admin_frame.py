@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from tests.integration.admin_setup import BOOTSTRAP, SEARCH, problem_of, with_admin
+from tests.support.admin import BOOTSTRAP, SEARCH, problem_of, with_admin
 
 from headgate.controlplane.access import Role
 from headgate.edge.admin import pages
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     import pytest
-    from tests.integration.admin_setup import Admin
+    from tests.support.admin import Admin
 
     from headgate.adapters.postgres import Database
 

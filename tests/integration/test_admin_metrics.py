@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.integration.admin_setup import opened, problem_of
+from tests.support.admin import opened, problem_of
 
 
 def test_metrics_are_those_of_a_service(database_url: str) -> None:

@@ -21,15 +21,15 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.integration.admin_setup import BOOTSTRAP, SEARCH, opened
+from tests.support.admin import BOOTSTRAP, SEARCH, opened
 
 from headgate.edge.admin.roles import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 
-    from tests.integration.admin_setup import Admin
-    from tests.integration.conftest import Postgres
+    from tests.support.admin import Admin
+    from tests.support.postgres import Postgres
 
     Message = MutableMapping[str, Any]
     Receive = Callable[[], Awaitable[Message]]

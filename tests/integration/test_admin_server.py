@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from tests.integration.admin_setup import BOOTSTRAP, problem_of, with_admin
+from tests.support.admin import BOOTSTRAP, problem_of, with_admin
 
 from headgate.edge.admin.server import serve_admin
 from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
-    from tests.integration.admin_setup import Admin
+    from tests.support.admin import Admin
 
 
 def test_the_api_is_served_on_the_loop_of_its_process(database_url: str) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.admin_setup import Admin, problem_of, with_admin
+from tests.support.admin import Admin, problem_of, with_admin
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres.count_sink import PostgresCounts

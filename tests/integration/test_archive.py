@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from tests.integration.s3_server import KEYS, S3Server
-from tests.integration.stored_events import COLUMNS, all_events, events, store
-from tests.recounting import alike
+from tests.support.recounts import alike
+from tests.support.s3 import KEYS, S3Server
+from tests.support.stored_events import COLUMNS, all_events, events, store
 
 from headgate.adapters.archive.event_columns import SCHEMA
 from headgate.adapters.archive.event_query import read

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyarrow import parquet as pq
-from tests.integration.stored_events import all_events, events, store
+from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.clock import wall_clock
 from headgate.cli.commands import run

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.stored_events import all_events, events, store
+from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.archive.parquet_writing import EventWriter
 from headgate.adapters.postgres import event_table
@@ -25,7 +25,7 @@ from headgate.wiring.archiving import open_archive
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.integration.postgres import Postgres
+    from tests.support.postgres import Postgres
 
     from headgate.wiring.archiving import OpenedArchive
 

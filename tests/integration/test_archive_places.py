@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.s3_server import KEYS, S3Server
+from tests.support.s3 import KEYS, S3Server
 
 from headgate.adapters.archive.places import open_place
 from headgate.errors import ArchiveError, InvalidSettings

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.postgres import migrated
-from tests.integration.stored_events import all_events, events, store
+from tests.support.postgres import migrated
+from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.backup import find, make, restore
 from headgate.cli.commands import run as headgate
@@ -24,7 +24,7 @@ from headgate.wiring.archiving import archive_place, open_archive
 from headgate.wiring.backups import database_of
 
 if TYPE_CHECKING:
-    from tests.integration.postgres import Postgres
+    from tests.support.postgres import Postgres
 
 MAY = Month(2026, 5)
 LATER = datetime(2027, 1, 1, tzinfo=UTC)

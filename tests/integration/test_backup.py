@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
-from tests.integration.backed_up import contents, execute, fill
-from tests.integration.s3_server import KEYS
+from tests.support.backups import contents, execute, fill
+from tests.support.s3 import KEYS
 
 from headgate.adapters.archive.places import open_place
 from headgate.adapters.backup import find, make, restore
@@ -23,8 +23,8 @@ from headgate.cli.commands import run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.conftest import Postgres
-    from tests.integration.s3_server import S3Server
+    from tests.support.postgres import Postgres
+    from tests.support.s3 import S3Server
 
     class On(Protocol):
         """Runs a command on a database; what it printed as JSON, if it did, or else."""

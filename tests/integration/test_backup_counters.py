@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.conftest import ring_url
+from tests.support.servers import ring_url
 
 from headgate import Limiter
 from headgate.adapters.redis import copies_at
@@ -17,7 +17,10 @@ from headgate.errors import ArchiveError, StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import ClusterSetup, Postgres, SentinelSetup, Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.postgres import Postgres
+    from tests.support.sentinel import SentinelSetup
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis.counter_copies import Restored
 

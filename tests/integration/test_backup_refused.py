@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.backed_up import contents, execute, fill
+from tests.support.backups import contents, execute, fill
 
 from headgate.adapters.backup import manifest as manifests
 from headgate.adapters.postgres import known
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 NAME = "2026-01-31T120000Z-beef"
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
-from tests.integration.admin_setup import BOOTSTRAP, opened
+from tests.support.admin import BOOTSTRAP, opened
 
 from headgate.adapters import yaml_text
 from headgate.cli import commands

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.counted import cut_off, stored_metrics, stored_usage
-from tests.recounting import START, alike, batches, metrics_of, usage_of
+from tests.support.recounts import START, alike, batches, metrics_of, usage_of
+from tests.support.stored_counts import cut_off, stored_metrics, stored_usage
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
@@ -23,7 +23,7 @@ from headgate.errors import DatabaseError, SinkError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
     from headgate.core.counts import Count
 

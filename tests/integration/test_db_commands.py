@@ -11,7 +11,7 @@ from headgate.adapters.postgres.migrations import known
 from headgate.cli.commands import run
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 
 def test_a_database_is_migrated_once(

@@ -13,7 +13,7 @@ from headgate import Limiter, Request, sync
 from headgate.core.decision import Source
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 PATIENT = "?deadline_ms=5000"
 """A busy machine is no outage."""

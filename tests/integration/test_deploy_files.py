@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.server import Server
+from tests.support.valkey import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

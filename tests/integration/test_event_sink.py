@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.spooled import AT, batch, batch_of, event
+from tests.support.spool import AT, batch, batch_of, event
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
@@ -25,7 +25,7 @@ from headgate.ports import Stored
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
     from headgate.core.event import Event, EventBatch
 

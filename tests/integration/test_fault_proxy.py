@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 import pytest
-from tests.integration.server import Server, free_port, until
+from tests.support.valkey import Server, free_port, until
 
 from headgate.adapters.redis import store_at
 from headgate.core.decision import Hit

@@ -19,7 +19,8 @@ from headgate.ports import BLOCKS, RULES, Announcement
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import Postgres, Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis import RedisFeed
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.conftest import ring_url
+from tests.support.servers import ring_url
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryCache, MemoryFeed
@@ -21,7 +21,7 @@ from headgate.ports import BLOCKS, RULES, Announcement, Document, FeedState, Pos
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
     from headgate.ports import Cache, Feed
 

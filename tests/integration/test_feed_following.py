@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.changing import change, limit, publish
-from tests.integration.conftest import ring_url
+from tests.support.servers import ring_url
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryCache
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from tests.integration.conftest import Postgres, Server
-    from tests.integration.sentinel_setup import SentinelSetup
+    from tests.support.postgres import Postgres
+    from tests.support.sentinel import SentinelSetup
+    from tests.support.valkey import Server
 
 
 EVERY = 0.05

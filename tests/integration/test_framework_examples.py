@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 import pytest
-from tests.integration.server import free_port, until
+from tests.support.valkey import free_port, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.server import Server
+    from tests.support.valkey import Server
 
 _EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 _UVICORN: Final = ("uvicorn", "--no-proxy-headers", "--no-access-log", "--port", "{port}", "--workers", "{workers}")

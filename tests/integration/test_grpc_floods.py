@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.grpc_floods import flood
-from tests.grpc_target import target
+from tests.support.grpc_flood import flood
+from tests.support.grpc_target import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.grpc_target import Target
+    from tests.support.grpc_target import Target
 
 ATTACKS = {
     "calls": "valid calls,rapid reset,unfinished messages,large questions",

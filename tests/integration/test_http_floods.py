@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.http_flooding import flood_server, flooded
-from tests.http_floods import ATTACKS, ON_ADMIN, PARSING
+from tests.support.http_attacks import ATTACKS, ON_ADMIN, PARSING
+from tests.support.http_flood import flood_server, flooded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.http_flooding import FloodServer
+    from tests.support.http_flood import FloodServer
 
 
 MAX_TURN = 0.1

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
-from tests.acceptance.authority import Authority
 from tests.integration.test_http_connection import GET, Caller, Echo
+from tests.support.authority import Authority
 
 from headgate.edge.http.server import Transport, serving_http
 from headgate.edge.listening import Address, Tls, free_address

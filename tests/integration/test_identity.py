@@ -7,7 +7,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tests.unit.dataplane.fake_records import until
+from tests.support.fake_records import until
 
 from headgate import Limiter, Request
 from headgate.adapters.clock import wall_clock
@@ -22,7 +22,8 @@ from headgate.wiring.identity import identity_from
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import Postgres, Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
     from headgate.dataplane.identity import Identity
 

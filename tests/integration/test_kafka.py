@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.integration.kafka_topic import batch_of, event, expected, ids, is_in_order, records_of, until_stored
 from tests.integration.mock_kafka import MockKafka
+from tests.support.kafka_topic import batch_of, event, expected, ids, is_in_order, records_of, until_stored
 
 from headgate.adapters.kafka import KafkaSink
 from headgate.adapters.kafka.delivery import Delivery

@@ -20,14 +20,16 @@ import limits.storage
 import limits.strategies
 import pytest
 from limits import RateLimitItemPerHour
-from tests.integration.server import free_port, until
+from tests.support.valkey import free_port, until
 
 import headgate.limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.conftest import ClusterSetup, SentinelSetup, Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.sentinel import SentinelSetup
+    from tests.support.valkey import Server
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 _WORKERS: Final = 4

@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI
 from flask import Flask
 from starlette.responses import PlainTextResponse
 from tests.integration.accounts import Accounts
-from tests.integration.server import until
+from tests.support.valkey import until
 
 from headgate import InvalidSettings, fastapi
 from headgate.adapters.postgres import Database
@@ -26,7 +26,7 @@ from headgate.flask import RateLimiter
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 T = TypeVar("T")
 

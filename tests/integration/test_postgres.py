@@ -15,7 +15,7 @@ from headgate.controlplane.changes import Kind, changes, record
 from headgate.errors import DatabaseError, InvalidRequest, InvalidSettings
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 
 async def _close(*databases: Database) -> None:

@@ -15,7 +15,7 @@ from headgate.errors import Conflict, DatabaseError, InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 SECONDS = 0.3
 LONG = 20 * SECONDS

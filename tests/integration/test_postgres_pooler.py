@@ -15,7 +15,7 @@ from headgate.errors import DatabaseError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 
 def _behind_pooler(postgres: Postgres, scenario: Callable[[str], Awaitable[None]]) -> None:

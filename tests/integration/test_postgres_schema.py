@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from tests.integration.conftest import Postgres
 from tests.integration.schema_text import SCHEMA, schema_of
+from tests.support.postgres import Postgres
 
 from headgate.adapters.embedded import postgres_programs
 from headgate.adapters.postgres import Database, migrate

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from tests.integration.admin_setup import with_admin
 from tests.integration.changing import change, limit, publish
+from tests.support.admin import with_admin
 
 from headgate.adapters.memory import MemoryFeed
 from headgate.adapters.postgres import Database
@@ -22,7 +22,7 @@ from headgate.ports import BLOCKS, RULES, Position
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from tests.integration.admin_setup import Admin
+    from tests.support.admin import Admin
 
 
 class Process:

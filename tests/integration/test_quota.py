@@ -10,7 +10,7 @@ from headgate.dataplane.explaining import explain
 from headgate.dataplane.quota import quota, reset
 
 if TYPE_CHECKING:
-    from tests.integration.server import Server
+    from tests.support.valkey import Server
 
 
 def rules(many: int) -> list[dict[str, Any]]:

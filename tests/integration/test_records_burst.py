@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import uvloop
-from tests.unit.dataplane.fake_records import steady, until
+from tests.support.fake_records import steady, until
 
 from headgate import Limiter, Request
 from headgate.adapters.clock import wall_clock
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from multiprocessing.connection import Connection
 
-    from tests.integration.conftest import Postgres, Server
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
 
     from headgate.core.units import Micros
     from headgate.dataplane.identity import Identity

@@ -18,8 +18,8 @@ from headgate.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import ClusterSetup
-    from tests.integration.server import Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis import RedisStore
 

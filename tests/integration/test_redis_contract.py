@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.conftest import ring_url
+from tests.support.servers import ring_url
 
 from headgate.adapters.redis import store_at
 from headgate.testing import CounterStoreContract
@@ -12,7 +12,9 @@ from headgate.testing import CounterStoreContract
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import ClusterSetup, SentinelSetup, Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.sentinel import SentinelSetup
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis import RedisStore
     from headgate.testing import FakeClock

@@ -17,7 +17,7 @@ from headgate.wiring import layer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 THREADS = 8
 PATIENT = "?deadline_ms=5000"

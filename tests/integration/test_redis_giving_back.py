@@ -18,7 +18,7 @@ from headgate.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis import RedisStore
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import hiredis
 import pytest
-from tests.integration.conftest import ring_url
+from tests.support.servers import ring_url
 
 from headgate import Limiter, Request, StoreError
 from headgate.adapters.redis import store_at
@@ -23,7 +23,7 @@ from headgate.core.meter import Algorithm, Meter
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 HOUR = 3_600_000_000
 FIVE = Meter(Rate(5, HOUR), Algorithm.FIXED_WINDOW)

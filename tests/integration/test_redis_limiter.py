@@ -11,7 +11,7 @@ from headgate import Limiter, Request
 from headgate.core.decision import Decision, Hit
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 PATIENT = "?deadline_ms=5000"
 """A busy machine is no outage."""

@@ -18,7 +18,7 @@ from headgate.testing import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 RATES = [algorithm for algorithm in ALGORITHMS if algorithm is not Algorithm.CONCURRENCY]
 COUNTING = [algorithm for algorithm in RATES if algorithm is not Algorithm.SLIDING_WINDOW_LOG]

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.server import Server, until
+from tests.support.valkey import Server, until
 
 from headgate import Limiter, Request
 from headgate.adapters.redis import store_at
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.integration.conftest import ClusterSetup, SentinelSetup
+    from tests.support.cluster import ClusterSetup
+    from tests.support.sentinel import SentinelSetup
 
     from headgate.core.verdict import Verdict
 

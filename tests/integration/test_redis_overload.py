@@ -27,8 +27,8 @@ from headgate.testing import Fault, FaultProxy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.integration.conftest import ClusterSetup
-    from tests.integration.server import Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.valkey import Server
 
 LIMIT = "100/day"
 METER = Meter(Rate(100, 86_400_000_000), Algorithm.FIXED_WINDOW)

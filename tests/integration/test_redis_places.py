@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.conftest import ring_url
+from tests.support.servers import ring_url
 
 from headgate.adapters.redis import store_at
 from headgate.adapters.redis.slots import slot_of, tag_of
@@ -19,8 +19,8 @@ from headgate.errors import PartlyAnswered, StoreError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.conftest import ClusterSetup
-    from tests.integration.server import Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis import RedisStore
 

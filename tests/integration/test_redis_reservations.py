@@ -12,7 +12,8 @@ from headgate.dataplane import settling
 from headgate.edge.http.seal import Seal
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import ClusterSetup, Server
+    from tests.support.cluster import ClusterSetup
+    from tests.support.valkey import Server
 
 PATIENT = "?deadline_ms=5000"
 """A busy machine is no outage."""

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.server import Server, free_port
+from tests.support.valkey import Server, free_port
 
 from headgate import Limiter, Overloaded, Request
 from headgate.adapters.clock import wall_clock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import hiredis
 import pytest
-from tests.integration.server import Server, free_port
+from tests.support.valkey import Server, free_port
 
 from headgate import Limiter
 from headgate.adapters.redis import StoreAddress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.integration.conftest import SentinelSetup
+    from tests.support.sentinel import SentinelSetup
 
 Answers: TypeAlias = dict[bytes, bytes | None]
 """What is said to a command, by its first word; nothing at all is silence."""

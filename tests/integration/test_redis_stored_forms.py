@@ -21,7 +21,7 @@ from headgate.testing.clock import NEW_YEAR
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
     from headgate.core.decision import Decision
     from headgate.core.units import Micros

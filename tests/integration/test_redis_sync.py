@@ -17,7 +17,7 @@ from headgate import Request, StoreError
 from headgate.sync import Limiter
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
 THREADS = 8
 PATIENCE = 30

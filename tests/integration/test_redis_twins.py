@@ -22,7 +22,7 @@ from headgate.core.units import DAY, LONGEST_WAIT, MAX_PERIOD, MINUTE, MOST_COUN
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Server
+    from tests.support.valkey import Server
 
     from headgate.adapters.redis import RedisStore
     from headgate.core.decision import Decision

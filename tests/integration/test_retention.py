@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import asyncpg
-from tests.integration.stored_events import all_events, events, store
+from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database

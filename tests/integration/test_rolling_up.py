@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.counted import cut_off, micros, stored_metrics
-from tests.recounting import START, alike, batches, metrics_of
+from tests.support.recounts import START, alike, batches, metrics_of
+from tests.support.stored_counts import cut_off, micros, stored_metrics
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import pytest
-    from tests.integration.conftest import Postgres
-    from tests.recounting import Recount
+    from tests.support.postgres import Postgres
+    from tests.support.recounts import Recount
 
 _EMPTY = "TRUNCATE metrics, usage_daily, batches, stale_metrics, pruned_metrics"
 _MINUTES = st.one_of(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.integration.rule_services import LOGIN, SEARCH, TIERS, RuleServices, scenario
-from tests.rule_sets import RULE_SETS
+from tests.support.rule_sets import RULE_SETS
 
 from headgate.adapters import yaml_text
 from headgate.controlplane.changes import Kind, changes
@@ -18,7 +18,7 @@ from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import Conflict, InvalidFields, InvalidRules
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 EXAMPLE = yaml_text.parse((Path(__file__).parents[2] / "examples" / "rules.yaml").read_text(encoding="utf-8")).data
 

@@ -11,7 +11,7 @@ from tests.integration.rule_services import LOGIN, SEARCH, TIERS, RuleServices, 
 from headgate.errors import InvalidRules
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.rule_services import SEARCH, TIERS, RuleServices, scenario
-from tests.poisoned_rules import FIELDS, SETS, WHOLE
+from tests.support.invalid_rules import FIELDS, SETS, WHOLE
 
 from headgate.errors import InvalidRules, shown
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 GOOD = {"name": "login", "per": ["ip"], "limits": "5/minute"}
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import hiredis
 import pytest
-from tests.integration.server import Server, free_port, until
+from tests.support.valkey import Server, free_port, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.cluster_setup import ClusterSetup
-    from tests.integration.sentinel_setup import SentinelSetup
+    from tests.support.cluster import ClusterSetup
+    from tests.support.sentinel import SentinelSetup
 
 KEY = "{tag}:counter"
 
@@ -62,7 +62,7 @@ def test_a_frozen_server_keeps_what_it_knows(server: Server) -> None:
 def test_servers_do_not_outlive_the_test_run(tmp_path: Path) -> None:
     """Even a run that is killed leaves no server behind, not even a frozen one."""
     run = (
-        "import os, pathlib, signal; from tests.integration.server import Server\n"
+        "import os, pathlib, signal; from tests.support.valkey import Server\n"
         f"server = Server(pathlib.Path({str(tmp_path / 'server')!r})); server.freeze()\n"
         "print(server.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.integration.server import Server
+    from tests.support.valkey import Server
 
     from headgate.core.event import Event
     from headgate.core.traffic import Call

@@ -20,7 +20,7 @@ from headgate.dataplane.recorder import Recorder
 from headgate.facade import Limiter
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import Postgres
+    from tests.support.postgres import Postgres
 
 
 def _request(user: str) -> Count:

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.frameworks.driving import hello, scope_of, sent
+from tests.support.applications import hello, scope_of, sent
 
 from headgate.asgi import RateLimitMiddleware
 from headgate.core.path import normalise_path

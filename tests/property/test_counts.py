@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.recounting import batches, metrics_of, usage_of
+from tests.support.recounts import batches, metrics_of, usage_of
 
 from headgate.core.counts import OTHER, added_up, cut, usage_columns
 from headgate.core.histogram import BUCKETS, added, bounds, bucket_of, histogram, quantile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spooled import batch, only_file, read_all
+from tests.support.spool import batch, only_file, read_all
 
 from headgate.adapters.spool import EVENTS, Writer, spooled_events
 from headgate.adapters.spool.frame import HEAD

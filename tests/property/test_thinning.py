@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spooled import event
+from tests.support.spool import event
 
 from headgate.core.thinning import Share, Thinning
 

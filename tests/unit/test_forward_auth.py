@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.dataplane.fake_records import Set
+from tests.support.fake_records import Set
 from tests.unit.dataplane.signing import CLAIMS, SECRET, signed
 from tests.unit.test_http_service import headers_of
 

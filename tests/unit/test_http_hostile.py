@@ -9,7 +9,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 import pytest
-from tests.http_floods import PARSING
+from tests.support.http_attacks import PARSING
 
 from headgate import Limiter
 from headgate.core.path import MAX_PATH

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.envoy_messages import MESSAGES, answer
+from tests.support.envoy_messages import MESSAGES, answer
 
 from headgate import InvalidRequest
 from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Status, Unit

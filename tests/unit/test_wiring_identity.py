@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.dataplane.fake_records import FakeCache, FakeSource
+from tests.support.fake_records import FakeCache, FakeSource
 from tests.unit.dataplane.signing import CLAIMS, SECRET, pem, private_key, signed
 
 from headgate.core.request import Request

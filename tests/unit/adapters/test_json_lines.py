@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spooled import batch, batch_of, event
+from tests.support.spool import batch, batch_of, event
 
 from headgate.adapters import json_lines
 from headgate.adapters.json_lines import JsonLines

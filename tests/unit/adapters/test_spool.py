@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pytest
-from tests.spooled import batch, batch_of, count_batch, event, only_file, read_all
+from tests.support.spool import batch, batch_of, count_batch, event, only_file, read_all
 
 from headgate.adapters.spool import (
     COUNTS,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from jsonschema_rs import Draft202012Validator, meta
-from tests.poisoned_rules import FIELDS
-from tests.rule_sets import RULE_SETS
+from tests.support.invalid_rules import FIELDS
+from tests.support.rule_sets import RULE_SETS
 
 from headgate.adapters import yaml_text
 from headgate.controlplane.rule_schema import rule_schema

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.rule_sets import RULE_SETS
+from tests.support.rule_sets import RULE_SETS
 
 from headgate.core.address import parse_network
 from headgate.core.limit import Rate, parse_limit

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.dataplane.fake_records import Set
+from tests.support.fake_records import Set
 from tests.unit.dataplane.signing import CLAIMS, SECRET, signed
 
 from headgate.core.api_key import hash_of, new_api_key

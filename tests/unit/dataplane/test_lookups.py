@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.dataplane.fake_records import QUICK, FakeSource, steady, until
+from tests.support.fake_records import QUICK, FakeSource, steady, until
 
 from headgate.dataplane.lookups import MAX_NAMES, MAX_QUERIES, MAX_WAITING, Lookups
 from headgate.dataplane.wanted import Wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.spooled import AT, count_batch, event
+from tests.support.spool import AT, count_batch, event
 
 from headgate.core.counts import CountBatch
 from headgate.core.event import EventBatch

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.unit.dataplane.fake_records import Set, until
+from tests.support.fake_records import Set, until
 
 from headgate.core.known import KnownUser
 from headgate.core.own_limits import NO_LIMITS

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.dataplane.fake_records import Set, until
+from tests.support.fake_records import Set, until
 
 if TYPE_CHECKING:
     from headgate.dataplane.wanted import Entry

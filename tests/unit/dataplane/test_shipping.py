@@ -8,7 +8,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
-from tests.spooled import batch
+from tests.support.spool import batch
 
 from headgate.core.account import Account
 from headgate.core.units import SECOND

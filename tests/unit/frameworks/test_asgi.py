@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests.unit.frameworks.driving import DAILY, get, hello, lived, scope_of, sent, statuses
+from tests.support.applications import DAILY, get, hello, lived, scope_of, sent, statuses
 
 from headgate import InvalidSettings, Limiter, Request
 from headgate.asgi import RateLimitMiddleware, admission

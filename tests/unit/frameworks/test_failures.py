@@ -14,8 +14,8 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from tests.support.applications import DAILY, scope_of
 from tests.unit.frameworks import django_project
-from tests.unit.frameworks.driving import DAILY, scope_of
 
 from headgate import fastapi, starlette
 from headgate.flask import RateLimiter

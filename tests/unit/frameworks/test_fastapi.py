@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
-from tests.unit.frameworks.driving import get, lived, scope_of, sent, statuses
+from tests.support.applications import get, lived, scope_of, sent, statuses
 
 from headgate import InvalidSettings, fastapi, starlette
 from headgate.fastapi import Admission, rate_limit

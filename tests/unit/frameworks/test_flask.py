@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from flask import Flask, Response, request
-from tests.unit.frameworks.driving import DAILY
+from tests.support.applications import DAILY
 
 from headgate import InvalidSettings
 from headgate.flask import RateLimiter

@@ -12,8 +12,8 @@ from django.test import Client, override_settings
 from fastapi import FastAPI
 from flask import Flask
 from starlette.applications import Starlette
+from tests.support.applications import DAILY, hello, scope_of, sent
 from tests.unit.frameworks import django_project
-from tests.unit.frameworks.driving import DAILY, hello, scope_of, sent
 
 from headgate import asgi, fastapi, starlette, wsgi
 from headgate.dataplane.limiter import Limiter

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastapi import Depends, FastAPI
 from flask import Flask
-from tests.unit.frameworks.driving import scope_of, status
+from tests.support.applications import scope_of, status
 
 from headgate import Limiter, fastapi, sync
 from headgate.adapters import zones

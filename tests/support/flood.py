@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.flood.proxy import ProxyProcess
+from tests.support.fault_proxy import ProxyProcess
 
 from headgate.testing import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.acceptance.conftest import Service, Start
-    from tests.integration.server import Server
+    from tests.support.service import Service, Start
+    from tests.support.valkey import Server
 
 QUOTA: Final = 100_000
 RULES: Final = f"rules: [{{name: quota, per: [user], limits: {QUOTA}/3000 days, algorithm: fixed_window}}]"
@@ -97,8 +97,8 @@ def flooded(start: Start, valkey: Server, folder: Path, workers: int, flood: Flo
         ports = {"http": urlsplit(service.url).port, "rls": _grpc_port(service)}
         polite = {"kind": "http", "port": ports["http"], "users": POLITE_USERS, "user": "polite"}
         crowd = flood._asdict() | {"port": ports[flood.kind], "user": "flooder"}
-        beside = _program("tests.flood.crowd", json.dumps(polite | {"seconds": flood.seconds}))
-        answers = _answer(_program("tests.flood.crowd", json.dumps(crowd)), flood.seconds)
+        beside = _program("tests.support.flood_crowd", json.dumps(polite | {"seconds": flood.seconds}))
+        answers = _answer(_program("tests.support.flood_crowd", json.dumps(crowd)), flood.seconds)
         told = _answer(beside, flood.seconds)
         held = max(_most_memory(pid) for pid in pids)
     wrong = sum(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.server import Server, free_port, until
+from tests.support.valkey import Server, free_port, until
 
 if TYPE_CHECKING:
     from pathlib import Path

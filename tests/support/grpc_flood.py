@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
-from tests.envoy_messages import MESSAGES, OK, answer, question
-from tests.grpc_attacks import METHOD
+from tests.support.envoy_messages import MESSAGES, OK, answer, question
+from tests.support.grpc_attacks import METHOD
 
 if TYPE_CHECKING:
-    from tests.grpc_target import Target
+    from tests.support.grpc_target import Target
 
 PATIENCE = 10.0
 _SECONDS_BETWEEN = 0.02
@@ -40,7 +40,15 @@ def flood(target: Target, names: str, connections: int, seconds: float) -> Seen:
         message = question("web", {"entries": {"remote_address": "203.0.113.7"}})
         check(message, timeout=PATIENCE)
         target.figures()
-        command = [sys.executable, "-m", "tests.grpc_attacks", names, str(target.port), str(connections), str(seconds)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.grpc_attacks",
+            names,
+            str(target.port),
+            str(connections),
+            str(seconds),
+        ]
         attacker = subprocess.Popen(command)  # noqa: S603 (ourselves)
         try:
             while attacker.poll() is None:

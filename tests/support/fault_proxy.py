@@ -24,7 +24,7 @@ class ProxyProcess:
 
     def __enter__(self) -> Self:
         """Start it."""
-        command = [sys.executable, "-m", "tests.flood.proxy", self._server]
+        command = [sys.executable, "-m", "tests.support.fault_proxy", self._server]
         self._process = subprocess.Popen(  # noqa: S603 (our own)
             command, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

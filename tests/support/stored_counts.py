@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 if TYPE_CHECKING:
-    from tests.recounting import Recount
+    from tests.support.recounts import Recount
 
     from headgate.adapters.postgres import Database
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tests.http_floods import ATTACKS, HOST, ON_ADMIN
+from tests.support.http_attacks import ATTACKS, HOST, ON_ADMIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT: Final = Path(__file__).parent.parent
+ROOT: Final = Path(__file__).parents[2]
 MAX_TURN: Final = 0.020
 """Seconds of processor time."""
 _PATIENCE: Final = 10.0
@@ -26,7 +26,7 @@ _LIVEZ: Final = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
 
 class FloodServer:
-    """See `tests/http_flood_server.py`."""
+    """See `tests/support/http_target.py`."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         """It has just been started."""
@@ -49,7 +49,7 @@ class FloodServer:
 @contextmanager
 def flood_server(connections: int = 4_096, **more: object) -> Iterator[FloodServer]:
     """A service in a process of its own, for as long as the block."""
-    command = [sys.executable, "-m", "tests.http_flood_server", json.dumps({"connections": connections, **more})]
+    command = [sys.executable, "-m", "tests.support.http_target", json.dumps({"connections": connections, **more})]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own)
         try:
             yield FloodServer(process)
@@ -81,7 +81,15 @@ def flooded(server: FloodServer, connections: int, seconds: float, *names: str) 
     """Carry out attacks on one port, each for so many seconds, from a process of their own, and ask beside it."""
     port = server.ports["admin" if (ATTACKS | ON_ADMIN)[names[0]].admin else "http"]
     server.figures()
-    command = [sys.executable, "-m", "tests.http_floods", json.dumps(names), str(port), str(connections), str(seconds)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.http_attacks",
+        json.dumps(names),
+        str(port),
+        str(connections),
+        str(seconds),
+    ]
     with subprocess.Popen(command, cwd=ROOT) as attacker:  # noqa: S603 (our own)
         try:
             counts = asyncio.run(_beside(attacker, server.ports["http"]))

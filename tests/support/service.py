@@ -9,15 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import httpx
 import pytest
-from tests.integration.postgres import Postgres
-from tests.integration.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,24 +141,6 @@ def start() -> Iterator[Start]:
     yield begin
     for service in started:
         service.close()
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    """A PostgreSQL server that is not the service's own; `postgres.new_database()` is a database for a test."""
-    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
-        server = Postgres(Path(folder) / "postgres")
-        yield server
-        server.kill()
-
-
-@pytest.fixture(scope="session")
-def valkey() -> Iterator[Server]:
-    """A Valkey server that is not the service's own."""
-    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:
-        server = Server(Path(folder) / "valkey")
-        yield server
-        server.kill()
 
 
 @pytest.fixture(scope="session")

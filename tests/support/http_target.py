@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvloop
-from tests.integration.admin_setup import opened
+from tests.support.admin import opened
 
 from headgate import Limiter
 from headgate.dataplane.identity import Identity

@@ -1,7 +1,7 @@
-"""Attacks on the HTTP ports: ``python -m tests.http_floods NAMES PORT CONNECTIONS SECONDS``, which ends by itself.
+"""Attacks on the HTTP ports: ``python -m tests.support.http_attacks NAMES PORT CONNECTIONS SECONDS``.
 
-The names are a list in JSON, carried out one after the other. `tests/http_flood_server.py` is what they are directed
-at, `tests/http_flooding.py` puts both together.
+The names are a list in JSON, carried out one after the other. `tests/support/http_target.py` is what they are directed
+at, `tests/support/http_flood.py` puts both together.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attacks on a gRPC server, each as the bytes that one connection sends, and a program that carries one out.
 
-``python -m tests.grpc_attacks NAMES PORT CONNECTIONS SECONDS`` keeps so many connections busy for so long with each of
-several attacks, whose names have commas between them; a connection that is closed is opened again.
+``python -m tests.support.grpc_attacks NAMES PORT CONNECTIONS SECONDS`` keeps CONNECTIONS connections busy for SECONDS
+with each of several attacks. NAMES has commas between them. A connection that is closed is opened again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from hpack import Encoder
-from tests.envoy_messages import question
+from tests.support.envoy_messages import question
 
 from headgate.edge.grpc import frames
 from headgate.edge.grpc.frames import END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Kind, Setting

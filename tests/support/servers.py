@@ -1,4 +1,4 @@
-"""Real servers, started from wheels in temporary folders, and stopped again."""
+"""Fixtures: real servers, started from wheels in temporary folders, one of each kind per test process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.cluster_setup import ClusterSetup
-from tests.integration.postgres import Postgres
-from tests.integration.s3_server import S3Server
-from tests.integration.sentinel_setup import SentinelSetup
-from tests.integration.server import Server, free_port
+from tests.support.cluster import ClusterSetup
+from tests.support.postgres import Postgres
+from tests.support.s3 import S3Server
+from tests.support.sentinel import SentinelSetup
+from tests.support.valkey import Server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _DAY = 86_400
 _SECONDS_FOR_A_TEST = 60
-__all__ = ["ClusterSetup", "Postgres", "SentinelSetup", "Server"]
 
 
 @pytest.fixture(scope="session")
@@ -34,18 +33,18 @@ def servers_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def _running(servers_folder: Path) -> Iterator[Server]:
+def _valkey(servers_folder: Path) -> Iterator[Server]:
     server = Server(servers_folder / "valkey")
     yield server
     server.kill()
 
 
 @pytest.fixture
-def valkey(_running: Server) -> Server:
+def valkey(_valkey: Server) -> Server:
     """An empty server."""
-    _running.revive()
-    _running.ask("FLUSHALL")
-    return _running
+    _valkey.revive()
+    _valkey.ask("FLUSHALL")
+    return _valkey
 
 
 @pytest.fixture(scope="session")

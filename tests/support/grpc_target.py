@@ -1,5 +1,6 @@
-"""A gRPC server that is attacked: ``python -m tests.grpc_target CONNECTIONS`` prints its port, then figures when asked.
+"""A gRPC server to attack: ``python -m tests.support.grpc_target CONNECTIONS``.
 
+It prints its port, then its figures for each line it reads.
 It measures the turns of its event loop in processor time, so that a busy machine does not matter.
 """
 
@@ -99,7 +100,7 @@ class Target:
 @contextmanager
 def target(most: int = 1_024) -> Iterator[Target]:
     """A server with at most so many connections, until the end of the block."""
-    command = [sys.executable, "-m", "tests.grpc_target", str(most)]
+    command = [sys.executable, "-m", "tests.support.grpc_target", str(most)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603 (ourselves)
     try:
         yield Target(process)
