@@ -21,6 +21,7 @@ from bench.notes import Figure, keep, resident_megabytes, share
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.zones import zone
@@ -30,7 +31,7 @@ from headgate.core.api_key import hash_of, new_api_key
 from headgate.core.units import SECOND
 from headgate.dataplane.records import Records
 from headgate.dataplane.shared_records import SharedRecords
-from headgate.wiring import open_counters, open_database
+from headgate.wiring import open_counters
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator

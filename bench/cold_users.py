@@ -21,8 +21,8 @@ from bench.http_load import load, request
 from bench.rows import Outcome, Row
 from bench.server import free_port, programs, running
 
+from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
-from headgate.wiring import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

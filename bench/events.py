@@ -27,6 +27,7 @@ from bench.report import machine
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate.adapters.clock import wall_clock
+from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.adapters.postgres.event_sink import PostgresEvents
@@ -36,7 +37,6 @@ from headgate.controlplane.rolling_up import RollingUp
 from headgate.core.counts import Count, CountBatch, Took
 from headgate.core.event import Event, EventBatch
 from headgate.core.units import MINUTE, SECOND
-from headgate.wiring import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -293,3 +293,11 @@ def _given(each: Field[Any], environ: Mapping[str, str]) -> str:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         msg = f"{name}{_FROM_FILE} names {shown(path)}, which cannot be read: {reason}; write the name of a file"
         raise InvalidSettings(msg) from error
+
+
+def complete(settings: Settings) -> Settings:
+    """Settings with default addresses: without a rules file there is a database, by default an embedded one."""
+    database = settings.database_url or (None if settings.rules_file else "embedded://")
+    is_embedded = database is not None and database.startswith("embedded:")
+    store = settings.redis_url or ("embedded://" if is_embedded else "memory://")
+    return replace(settings, database_url=database, redis_url=store)

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import Database, migrate
-from headgate.wiring import open_database
 
 if TYPE_CHECKING:
     import asyncpg

@@ -15,23 +15,23 @@ from tests.support.recounts import alike
 from tests.support.s3 import KEYS, S3Server
 from tests.support.stored_events import COLUMNS, all_events, events, store
 
-from headgate.adapters.archive.event_columns import SCHEMA
-from headgate.adapters.archive.event_query import read
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
-from headgate.controlplane.archiving import Progress
+from headgate.archive.archiver import Progress
+from headgate.archive.event_columns import SCHEMA
+from headgate.archive.event_query import read
+from headgate.archive.factory import archive_place, open_archive, open_query
+from headgate.archive.part import Month
 from headgate.controlplane.rolling_up import RollingUp
-from headgate.core.archive_part import Month
 from headgate.core.counts import CountBatch
 from headgate.core.units import MINUTE
 from headgate.errors import ArchiveError, Conflict, NotFound
 from headgate.settings import Settings
-from headgate.wiring.archiving import archive_place, open_archive, open_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.core.archive_part import Part
+    from headgate.archive.part import Part
 
 MAY = Month(2026, 5)
 

@@ -19,8 +19,8 @@ from pyarrow import parquet as pq
 from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.clock import wall_clock
+from headgate.archive import factory
 from headgate.cli.commands import run
-from headgate.wiring import archiving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ def test_a_clock_that_differs_from_the_servers_is_refused(
     """What the clock here says is believed only if that of PostgreSQL says about the same."""
     _stored(database_url, events("2024-02", 30))
     for hours in (2, -2, 10 * 365 * 24):
-        monkeypatch.setattr(archiving, "wall_clock", lambda hours=hours: wall_clock() + hours * 3_600 * 1_000_000)
+        monkeypatch.setattr(factory, "wall_clock", lambda hours=hours: wall_clock() + hours * 3_600 * 1_000_000)
         code, _, complaints = headgate("run")
         assert (code, "nothing was done, because it is not known when it is" in complaints) == (1, True)
     assert len(asyncio.run(all_events(database_url))) == 30

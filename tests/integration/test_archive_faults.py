@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.stored_events import all_events, events, store
 
-from headgate.adapters.archive.parquet_writing import EventWriter
-from headgate.adapters.postgres import event_table
-from headgate.controlplane.archiving import Progress
-from headgate.core.archive_part import Month
+from headgate.archive import event_table
+from headgate.archive.archiver import Progress
+from headgate.archive.factory import open_archive
+from headgate.archive.parquet_writer import EventWriter
+from headgate.archive.part import Month
 from headgate.errors import ArchiveError, DatabaseError
 from headgate.settings import Settings
-from headgate.wiring.archiving import open_archive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.support.postgres import Postgres
 
-    from headgate.wiring.archiving import OpenedArchive
+    from headgate.archive.factory import OpenedArchive
 
 MONTHS = (Month(2026, 3), Month(2026, 4), Month(2026, 5))
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.s3 import KEYS, S3Server
 
-from headgate.adapters.archive.places import open_place
+from headgate.adapters.object_store import open_place
 from headgate.errors import ArchiveError, InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headgate.adapters.archive.places import Place
+    from headgate.adapters.object_store import Place
 
 
 @pytest.fixture(params=["folder", "s3"])

@@ -14,14 +14,16 @@ import pytest
 from tests.support.postgres import migrated
 from tests.support.stored_events import all_events, events, store
 
-from headgate.adapters.backup import find, make, restore
+from headgate.archive.archiver import Progress
+from headgate.archive.factory import archive_place, open_archive
+from headgate.archive.part import Month
+from headgate.backup.catalog import find
+from headgate.backup.factory import database_of
+from headgate.backup.restorer import restore
+from headgate.backup.writer import make
 from headgate.cli.commands import run as headgate
-from headgate.controlplane.archiving import Progress
-from headgate.core.archive_part import Month
 from headgate.errors import ArchiveError, NotFound
 from headgate.settings import Settings
-from headgate.wiring.archiving import archive_place, open_archive
-from headgate.wiring.backups import database_of
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres

@@ -14,10 +14,12 @@ import pytest
 from tests.support.backups import contents, execute, fill
 from tests.support.s3 import KEYS
 
-from headgate.adapters.archive.places import open_place
-from headgate.adapters.backup import find, make, restore
-from headgate.adapters.backup.tables import kept_tables
+from headgate.adapters.object_store import open_place
 from headgate.adapters.postgres import Database
+from headgate.backup.catalog import find
+from headgate.backup.restorer import restore
+from headgate.backup.tables import kept_tables
+from headgate.backup.writer import make
 from headgate.cli.commands import run
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 DIES_BACKING_UP = """
 import asyncio, os, signal, sys
-from headgate.adapters.archive.places import open_place
-from headgate.adapters.backup import find, make, restore
+from headgate.adapters.object_store import open_place
+from headgate.backup.catalog import find
+from headgate.backup.restorer import restore
+from headgate.backup.writer import make
 from headgate.adapters.postgres import Database
 
 def die(rows, _total):
@@ -47,8 +51,9 @@ asyncio.run(make(Database(sys.argv[1]), open_place(sys.argv[2]), None, die, vers
 """
 DIES_RESTORING = """
 import asyncio, os, signal, sys
-from headgate.adapters.archive.places import open_place
-from headgate.adapters.backup import find, restore
+from headgate.adapters.object_store import open_place
+from headgate.backup.catalog import find
+from headgate.backup.restorer import restore
 from headgate.adapters.postgres import Database
 
 def die(through, total):

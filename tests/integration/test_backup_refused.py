@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.backups import contents, execute, fill
 
-from headgate.adapters.backup import manifest as manifests
 from headgate.adapters.postgres import known
+from headgate.backup import manifest as manifests
 from headgate.cli.commands import run
 
 if TYPE_CHECKING:

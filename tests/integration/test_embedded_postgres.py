@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.embedded_folder import eventually, no_server_runs
 
-from headgate.adapters.embedded import EmbeddedPostgres, postgres, postgres_programs
+from headgate.adapters.embedded import EmbeddedPostgres, open_database, postgres, postgres_programs
 from headgate.adapters.postgres import Database, migrate
 from headgate.controlplane.changes import Kind, changes, record
 from headgate.errors import DatabaseError, InvalidSettings
-from headgate.wiring import open_database
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +29,7 @@ PROGRAM = """
 import asyncio, sys
 from headgate.adapters.postgres import migrate
 from headgate.controlplane.changes import Kind, record
-from headgate.wiring import open_database
+from headgate.adapters.embedded import open_database
 
 async def main():
     opened = open_database(sys.argv[1])

@@ -12,16 +12,16 @@ from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
-from headgate.controlplane.retention import Retention
+from headgate.archive import maintenance as looking
+from headgate.archive.retention import Retention
 from headgate.settings import Settings
-from headgate.wiring import retention as looking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
 
-    from headgate.core.archive_part import Month
+    from headgate.archive.part import Month
 
 
 def _partitions(url: str) -> list[str]:

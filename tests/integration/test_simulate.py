@@ -21,9 +21,9 @@ from headgate.core.event import EventBatch, EventKind, event_of
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.thinning import Share
-from headgate.core.traffic import COLUMNS, Calls
 from headgate.dataplane.recorder import Recorder
-from headgate.wiring.simulating import Simulation, Span
+from headgate.simulate.simulation import Simulation, Span
+from headgate.simulate.traffic import COLUMNS, Calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.support.valkey import Server
 
     from headgate.core.event import Event
-    from headgate.core.traffic import Call
+    from headgate.simulate.traffic import Call
 
 EVERYTHING: Final = {"sample": 1.0}
 # The watched rule has one window in which everything lies: it is asked a moment after the others.
@@ -236,7 +236,7 @@ def test_events_are_replayed_in_pages_of_any_size(
     database_url: str, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each once, in the order in which they were decided, also where many have the same time."""
-    from headgate.controlplane.simulate import events as stored  # noqa: PLC0415 (to make its pages small)
+    from headgate.simulate import stored_events as stored  # noqa: PLC0415 (patched below)
 
     coarse = [event._replace(at=event.at // 20_000 * 20_000) for event in events]
     asyncio.run(_store(database_url, coarse))

@@ -12,13 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.adapters import zones
-from headgate.adapters.traffic.access_log import AccessLog, path_of
-from headgate.adapters.traffic.json_calls import JsonLines, time_of
-from headgate.adapters.traffic.log_file import LogFile
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.traffic import Call, Calls
 from headgate.errors import InvalidRequest
-from headgate.wiring.simulating import Simulation, Span
+from headgate.simulate.access_log import AccessLog, path_of
+from headgate.simulate.json_log import JsonLines, time_of
+from headgate.simulate.log_file import LogFile
+from headgate.simulate.simulation import Simulation, Span
+from headgate.simulate.traffic import Call, Calls
 
 LINE = '203.0.113.9 - u_42 [31/Jan/2026:12:00:00 +0000] "GET /search?q=a HTTP/1.1" 200 512 "-" "curl/8.5"'
 RULES = parse_rule_set(

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headgate.archive.part import Month, Part, PartFile
 from headgate.cli.commands import run
-from headgate.core.archive_part import Month, Part, PartFile
 from headgate.core.units import SECOND
 from headgate.testing.clock import NEW_YEAR
 
@@ -146,7 +146,7 @@ def test_an_interrupt_ends_it_at_once(monkeypatch: pytest.MonkeyPatch, capsys: p
         signal.raise_signal(signal.SIGINT)
         pytest.fail("it went on")
 
-    monkeypatch.setattr("headgate.controlplane.simulate.replay.Replay.take", interrupted)
+    monkeypatch.setattr("headgate.simulate.replay.Replay.take", interrupted)
     assert run(["simulate", "--rules", "draft.yaml", "--from", "access.log"]) == 130
     assert capsys.readouterr() == ("", "")
 

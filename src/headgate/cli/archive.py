@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from headgate.archive.archiver import Progress, RunDone
+from headgate.archive.factory import event_archive, open_archive
+from headgate.archive.part import Month, Part
 from headgate.cli.environment import settings
 from headgate.cli.options import moment_of
 from headgate.cli.output import complain, counted, print_done, print_json, print_note, print_rows
-from headgate.controlplane.archiving import Progress, RunDone
-from headgate.core.archive_part import Month, Part
-from headgate.wiring.archiving import event_archive, open_archive
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="The outcome as JSON, for programs.")]
 _STAYS: Final = "30d"

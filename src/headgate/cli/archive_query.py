@@ -22,7 +22,7 @@ from headgate.errors import InvalidRequest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headgate.adapters.archive.event_query import EventQuery
+    from headgate.archive.event_query import EventQuery
 
 _SECONDS_TO_HEAR: Final = 0.1
 _TERMINATED: Final = 128 + signal.SIGTERM
@@ -72,7 +72,7 @@ async def _ask(question: str, since: datetime, before: datetime, form: str) -> N
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 (this is one)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    from headgate.wiring.archiving import open_query  # noqa: PLC0415 (only this needs it)
+    from headgate.archive.factory import open_query  # noqa: PLC0415 (only this needs it)
 
     with shown_progress() as progress:
         async with open_query(settings(), since, before, progress) as events:
@@ -88,7 +88,7 @@ async def _ask(question: str, since: datetime, before: datetime, form: str) -> N
 
 
 def _answer(events: "EventQuery", question: str, form: str) -> None:
-    from headgate.adapters.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+    from headgate.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
 
     answer = events.ask(question)
     rows = (row for batch in read(answer) for row in _rows(batch))

@@ -16,7 +16,7 @@ from headgate.cli.output import complain, counted, moment, print_done, print_jso
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
-    from headgate.adapters.backup import Manifest
+    from headgate.backup.manifest import Manifest
     from headgate.settings import Settings
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -74,13 +74,13 @@ async def _make(
     chosen: "Settings", to: str | None, progress: Callable[[int, int], None], *, with_events: bool, with_counters: bool
 ) -> "tuple[Manifest, str]":
     # Imported here, because a database is an extra, and only these verbs need all of this.
-    from headgate.wiring import backups  # noqa: PLC0415 (as said above)
+    from headgate.backup import factory  # noqa: PLC0415 (as said above)
 
-    place = backups.backup_place(chosen, to)
+    place = factory.backup_place(chosen, to)
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(backups.database_of(chosen))
-        counters = await stack.enter_async_context(backups.counters_of(chosen)) if with_counters else None
-        from headgate.adapters.backup import make  # noqa: PLC0415 (the database is there, so its package is)
+        database = await stack.enter_async_context(factory.database_of(chosen))
+        counters = await stack.enter_async_context(factory.counters_of(chosen)) if with_counters else None
+        from headgate.backup.writer import make  # noqa: PLC0415 (the database is there, so its package is)
 
         made = await make(database, place, counters, progress, version=__version__, with_events=with_events)
         return made, place.url
@@ -113,10 +113,9 @@ def list_backups(from_: From = None, *, as_json: Json = False) -> int:
 
 
 async def _found(url: str | None) -> "tuple[list[Manifest], list[str]]":
-    from headgate.adapters.backup import found  # noqa: PLC0415 (see `_make`)
-    from headgate.wiring import backups  # noqa: PLC0415 (see `_make`)
+    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
 
-    manifests, sentences = await found(backups.backup_place(settings(), url))
+    manifests, sentences = await catalog.found(factory.backup_place(settings(), url))
     return list(manifests), list(sentences)
 
 
@@ -132,12 +131,11 @@ def verify(name: Name, from_: From = None, *, as_json: Json = False) -> int:
 
 
 async def _verify(name: str, url: str | None, progress: Callable[[int, int], None]) -> "Manifest":
-    from headgate.adapters import backup as backups  # noqa: PLC0415 (see `_make`)
-    from headgate.wiring.backups import backup_place  # noqa: PLC0415 (see `_make`)
+    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
 
-    place = backup_place(settings(), url)
-    manifest = await backups.find(place, name)
-    await backups.verify(place, manifest, progress)
+    place = factory.backup_place(settings(), url)
+    manifest = await catalog.find(place, name)
+    await catalog.verify(place, manifest, progress)
     return manifest
 
 

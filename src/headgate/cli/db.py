@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from headgate.adapters.embedded import open_database
 from headgate.cli.environment import settings
 from headgate.cli.output import console, counted, print_json, table
 from headgate.errors import InvalidSettings
-from headgate.wiring import open_database
 
 if TYPE_CHECKING:
     from headgate.adapters.postgres import Database, Migration

@@ -16,9 +16,10 @@ from headgate.errors import ArchiveError, Conflict, HeadgateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.adapters.archive.places import Place
-    from headgate.adapters.backup import Manifest, Outcome
+    from headgate.adapters.object_store import Place
     from headgate.adapters.redis.counter_copies import Restored
+    from headgate.backup.manifest import Manifest
+    from headgate.backup.restorer import Outcome
     from headgate.settings import Settings
 
     Progress = Callable[[int, int], None]
@@ -48,7 +49,7 @@ def restore(
     Every file is verified first. Then everything happens in one transaction: whatever goes wrong, the
     database is as it was. Processes that are running work by what was restored within a second.
     """
-    from headgate.wiring.backups import backup_place  # noqa: PLC0415 (a database is an extra)
+    from headgate.backup.factory import backup_place  # noqa: PLC0415 (a database is an extra)
 
     chosen = settings()
     place = backup_place(chosen, from_)
@@ -76,19 +77,18 @@ def restore(
 async def _verified(
     chosen: "Settings", place: "Place", name: str, progress: "Progress", *, with_counters: bool
 ) -> "Manifest":
-    from headgate.adapters import backup  # noqa: PLC0415 (see above)
-    from headgate.wiring import backups  # noqa: PLC0415 (see above)
+    from headgate.backup import catalog, factory, restorer  # noqa: PLC0415 (a database is an extra)
 
     origin = None
-    if name == backup.LATEST:
-        async with backups.database_of(chosen) as database:
-            origin = await backup.origin_of(database)
-    manifest = await backup.find(place, name, origin)
-    backup.check_version(manifest)
+    if name == catalog.LATEST:
+        async with factory.database_of(chosen) as database:
+            origin = await restorer.origin_of(database)
+    manifest = await catalog.find(place, name, origin)
+    restorer.check_version(manifest)
     if with_counters and manifest.counters is None:
         msg = f"the backup {manifest.name} has no counters; restore it without --redis"
         raise ArchiveError(msg)
-    await backup.verify(place, manifest, progress)
+    await catalog.verify(place, manifest, progress)
     return manifest
 
 
@@ -105,11 +105,10 @@ def _confirm(chosen: "Settings", manifest: "Manifest") -> None:
 
 
 async def _in_use(chosen: "Settings") -> bool:
-    from headgate.adapters.backup import in_use  # noqa: PLC0415 (see above)
-    from headgate.wiring import backups  # noqa: PLC0415 (see above)
+    from headgate.backup import factory, restorer  # noqa: PLC0415 (a database is an extra)
 
-    async with backups.database_of(chosen) as database:
-        return await in_use(database)
+    async with factory.database_of(chosen) as database:
+        return await restorer.in_use(database)
 
 
 async def _restore(
@@ -121,18 +120,17 @@ async def _restore(
     replace: bool,
     with_counters: bool,
 ) -> _Done:
-    from headgate.adapters import backup  # noqa: PLC0415 (see above)
-    from headgate.wiring import backups  # noqa: PLC0415 (see above)
+    from headgate.backup import factory, restorer  # noqa: PLC0415 (a database is an extra)
 
     async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(backups.database_of(chosen))
-        copies = await stack.enter_async_context(backups.counters_of(chosen)) if with_counters else None
-        outcome = await backup.restore(database, place, manifest, progress, replace=replace)
-        unheard = await backups.announce(chosen, database)
+        database = await stack.enter_async_context(factory.database_of(chosen))
+        copies = await stack.enter_async_context(factory.counters_of(chosen)) if with_counters else None
+        outcome = await restorer.restore(database, place, manifest, progress, replace=replace)
+        unheard = await factory.announce(chosen, database)
         counters = None
         if copies is not None and manifest.counters is not None:
             try:
-                counters = await backup.restore_counters(copies, place, manifest, manifest.counters, progress)
+                counters = await restorer.restore_counters(copies, place, manifest, manifest.counters, progress)
             except HeadgateError as error:
                 msg = f"the database is restored, but not all counters: {error}"
                 raise ArchiveError(msg) from error

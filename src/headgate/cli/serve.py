@@ -17,8 +17,7 @@ from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, kept_address
 from headgate.edge.turns import Turns
-from headgate.settings import Settings
-from headgate.wiring import complete
+from headgate.settings import Settings, complete
 from headgate.wiring.rate_limit_service import rate_limit_service
 from headgate.wiring.serving import check_workers, decision_service, transport
 from headgate.wiring.telemetry import Telemetry, shared_folder

@@ -17,21 +17,21 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.rules_files import RulesFiles
-from headgate.adapters.traffic.json_calls import ATTRIBUTE, FIELDS
 from headgate.cli.admin_client import admin, at
 from headgate.cli.environment import settings
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
 from headgate.cli.output import complain, print_json
 from headgate.cli.simulation_tables import print_report
-from headgate.controlplane.simulate.notes import longest_window, notes
-from headgate.controlplane.simulate.picture import picture
-from headgate.controlplane.simulate.report import report
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
 from headgate.core.units import DAY, SECOND, Micros, parse_duration
 from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, shown
 from headgate.settings import Settings
-from headgate.wiring.simulating import EVENTS, Simulation, Span, open_traffic
+from headgate.simulate.json_log import ATTRIBUTE, FIELDS
+from headgate.simulate.notes import longest_window, notes
+from headgate.simulate.plot import picture
+from headgate.simulate.report import report
+from headgate.simulate.simulation import EVENTS, Simulation, Span, open_traffic
 
 FAILED: Final = 1
 DIFFERENT: Final = 2

@@ -21,7 +21,7 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
 def print_report(found: Mapping[str, Any], seconds: float) -> None:
-    """Print a report as `headgate.controlplane.simulate.report` makes it."""
+    """Print a report as `headgate.simulate.report` makes it."""
     _headline(found, seconds)
     _sides(found)
     _by_rule(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
@@ -13,11 +12,8 @@ from headgate.adapters import zones
 from headgate.adapters.clock import monotonic_ns, wall_clock
 from headgate.adapters.embedded import (
     VALKEY,
-    EmbeddedPostgres,
     EmbeddedServer,
     EmbeddedStore,
-    OpenedDatabase,
-    Starting,
     named_folder,
 )
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryCache, MemoryFeed, MemoryStore, WhenFull
@@ -48,7 +44,7 @@ from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.snapshots import Follower, Snapshots
 from headgate.edge.frameworks.workers import workers_of
 from headgate.errors import InvalidSettings, shown
-from headgate.settings import DEFAULT_DATA_DIR, Settings, web_concurrency
+from headgate.settings import DEFAULT_DATA_DIR, web_concurrency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,14 +62,6 @@ T = TypeVar("T")
 _MOST_COUNTERS: Final = 10**9
 os.register_at_fork(after_in_child=draw_anew)
 _WHOLE: Final = re.compile(r"[0-9]{1,12}")
-
-
-def complete(settings: Settings) -> Settings:
-    """Settings with the addresses that nobody gave: without rules in a file there is a database, be it our own."""
-    database = settings.database_url or (None if settings.rules_file else "embedded://")
-    is_embedded = database is not None and database.startswith("embedded:")
-    store = settings.redis_url or ("embedded://" if is_embedded else "memory://")
-    return replace(settings, database_url=database, redis_url=store)
 
 
 def parts(
@@ -170,22 +158,6 @@ def open_store(
     """The counters at an address that `open_counters` takes."""
     processes = max(workers_of(sys.argv), web_concurrency())
     return open_counters(url, clock, data_dir, deny_cache_mb=deny_cache_mb, processes=processes).store
-
-
-def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase:
-    """The database at ``postgresql://…``, or at ``embedded://`` on a server of our own. Nothing is asked yet."""
-    try:
-        from headgate.adapters.postgres import Database  # noqa: PLC0415 (an extra)
-    except ModuleNotFoundError as error:
-        msg = "a database needs asyncpg, which is not installed: pip install 'headgate[postgres]'"
-        raise InvalidSettings(msg) from error
-    if not isinstance(url, str) or not url.startswith("embedded:"):
-        return OpenedDatabase(lambda seconds: Database(url, seconds=seconds))
-    postgres = EmbeddedPostgres(named_folder(urlsplit(url), data_dir, "postgres"))
-    starting = Starting(postgres.server)
-    return OpenedDatabase(
-        lambda seconds: Database(postgres.url, seconds=seconds, before_connecting=starting.start), starting
-    )
 
 
 def blocking_store(

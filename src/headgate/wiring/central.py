@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
+from headgate.adapters.embedded import open_database
 from headgate.controlplane import documents
 from headgate.controlplane.following import Following
 from headgate.controlplane.processes import Presence
@@ -20,7 +21,7 @@ from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.identity import Beside
 from headgate.ports import BLOCKS, RULES
 from headgate.setting_values import OnNoRules
-from headgate.wiring import open_counters, open_database
+from headgate.wiring import open_counters
 from headgate.wiring.identity import identity_from
 from headgate.wiring.process_name import this_process
 

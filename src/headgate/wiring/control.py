@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
+from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.saved_documents import SavedDocuments
+from headgate.archive.maintenance import look_after_events
+from headgate.archive.retention import Retention
 from headgate.controlplane import documents
 from headgate.controlplane.access import Access
 from headgate.controlplane.activity import Activity
@@ -26,7 +29,6 @@ from headgate.controlplane.keys import Keys
 from headgate.controlplane.preparing import Preparing
 from headgate.controlplane.processes import Presence, Processes
 from headgate.controlplane.publishing import Publisher
-from headgate.controlplane.retention import Retention
 from headgate.controlplane.rolling_up import RollingUp
 from headgate.controlplane.rule_set_changes import RuleSetChanges
 from headgate.controlplane.rules import Rules
@@ -44,11 +46,11 @@ from headgate.edge.admin.server import serve_admin
 from headgate.errors import DatabaseError
 from headgate.ports import BLOCKS, RULES
 from headgate.setting_values import OnNoRules
-from headgate.wiring import complete, open_counters, open_database, rest_of
+from headgate.settings import complete
+from headgate.wiring import open_counters, rest_of
 from headgate.wiring.admin_token import kept_token, new_admin_token
 from headgate.wiring.identity import identity_from
 from headgate.wiring.process_name import this_process
-from headgate.wiring.retention import look_after_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping

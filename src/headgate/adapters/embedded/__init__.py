@@ -1,6 +1,6 @@
 """Servers of our own, as child processes that keep their data in a folder: Valkey and PostgreSQL."""
 
-from headgate.adapters.embedded.database import OpenedDatabase
+from headgate.adapters.embedded.database import OpenedDatabase, open_database
 from headgate.adapters.embedded.folder import named_folder
 from headgate.adapters.embedded.postgres import EmbeddedPostgres
 from headgate.adapters.embedded.server import EmbeddedServer
@@ -16,4 +16,5 @@ __all__ = [
     "OpenedDatabase",
     "Starting",
     "named_folder",
+    "open_database",
 ]

@@ -1,16 +1,39 @@
-"""A database and the embedded server that it is on, if it is."""
+"""The database at an address, and the embedded server that it runs on, if it does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from headgate.adapters.embedded.folder import named_folder
+from headgate.adapters.embedded.postgres import EmbeddedPostgres
+from headgate.adapters.embedded.starting import Starting
+from headgate.errors import InvalidSettings
+from headgate.settings import DEFAULT_DATA_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from headgate.adapters.embedded.starting import Starting
     from headgate.adapters.postgres import Database
 
 _SECONDS: Final = 10.0
+
+
+def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase:
+    """The database at ``postgresql://…``, or at ``embedded://`` on a server of our own. No connection is made yet."""
+    try:
+        from headgate.adapters.postgres import Database  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        msg = "a database needs asyncpg, which is not installed: pip install 'headgate[postgres]'"
+        raise InvalidSettings(msg) from error
+    if not isinstance(url, str) or not url.startswith("embedded:"):
+        return OpenedDatabase(lambda seconds: Database(url, seconds=seconds))
+    postgres = EmbeddedPostgres(named_folder(urlsplit(url), data_dir, "postgres"))
+    starting = Starting(postgres.server)
+    return OpenedDatabase(
+        lambda seconds: Database(postgres.url, seconds=seconds, before_connecting=starting.start), starting
+    )
 
 
 class OpenedDatabase:

@@ -1,1 +1,0 @@
-"""Where archives and backups are kept, and events in Parquet files."""

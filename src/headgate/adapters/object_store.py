@@ -1,0 +1,210 @@
+"""Places for files that are kept for years: a folder, or what is below a prefix in S3.
+
+Names are relative, with slashes: ``events/2026-05/1/manifest.json``. A file is there whole or not at all,
+whatever happens while it is written. All methods block, and raise `ArchiveError` and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from headgate.errors import ArchiveError, InvalidSettings, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.=-]*(/[A-Za-z0-9_-][A-Za-z0-9_.=-]*)*")
+_UNFINISHED: Final = ".unfinished"
+_CHUNK: Final = 2**20
+
+
+class Written(NamedTuple):
+    """What a file has become."""
+
+    size: int
+    sha256: str
+    """In hexadecimal digits."""
+
+
+class Place(Protocol):
+    """Where files are kept."""
+
+    url: str
+    """Where that is, for people."""
+
+    def write(self, name: str, content: bytes | Iterable[bytes]) -> Written:
+        """Keep a file, in place of the one of that name if there is one."""
+
+    def read(self, name: str) -> bytes:
+        """All of a file; for small ones."""
+
+    def open_input(self, name: str) -> IO[bytes]:
+        """A file to read and seek in. Reading may raise `OSError`; close it."""
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of all files below a folder, sorted; files that are being written are not among them."""
+
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+
+    def delete(self, name: str) -> None:
+        """Take a file away; nothing happens if there is none."""
+
+    def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
+        """Take away what was left below a folder by those who died while they wrote files of such names."""
+
+    def arrow(self, name: str) -> tuple[Any, str]:
+        """The pyarrow file system that a file is in, and its path there."""
+
+
+def open_place(url: str, s3_endpoint: str | None = None) -> Place:
+    """The place at ``s3://bucket/folder``, or in a folder; the latter is made when something is first written."""
+    if not url.startswith("s3:"):
+        if "://" in url:
+            msg = f"{shown(url.partition('://')[0])} is no kind of place for archives; write a folder, or s3://bucket/folder"
+            raise InvalidSettings(msg)
+        return FolderPlace(Path(url))
+    try:
+        from headgate.adapters.s3_object_store import S3Place  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        msg = "archives in S3 need pyarrow, which is not installed: pip install 'headgate[archive]'"
+        raise InvalidSettings(msg) from error
+    parts = urlsplit(url)
+    prefix = parts.path.strip("/")
+    # The rest of an address is never repeated: it may hold a key.
+    if "@" in parts.netloc or ":" in parts.netloc or not parts.netloc or parts.query or parts.fragment:
+        msg = "that is not the address of a bucket; write s3://bucket/folder, and keys as other AWS tools take them"
+        raise InvalidSettings(msg)
+    if prefix and not _NAME.fullmatch(prefix):
+        msg = "a folder in a bucket is written with letters, digits, '-', '_' and '.', and '/' between its parts"
+        raise InvalidSettings(msg)
+    return S3Place(parts.netloc, prefix, s3_endpoint)
+
+
+def checked(name: str) -> str:
+    """A name that cannot lead anywhere else."""
+    if _NAME.fullmatch(name) and not name.endswith(_UNFINISHED):
+        return name
+    msg = f"{shown(name)} is not the name of a file in an archive"
+    raise ArchiveError(msg)
+
+
+class FolderPlace:
+    """See `Place`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is made or looked at yet."""
+        self._folder = folder
+        self.url = str(folder)
+
+    def write(self, name: str, content: bytes | Iterable[bytes]) -> Written:
+        """Keep a file: written beside its place, brought to the disk, then renamed."""
+        path = self._path(name)
+        beside = path.with_name(path.name + _UNFINISHED)
+        hashed, size = sha256(), 0
+        with self._translated(name, "written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with beside.open("wb") as file:
+                    for chunk in (content,) if isinstance(content, bytes) else content:
+                        file.write(chunk)
+                        hashed.update(chunk)
+                        size += len(chunk)
+                    file.flush()
+                    os.fsync(file.fileno())
+                beside.replace(path)
+            except BaseException:
+                with suppress(OSError):
+                    beside.unlink(missing_ok=True)
+                raise
+            for folder in (path.parent, *path.parent.parents[: name.count("/")]):
+                _bring_to_disk(folder)
+        return Written(size, hashed.hexdigest())
+
+    def read(self, name: str) -> bytes:
+        """All of a file."""
+        with self._translated(name, "read"):
+            return self._path(name).read_bytes()
+
+    def open_input(self, name: str) -> IO[bytes]:
+        """A file to read and seek in."""
+        with self._translated(name, "read"):
+            return self._path(name).open("rb")
+
+    def names(self, prefix: str = "") -> list[str]:
+        """The names of all files below a folder."""
+        return sorted(name for name in self._below(prefix) if not name.endswith(_UNFINISHED))
+
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+        with self._translated(name, "read"):
+            return self._path(name).stat().st_size
+
+    def delete(self, name: str) -> None:
+        """Take a file away, and the folders that are empty then."""
+        self._delete(checked(name))
+
+    def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
+        """Take away what was left by those who died."""
+        for name in self._below(prefix):
+            if name.endswith(_UNFINISHED) and is_own(name.removesuffix(_UNFINISHED)):
+                self._delete(name)
+
+    def arrow(self, name: str) -> tuple[Any, str]:
+        """The file system, and the path."""
+        from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 (an extra)
+
+        return LocalFileSystem(), str(self._path(name).absolute())
+
+    def _path(self, name: str) -> Path:
+        return self._folder / checked(name)
+
+    def _delete(self, name: str) -> None:
+        path = self._folder / name
+        with self._translated(name, "deleted"):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty, or not there
+            for folder in path.parents[: name.count("/")]:
+                folder.rmdir()
+
+    def _below(self, prefix: str) -> list[str]:
+        start = self._path(prefix.rstrip("/")) if prefix else self._folder
+        with self._translated(prefix or ".", "listed"):
+            if not start.is_dir():
+                return []
+            found = (Path(folder, file) for folder, _, files in os.walk(start, onerror=_raise) for file in files)
+            names = [path.relative_to(self._folder).as_posix() for path in found]
+        return [name for name in names if _NAME.fullmatch(name)]  # others are somebody else's
+
+    @contextmanager
+    def _translated(self, name: str, done: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            msg = f"{self.url}/{name} cannot be {done}: {error.strerror or error}"
+            raise ArchiveError(msg) from error
+
+
+def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """The content of a file, piece by piece."""
+    while chunk := file.read(_CHUNK):
+        yield chunk
+
+
+def _bring_to_disk(folder: Path) -> None:
+    """Make sure that names in a folder outlive a loss of power."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _raise(error: OSError) -> None:
+    raise error

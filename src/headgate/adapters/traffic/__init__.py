@@ -1,1 +1,0 @@
-"""Traffic that was recorded somewhere: access logs, JSON lines, Parquet files."""

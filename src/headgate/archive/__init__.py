@@ -1,0 +1,1 @@
+"""The archive of events: retention in the database, Parquet files in an object store, and queries over both."""

@@ -1,0 +1,249 @@
+"""Events in Parquet files, with a manifest for each part of a month.
+
+    events/2026-05/1-5f0c2a9e-9b1d44c0/0001.parquet, 0002.parquet, …, manifest.json
+
+The digits are the beginning of the database's origin, and chance: no two runs ever write to one folder, so
+several databases can be archived to one place, even at the same time.
+
+See `headgate.archive.ports.EventArchive`. Work on files is done in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import tempfile
+from contextlib import aclosing
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+from headgate.adapters.object_store import chunks_of
+from headgate.archive.event_columns import COLUMNS, Digest, from_csv, to_csv
+from headgate.archive.parquet_writer import EventWriter
+from headgate.archive.part import Part, PartFolder, part_folder, part_of
+from headgate.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+    from datetime import datetime
+
+    from headgate.adapters.object_store import Place
+    from headgate.archive.part import Month, PartFile
+
+_ALL: Final = "events"
+_MANIFEST: Final = "manifest.json"
+_READ_AT_ONCE: Final = 2**15
+_CHANCE: Final = 4  # bytes
+
+
+class Found(NamedTuple):
+    """What is in an archive."""
+
+    parts: list[Part]
+    """Of all databases, by month and number."""
+    faults: list[tuple[PartFolder, str]]
+    """Parts whose manifest cannot be used, with a sentence each."""
+
+
+class EventArchive:
+    """Events at one place."""
+
+    origin = ""
+    """Which database this is about; to be said before anything but `found` is asked."""
+
+    def __init__(self, place: Place, written_by: str) -> None:
+        """`written_by` is the name of this program and its version."""
+        self.place = place
+        self.url = place.url
+        self._written_by = written_by
+
+    async def found(self) -> Found:
+        """All that is complete, of whatever database."""
+        return await asyncio.to_thread(self._found)
+
+    async def parts(self, month: Month | None = None) -> list[Part]:
+        """All complete parts of this database, or those of a month."""
+        found = await self.found()
+        for folder, sentence in found.faults:
+            if folder.may_be_of(self.origin) and (month is None or folder.month == str(month)):
+                raise ArchiveError(sentence)
+        return [part for part in found.parts if part.origin in {"", self.origin} and month in {None, part.month}]
+
+    async def write(
+        self, month: Month, number: int, blocks: AsyncIterator[bytes], at: datetime, progress: Callable[[int], None]
+    ) -> Part | None:
+        """Write files and read them back."""
+        folder = part_folder(month, number, self.origin, secrets.token_hex(_CHANCE))
+        writer = EventWriter(self.place, folder)
+        try:
+            async for block in blocks:
+                await asyncio.to_thread(writer.add, block)
+                progress(writer.digest.rows)
+            files = await asyncio.to_thread(writer.finish)
+        finally:
+            writer.close()
+        if not files:
+            return None
+        digest = writer.digest.hexdigest()
+        part = Part(
+            month=month,
+            number=number,
+            folder=folder,
+            origin=self.origin,
+            rows=writer.digest.rows,
+            first=files[0].first,
+            last=files[-1].last,
+            digest=digest,
+            columns=COLUMNS,
+            files=tuple(files),
+            written_at=at,
+            written_by=self._written_by,
+        )
+        await self.check(part)
+        return part
+
+    async def complete(self, part: Part) -> None:
+        """Write the manifest, and look at what is there then."""
+        await asyncio.to_thread(self._complete, part)
+
+    async def check(self, part: Part) -> None:
+        """Read all of it."""
+        await asyncio.to_thread(self._check, part)
+
+    async def keys(self, part: Part) -> AsyncGenerator[bytes]:
+        """Time and id of all its events."""
+        async with aclosing(self._tables(part, ["at", "id"])) as tables:
+            async for table in tables:
+                yield await asyncio.to_thread(to_csv, table)
+
+    async def blocks(self, part: Part) -> AsyncGenerator[bytes]:
+        """All its events."""
+        async with aclosing(self._tables(part)) as tables:
+            async for table in tables:
+                yield await asyncio.to_thread(to_csv, table)
+
+    async def digest(self, blocks: AsyncIterator[bytes]) -> tuple[int, str]:
+        """How many events there are, and their digest."""
+        digest = Digest()
+        async for block in blocks:
+            digest.add(await asyncio.to_thread(from_csv, block))
+        return digest.rows, digest.hexdigest()
+
+    async def delete(self, part: Part) -> None:
+        """Take a part away; without its manifest it is none, so that goes first."""
+        for name in (_MANIFEST, *(file.name for file in part.files)):
+            await asyncio.to_thread(self.place.delete, f"{part.folder}/{name}")
+
+    async def tidy(self) -> None:
+        """Take files away that belong to no part."""
+        await asyncio.to_thread(self._tidy)
+
+    def _found(self) -> Found:
+        parts, faults = [], []
+        for name in self.place.names(_ALL):
+            folder, _, file = name.rpartition("/")
+            about = PartFolder.parse(folder)
+            if about is not None and file == _MANIFEST:
+                try:
+                    parts.append(self._manifest(folder))
+                except ArchiveError as error:
+                    faults.append((about, str(error)))
+        return Found(sorted(parts, key=lambda part: (part.month, part.number, part.folder)), faults)
+
+    def _manifest(self, folder: str) -> Part:
+        content = self.place.read(f"{folder}/{_MANIFEST}")
+        try:
+            data = json.loads(content)
+        except (ValueError, RecursionError):
+            data = None
+        try:
+            return part_of(data, folder)
+        except ArchiveError as error:
+            msg = f"{self.url}: {error}"
+            raise ArchiveError(msg) from error
+
+    def _complete(self, part: Part) -> None:
+        text = json.dumps(part.as_data(), indent=2).encode()
+        self.place.write(f"{part.folder}/{_MANIFEST}", text)
+        sizes = [self.place.size(f"{part.folder}/{file.name}") for file in part.files]
+        if self._manifest(part.folder) != part or sizes != [file.size for file in part.files]:
+            msg = f"{self.url}/{part.folder} is not what was written; nothing was dropped"
+            raise ArchiveError(msg)
+
+    def _check(self, part: Part) -> None:
+        digest = Digest()
+        for file in part.files:
+            with self._fetched(part, file) as content:
+                rows = digest.rows
+                for table in self._tables_in(content, part, file):
+                    digest.add(table)
+            if digest.rows - rows != file.rows:
+                msg = f"{self._path(part, file)} is damaged: it has other events than its manifest says"
+                raise ArchiveError(msg)
+        if digest.hexdigest() != part.digest:
+            msg = f"{self.url}/{part.folder} is damaged: it has other events than its manifest says"
+            raise ArchiveError(msg)
+
+    async def _tables(self, part: Part, columns: list[str] | None = None) -> AsyncGenerator[pa.Table]:
+        for file in part.files:
+            with await asyncio.to_thread(self._fetched, part, file) as content:
+                tables = self._tables_in(content, part, file, columns)
+                while (table := await asyncio.to_thread(next, tables, None)) is not None:
+                    yield table
+
+    def _fetched(self, part: Part, file: PartFile) -> IO[bytes]:
+        """A copy of a file that is what its manifest says; it goes when it is closed."""
+        path = self._path(part, file)
+        hashed, size = sha256(), 0
+        content = tempfile.TemporaryFile()  # noqa: SIM115 (whoever asks closes it)
+        try:
+            with self.place.open_input(f"{part.folder}/{file.name}") as source:
+                for chunk in chunks_of(source):
+                    content.write(chunk)
+                    hashed.update(chunk)
+                    size += len(chunk)
+            content.seek(0)
+        except (pa.ArrowException, OSError) as error:
+            content.close()
+            msg = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+            raise ArchiveError(msg) from error
+        except BaseException:
+            content.close()
+            raise
+        if (size, hashed.hexdigest()) != (file.size, file.sha256):
+            content.close()
+            msg = f"{path} is damaged: it is not the file that its manifest was written for"
+            raise ArchiveError(msg)
+        return content
+
+    def _tables_in(
+        self, content: IO[bytes], part: Part, file: PartFile, columns: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        try:
+            read = pq.ParquetFile(content)
+            for batch in read.iter_batches(_READ_AT_ONCE, columns=columns, use_threads=False):
+                yield pa.Table.from_batches([batch])
+        except (pa.ArrowException, OSError) as error:
+            msg = f"{self._path(part, file)} cannot be read: {error}"
+            raise ArchiveError(msg) from error
+
+    def _tidy(self) -> None:
+        self.place.tidy(_ALL, self._is_own)
+        names = self.place.names(_ALL)
+        parts = {name.rpartition("/")[0] for name in names if name.endswith(f"/{_MANIFEST}")}
+        for name in names:
+            folder = name.rpartition("/")[0]
+            # Looked at again, because a copy of this database may be archived at the same time.
+            if folder not in parts and self._is_own(name) and f"{folder}/{_MANIFEST}" not in self.place.names(folder):
+                self.place.delete(name)
+
+    def _is_own(self, name: str) -> bool:
+        about = PartFolder.parse(name.rpartition("/")[0])
+        return about is not None and about.may_be_of(self.origin)
+
+    def _path(self, part: Part, file: PartFile) -> str:
+        return f"{self.url}/{part.folder}/{file.name}"

@@ -1,0 +1,184 @@
+"""SQL over all events: those in the archive and those still in the database, by DuckDB.
+
+Files are read through pyarrow, which fetches only the columns and the files that a question needs, from a
+folder or from S3. DuckDB itself is shut in: it can open nothing, change nothing that lasts, and load nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import pyarrow as pa
+from pyarrow import dataset as ds
+
+from headgate.adapters.object_store import FolderPlace
+from headgate.archive.event_columns import SCHEMA
+from headgate.archive.parquet_writer import EventWriter
+from headgate.archive.part import Month
+from headgate.core.units import SECOND
+from headgate.errors import ArchiveError, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from datetime import datetime
+    from pathlib import Path
+
+    from headgate.adapters.object_store import Place
+    from headgate.archive.event_archive import EventArchive
+    from headgate.archive.part import PartFile
+
+_WARM: Final = "warm"
+_FORMAT: Final = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+# What the question itself is wrong about. All else is a fault of files.
+_OF_THE_QUESTION: Final = (
+    duckdb.ParserException,
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.OutOfRangeException,
+    duckdb.PermissionException,
+    duckdb.SyntaxException,
+)
+_ASKS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+# "at" is a word of DuckDB's own.
+_NAMES: Final = ", ".join('"at" AS time' if name == "at" else f'"{name}"' for name in SCHEMA.names)
+
+
+class EventQuery:
+    """Questions about the events of a span. First what is in the database is added, then it is opened."""
+
+    def __init__(self, archive: EventArchive, folder: Path, since: datetime, before: datetime) -> None:
+        """`folder` is for files that go with it."""
+        self._archive = archive
+        self._folder = folder
+        self._span = since, before
+        self._warm: list[PartFile] = []
+        self._connection = duckdb.connect(":memory:")
+
+    async def add_warm(self, blocks: AsyncIterator[bytes], progress: Callable[[int], None]) -> None:
+        """Keep events of the database for questions, as CSV; in files, so that memory has an end."""
+        writer = EventWriter(FolderPlace(self._folder), _WARM)
+        try:
+            async for block in blocks:
+                await asyncio.to_thread(writer.add, block)
+                progress(writer.digest.rows)
+            self._warm = await asyncio.to_thread(writer.finish)
+        finally:
+            writer.close()
+
+    async def open(self) -> None:
+        """Be ready for questions."""
+        parts = await self._archive.parts()
+        since, before = self._span
+        files = [
+            (f"{part.folder}/{file.name}", file)
+            for part in parts
+            for file in part.files
+            if file.last >= since and file.first < before
+        ]
+        warm = [(f"{_WARM}/{file.name}", file) for file in self._warm]
+        connection = self._connection
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("archived", _dataset(self._archive.place, files))
+        connection.register("recent", _dataset(FolderPlace(self._folder), warm))
+        connection.execute(_view(self._span, _shared([file for _, file in files], self._warm)))
+        temporary = str(self._folder / "spilled").replace("'", "''")
+        connection.execute(f"SET temp_directory = '{temporary}'")
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+
+    def ask(self, question: str) -> pa.RecordBatchReader:
+        """The answer to a question, piece by piece. Blocks; reading it raises as `read` says."""
+        try:
+            statements = self._connection.extract_statements(question)
+            if len(statements) != 1 or statements[0].type not in _ASKS:
+                msg = "ask one question that begins with SELECT"
+                raise InvalidRequest(msg)
+            return pa.RecordBatchReader.from_stream(self._connection.sql(statements[0]))
+        except duckdb.Error as error:
+            raise _translated(error) from error
+
+    def interrupt(self) -> None:
+        """End what is being answered, from another thread: whoever reads it gets `ArchiveError`."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._connection.close()
+
+
+def read(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The pieces of an answer. `InvalidRequest` if the question cannot be answered, `ArchiveError` if files fail."""
+    try:
+        yield from answer
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
+        raise _translated(error) from error
+
+
+def _translated(error: Exception) -> Exception:
+    lines = [line.strip() for line in str(error).partition("LINE 1:")[0].splitlines()]
+    text = " ".join(line for line in lines if line)
+    if isinstance(error, _OF_THE_QUESTION):
+        return InvalidRequest(f"the question is refused: {text}")
+    return ArchiveError(f"the question cannot be answered: {text}")
+
+
+def _dataset(place: Place, files: Sequence[tuple[str, PartFile]]) -> ds.Dataset:
+    """Files, with what is known of their times: those that cannot matter to a question are not opened."""
+    if not files:
+        return ds.dataset(pa.table({field.name: pa.array([], field.type) for field in SCHEMA}, schema=SCHEMA))
+    system, _ = place.arrow(files[0][0])
+    return ds.FileSystemDataset.from_paths(
+        [place.arrow(name)[1] for name, _ in files],
+        schema=SCHEMA,
+        format=_FORMAT,
+        filesystem=system,
+        partitions=[
+            (ds.field("at") >= _instant(file.first)) & (ds.field("at") <= _instant(file.last)) for _, file in files
+        ],
+    )
+
+
+def _instant(time: datetime) -> Any:  # noqa: ANN401 (pyarrow's)
+    return pa.scalar(time, SCHEMA.field("at").type)
+
+
+def _shared(archived: Sequence[PartFile], warm: Sequence[PartFile]) -> tuple[datetime, datetime] | None:
+    """The span of months that are in the archive and in the database: they came back, or were not dropped yet."""
+    both = _months(archived) & _months(warm)
+    return (min(both).start, max(both).end) if both else None
+
+
+def _months(files: Sequence[PartFile]) -> set[Month]:
+    found: set[Month] = set()
+    for file in files:
+        month, last = _month_of(file.first), _month_of(file.last)
+        while month <= last:
+            found.add(month)
+            month = month.later(1)
+    return found
+
+
+def _month_of(time: datetime) -> Month:
+    return Month.of(int(time.timestamp()) * SECOND)
+
+
+def _view(span: tuple[datetime, datetime], shared: tuple[datetime, datetime] | None) -> str:
+    """The view `events`. Where both have events, each of them is counted once."""
+
+    def within(bounds: tuple[datetime, datetime]) -> str:
+        first, last = (time.isoformat() for time in bounds)
+        return f"\"at\" >= TIMESTAMPTZ '{first}' AND \"at\" < TIMESTAMPTZ '{last}'"
+
+    archived = f"SELECT {_NAMES} FROM archived WHERE {within(span)}"  # noqa: S608 (our own words)
+    view = f"CREATE VIEW events AS {archived} UNION ALL SELECT {_NAMES} FROM recent"  # noqa: S608 (as above)
+    if shared is None:
+        return view
+    known = f'SELECT "at", id FROM archived WHERE {within(shared)}'  # noqa: S608 (as above)
+    new = f'SELECT {_NAMES} FROM recent ANTI JOIN ({known}) USING ("at", id) WHERE {within(shared)}'  # noqa: S608 (as above)
+    return f"{view} WHERE NOT ({within(shared)}) UNION ALL {new}"

@@ -1,1 +1,0 @@
-"""Trying rules on traffic that has been: the same limiter, on virtual time."""

@@ -1,0 +1,1 @@
+"""Simulation: replays past traffic against draft rules with the real limiter, on virtual time."""
