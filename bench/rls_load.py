@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 from hpack import Encoder
 
-from headgate.edge.grpc import frames
-from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PREFACE, Kind, Setting
 from headgate.edge.grpc.methods import RATE_LIMITS
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import ACK, END_HEADERS, END_STREAM, PREFACE, Kind, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,12 @@ import pytest
 
 from headgate.core.path import MAX_PATH
 from headgate.edge.closed_connections import Reason
+from headgate.edge.fairness import TURN_SECONDS
 from headgate.edge.http.application import Bounds
-from headgate.edge.http.check_body import MAX_ATTRIBUTES, MOST_CHECKS
-from headgate.edge.http.head import MOST_LINES
+from headgate.edge.http.bodies import MAX_ATTRIBUTES, MOST_CHECKS
 from headgate.edge.http.shared import MAX_HELD_BYTES
 from headgate.edge.rls.deciding import MAX_DESCRIPTORS, MAX_ENTRIES
-from headgate.edge.turns import TURN_SECONDS
+from headgate.protocols.http1.messages import MOST_LINES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,7 +34,7 @@ from headgate.core.rule import (
     Tier,
 )
 from headgate.core.safety import OnStoreError
-from headgate.edge.http.check_body import read_check
+from headgate.edge.http.bodies import read_check
 from headgate.edge.http.service import DecisionService
 from headgate.settings import PREFIX, Settings
 from headgate.testing.golden import Expected, Step

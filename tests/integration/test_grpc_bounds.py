@@ -12,13 +12,13 @@ import pytest
 from tests.integration.test_grpc_connection import Client
 
 from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.grpc import frames
+from headgate.edge.fairness import Turns
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_STREAMS, WINDOW, Bounds
-from headgate.edge.grpc.frames import END_HEADERS, PREFACE, ErrorCode, Kind, Setting
 from headgate.edge.grpc.methods import Delayed
 from headgate.edge.grpc.server import serving_grpc
 from headgate.edge.listening import free_address
-from headgate.edge.turns import Turns
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import END_HEADERS, PREFACE, ErrorCode, Kind, Setting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

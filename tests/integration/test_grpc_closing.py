@@ -11,12 +11,13 @@ import pytest
 from tests.integration.test_grpc_bounds import Served, attacked
 from tests.integration.test_grpc_connection import FIELDS, Client
 
-from headgate.edge.grpc import frames, server
+from headgate.edge.grpc import server
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT
 from headgate.edge.grpc.connection import Connection
-from headgate.edge.grpc.frames import END_STREAM, PREFACE, Kind, Setting
 from headgate.edge.grpc.methods import Delayed, methods
 from headgate.errors import Overloaded
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import END_STREAM, PREFACE, Kind, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,22 @@ from hpack import Encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.edge.grpc import frames
 from headgate.edge.grpc.bounds import MAX_MESSAGE, MAX_STREAMS
-from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Frame, Kind, Setting
 from headgate.edge.grpc.server import serving_grpc
 from headgate.edge.listening import free_address
 from headgate.errors import HeadgateError, InvalidRequest
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import (
+    ACK,
+    END_HEADERS,
+    END_STREAM,
+    PADDED,
+    PREFACE,
+    ErrorCode,
+    Frame,
+    Kind,
+    Setting,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.test_http_connection import GET, HOST, Caller, Echo
 
-from headgate.edge import door as doors
+from headgate.edge import acceptor as doors
 from headgate.edge.http import server as servers
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport, serving_http

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.http.head import Head
     from headgate.edge.problems import Unanswerable
+    from headgate.protocols.http1.messages import Head
 
 HOST = b"Host: x\r\n"
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"

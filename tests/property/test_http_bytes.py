@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.edge.door import Door
+from headgate.edge.acceptor import Door
+from headgate.edge.fairness import Turns
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection
-from headgate.edge.http.head import Heads
 from headgate.edge.http.shared import Memory, Shared
 from headgate.edge.http.writing import Writer
-from headgate.edge.turns import Turns
+from headgate.protocols.http1.messages import Heads
 
 if TYPE_CHECKING:
     from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.http.head import Head
     from headgate.edge.problems import Unanswerable
+    from headgate.protocols.http1.messages import Head
 
 _FRAGMENTS = [
     *(b"GET / HTTP/1.1\r\n", b"POST /a?b HTTP/1.1\r\n", b"GET / HTTP/1.0\r\n", b"HEAD * HTTP/1.1\r\n", b"Host: x\r\n"),

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import uvloop
 from hpack import Encoder
 
-from headgate.edge.grpc import frames
-from headgate.edge.grpc.frames import ACK, END_HEADERS, END_STREAM, PREFACE, Kind, Setting
 from headgate.edge.grpc.methods import RATE_LIMITS
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import ACK, END_HEADERS, END_STREAM, PREFACE, Kind, Setting
 
 _CONNECT_AT_ONCE: Final = 100
 _GRACE_SECONDS: Final = 20.0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hpack import Encoder
 from tests.support.envoy_messages import question
 
-from headgate.edge.grpc import frames
-from headgate.edge.grpc.frames import END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Kind, Setting
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import END_HEADERS, END_STREAM, PADDED, PREFACE, ErrorCode, Kind, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

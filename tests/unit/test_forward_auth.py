@@ -20,8 +20,8 @@ from headgate.dataplane.jwt_keys import key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
 from headgate.edge.http.application import HttpRequest
-from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
+from headgate.protocols.http1.messages import Head
 from headgate.testing import FakeClock
 
 KEY = new_api_key(b"k" * 32)

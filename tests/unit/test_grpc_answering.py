@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.edge.grpc.answering import Answering
+from headgate.protocols.http2.sender import Answering
 
 if TYPE_CHECKING:
     import pytest

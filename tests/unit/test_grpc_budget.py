@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.edge.grpc.budget import CONTROL, RESETS, Budget
-from headgate.edge.grpc.frames import Broken, ErrorCode, Reason
+from headgate.protocols.http2.frames import Broken, ErrorCode, Reason
 
 
 class Clock:

@@ -12,9 +12,9 @@ from hpack.exceptions import HPACKError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.edge.grpc.frames import Broken, ErrorCode
 from headgate.edge.grpc.header_blocks import HeaderBlocks
-from headgate.edge.grpc.header_decoding import MAX_FIELDS, HeaderDecoder
+from headgate.protocols.http2.frames import Broken, ErrorCode
+from headgate.protocols.http2.hpack import MAX_FIELDS, HeaderDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

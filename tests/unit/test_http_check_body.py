@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.request import NO_ATTRIBUTES, Request
-from headgate.edge.http.check_body import read_check
+from headgate.edge.http.bodies import read_check
 from headgate.errors import InvalidRequest
 
 TEXTS = ("user", "tenant", "api_key", "ip", "tier", "method", "path", "route")

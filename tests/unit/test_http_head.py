@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.edge.http.head import CHUNKED, Head, Heads, read_head
 from headgate.edge.problems import Unanswerable
+from headgate.protocols.http1.messages import CHUNKED, Head, Heads, read_head
 
 HOST = b"Host: x\r\n"
 

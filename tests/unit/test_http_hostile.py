@@ -14,15 +14,15 @@ from tests.support.http_attacks import PARSING
 from headgate import Limiter
 from headgate.core.path import MAX_PATH
 from headgate.edge.http.application import HttpRequest
-from headgate.edge.http.check_body import MAX_ATTRIBUTES, read_check, read_checks
+from headgate.edge.http.bodies import MAX_ATTRIBUTES, read_check, read_checks
 from headgate.edge.http.chunks import Chunks
-from headgate.edge.http.head import Head, read_head
 from headgate.edge.http.service import DecisionService
 from headgate.edge.problems import Unanswerable
 from headgate.edge.rls.deciding import MAX_DESCRIPTORS, MAX_ENTRIES, RateLimits, prepare
 from headgate.edge.rls.json_form import read_question
 from headgate.edge.rls.messages import Code
 from headgate.errors import InvalidRequest
+from headgate.protocols.http1.messages import Head, read_head
 
 _HOST = b"Host: x\r\n"
 

@@ -11,9 +11,9 @@ from tests.unit.test_http_service import headers_of
 
 from headgate import Limiter
 from headgate.edge.http.application import HttpRequest
-from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
 from headgate.errors import Overloaded
+from headgate.protocols.http1.messages import Head
 
 if TYPE_CHECKING:
     from headgate import Request

@@ -10,8 +10,8 @@ import pytest
 
 from headgate import Limiter
 from headgate.edge.http.application import HttpRequest
-from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
+from headgate.protocols.http1.messages import Head
 from headgate.testing import FakeClock
 
 RULES: list[dict[str, Any]] = [

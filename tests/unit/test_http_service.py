@@ -8,9 +8,9 @@ import pytest
 
 from headgate import Limiter, Request, StoreError
 from headgate.edge.http.application import HttpRequest
-from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
 from headgate.edge.http.writing import lines_of
+from headgate.protocols.http1.messages import Head
 
 if TYPE_CHECKING:
     from headgate import Verdict

@@ -13,7 +13,7 @@ from headgate.core import degraded
 from headgate.core.verdict import verdict
 from headgate.edge.rls.admission import Admissions
 from headgate.edge.rls.deciding import answer_to
-from headgate.edge.rls.wire import write_answer
+from headgate.edge.rls.protobuf import write_answer
 
 ALGORITHMS = ("fixed_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "concurrency")
 

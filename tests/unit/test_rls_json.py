@@ -11,10 +11,10 @@ from tests.unit.test_http_service import headers_of
 
 from headgate import InvalidRequest, Limiter
 from headgate.edge.http.application import HttpRequest
-from headgate.edge.http.head import Head
 from headgate.edge.http.service import DecisionService
 from headgate.edge.rls.json_form import read_question
 from headgate.edge.rls.messages import Descriptor, Override, Question, Unit
+from headgate.protocols.http1.messages import Head
 
 RULES = [{"name": "one", "match": {"attributes": {"domain": "web"}}, "limits": "1/minute", "algorithm": "fixed_window"}]
 

@@ -11,7 +11,7 @@ from tests.support.envoy_messages import MESSAGES, answer
 
 from headgate import InvalidRequest
 from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Status, Unit
-from headgate.edge.rls.wire import read_question, write_answer
+from headgate.edge.rls.protobuf import read_question, write_answer
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=200)
 SHORT = st.text(st.characters(codec="utf-8"), max_size=6)

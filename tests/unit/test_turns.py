@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import pytest
 
-from headgate.edge.turns import TURN_SECONDS, Turns
+from headgate.edge.fairness import TURN_SECONDS, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from headgate.cli.environment import settings
 from headgate.cli.output import console
-from headgate.edge.gateway.envoy_config import Front, Upstream, envoy_config
+from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
 from headgate.edge.listening import Address, accepting, free_address, kept_address
 from headgate.errors import HeadgateError, InvalidSettings, shown
 from headgate.settings import for_child

@@ -12,11 +12,11 @@ from headgate.cli.environment import settings
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.worker import work
 from headgate.edge.closed_connections import ClosedConnections
+from headgate.edge.fairness import Turns
 from headgate.edge.http.server import Ending, Transport, settle_down
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, kept_address
-from headgate.edge.turns import Turns
 from headgate.settings import Settings, complete
 from headgate.wiring.rate_limit_service import rate_limit_service
 from headgate.wiring.serving import check_workers, decision_service, transport

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from headgate.edge.door import C, Door
+    from headgate.edge.acceptor import C, Door
 
 log = logging.getLogger("headgate")
 

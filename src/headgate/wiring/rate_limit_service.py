@@ -6,7 +6,7 @@ from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from headgate.edge.http.access import Access
+from headgate.edge.access import Access
 from headgate.edge.listening import Address, kept_address
 from headgate.edge.rls.deciding import RateLimits
 from headgate.errors import HeadgateError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.closed_connections import ClosedConnections
-    from headgate.edge.turns import Turns
+    from headgate.edge.fairness import Turns
     from headgate.settings import Settings
 
 

@@ -44,7 +44,7 @@ def in_front_of(service: DecisionService, traces: Traces | None) -> Application:
     """What answers: the service, or what makes spans around it."""
     if traces is None:
         return service
-    from headgate.edge.http.traced import TracedService  # noqa: PLC0415 (an extra)
+    from headgate.edge.tracing import TracedService  # noqa: PLC0415 (an extra)
 
     return TracedService(service, traces)
 

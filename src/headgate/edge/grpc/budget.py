@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.edge.grpc.frames import Broken, ErrorCode, Reason
+from headgate.protocols.http2.frames import Broken, ErrorCode, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.grpc import frames
 from headgate.edge.grpc.bounds import FRAMES_IN_A_ROW, MAX_IGNORED, MAX_MESSAGE, MAX_STREAMS, READ_AHEAD, WINDOW
 from headgate.edge.grpc.budget import Budget
-from headgate.edge.grpc.frames import HEAD, PREFACE, Broken, ErrorCode, Reason, Setting, frame_at
-from headgate.edge.grpc.header_decoding import MAX_LIST_BYTES
-from headgate.edge.grpc.incoming import Incoming
 from headgate.edge.grpc.outbound import Outbound
 from headgate.edge.grpc.patience import Patience
 from headgate.edge.grpc.streams import Streams
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import HEAD, PREFACE, Broken, ErrorCode, Reason, Setting, frame_at
+from headgate.protocols.http2.hpack import MAX_LIST_BYTES
+from headgate.protocols.http2.receiver import Incoming
 
 if TYPE_CHECKING:
     from headgate.edge.grpc.shared import Shared

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from headgate.edge.grpc.header_decoding import HeaderDecoder
+from headgate.protocols.http2.hpack import HeaderDecoder
 
 HeaderFields: TypeAlias = dict[str, str]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.edge.grpc.statuses import Failed, GrpcStatus
 from headgate.edge.rls.admission import Admissions
 from headgate.edge.rls.deciding import answer_to, prepare, refusal_of_overload
-from headgate.edge.rls.wire import read_question, read_text, write_answer
+from headgate.edge.rls.protobuf import read_question, read_text, write_answer
 from headgate.errors import Overloaded, shown
 
 if TYPE_CHECKING:

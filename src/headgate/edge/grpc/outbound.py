@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.edge.grpc import frames
 from headgate.edge.grpc.bounds import MAX_UNSENT
-from headgate.edge.grpc.frames import Reason
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import Reason
 
 if TYPE_CHECKING:
     import asyncio
 
     from headgate.edge.closed_connections import ClosedConnections
-    from headgate.edge.grpc.frames import ErrorCode
+    from headgate.protocols.http2.frames import ErrorCode
 
 
 class Outbound:

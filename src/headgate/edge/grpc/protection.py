@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.edge.access import TOKEN_HEADER
 from headgate.edge.grpc.methods import HEALTH
-from headgate.edge.http.access import TOKEN_HEADER
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from headgate.edge.http.access import Access
+    from headgate.edge.access import Access
 
 PROTOCOL: Final = "h2"
 _OPEN_TO_ALL: Final = frozenset({HEALTH})

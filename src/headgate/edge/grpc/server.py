@@ -7,14 +7,14 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from headgate.edge.acceptor import Door
 from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.door import Door
+from headgate.edge.fairness import Turns
 from headgate.edge.grpc.bounds import Bounds
 from headgate.edge.grpc.connection import Connection
 from headgate.edge.grpc.protection import Protection
 from headgate.edge.grpc.shared import Answers, Shared
 from headgate.edge.listening import as_files_allow, listening
-from headgate.edge.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

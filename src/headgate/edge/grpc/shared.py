@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headgate.edge.acceptor import Door
     from headgate.edge.closed_connections import ClosedConnections
-    from headgate.edge.door import Door
+    from headgate.edge.fairness import Turns
     from headgate.edge.grpc.bounds import Bounds
     from headgate.edge.grpc.connection import Connection
     from headgate.edge.grpc.header_blocks import HeaderFields
     from headgate.edge.grpc.methods import ForCall, Method
-    from headgate.edge.turns import Turns
 
 
 class Answers:

@@ -13,14 +13,14 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.grpc import frames
-from headgate.edge.grpc.answering import Answering, refuse_content_type
+from headgate.edge.access import WHO_IS_ANSWERED
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_MESSAGE, MAX_STREAMS, WINDOW
-from headgate.edge.grpc.frames import END_STREAM, PADDED, Broken, ErrorCode, Frame
 from headgate.edge.grpc.methods import Delayed
 from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
-from headgate.edge.http.access import WHO_IS_ANSWERED
 from headgate.errors import shown
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import END_STREAM, PADDED, Broken, ErrorCode, Frame
+from headgate.protocols.http2.sender import Answering, refuse_content_type
 
 if TYPE_CHECKING:
     from headgate.edge.grpc.budget import Budget

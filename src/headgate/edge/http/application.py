@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headgate.edge.http.answers import Answer
-    from headgate.edge.http.head import Head
     from headgate.edge.problems import Unanswerable
+    from headgate.protocols.http1.messages import Head
 
 
 class HttpRequest(NamedTuple):

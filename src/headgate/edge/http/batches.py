@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core.path import MAX_PATH, is_too_long
 from headgate.edge.http import answers
-from headgate.edge.http.check_body import read_checks
+from headgate.edge.http.bodies import read_checks
 from headgate.edge.slices import Slices
 from headgate.errors import InvalidRequest, Overloaded
 

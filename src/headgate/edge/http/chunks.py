@@ -6,8 +6,8 @@ import re
 from http import HTTPStatus
 from typing import Final
 
-from headgate.edge.http.head import LINE
 from headgate.edge.problems import CLOSE, Unanswerable
+from headgate.protocols.http1.messages import LINE
 
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n\0]*)?\r\n")
 _LONGEST_LINE: Final = 1_024

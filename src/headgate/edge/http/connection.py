@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from headgate.edge.closed_connections import Reason
 from headgate.edge.errand import Errand
 from headgate.edge.http.application import HttpRequest, client_of
-from headgate.edge.http.head import Head
-from headgate.edge.http.incoming import Incoming
 from headgate.edge.http.writing import CLOSE_LINE, CONTINUE
 from headgate.edge.problems import CLOSE, OUR_FAULT, Unanswerable
+from headgate.protocols.http1.messages import Head
+from headgate.protocols.http1.parser import Incoming
 
 if TYPE_CHECKING:
     from headgate.edge.http.answers import Answer

@@ -18,7 +18,7 @@ from headgate.errors import shown
 
 if TYPE_CHECKING:
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.http.head import Head
+    from headgate.protocols.http1.messages import Head
 
 PATH: Final = "/v1/forward-auth"
 NGINX: Final = "nginx"

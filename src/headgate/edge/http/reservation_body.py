@@ -9,7 +9,7 @@ import msgspec
 from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.core.request import Request
 from headgate.core.units import DAY, MAX_AMOUNT, SECOND
-from headgate.edge.http.check_body import EXPECTED, Check, request_of
+from headgate.edge.http.bodies import EXPECTED, Check, request_of
 from headgate.edge.http.json_body import JsonBody
 from headgate.errors import InvalidRequest
 

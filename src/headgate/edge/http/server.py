@@ -13,15 +13,15 @@ import signal
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.edge.acceptor import Door
 from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.door import Door
+from headgate.edge.fairness import Turns
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection
-from headgate.edge.http.head import Heads
 from headgate.edge.http.shared import MAX_HELD_BYTES, Memory, Shared
 from headgate.edge.http.writing import Writer
 from headgate.edge.listening import as_files_allow, listening
-from headgate.edge.turns import Turns
+from headgate.protocols.http1.messages import Heads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

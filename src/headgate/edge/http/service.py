@@ -13,10 +13,10 @@ from headgate.core.exposition import exposition
 from headgate.core.ids import new_id
 from headgate.core.metrics import Sample, summed
 from headgate.dataplane.identity import Identity
+from headgate.edge.access import Access
 from headgate.edge.http import answers, forward_auth
-from headgate.edge.http.access import Access
 from headgate.edge.http.batches import Batches
-from headgate.edge.http.check_body import read_check
+from headgate.edge.http.bodies import read_check
 from headgate.edge.http.reservations import Reservations
 from headgate.edge.http.seal import Seal
 from headgate.edge.http.writing import CLOSE_LINE
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.http.head import Head
+    from headgate.protocols.http1.messages import Head
 
     Endpoint: TypeAlias = Callable[[HttpRequest], Awaitable[Answer]]
 

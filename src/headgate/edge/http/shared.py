@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from headgate.edge.door import Door
+    from headgate.edge.acceptor import Door
+    from headgate.edge.fairness import Turns
     from headgate.edge.http.connection import Connection
-    from headgate.edge.http.head import Heads
     from headgate.edge.http.writing import Writer
-    from headgate.edge.turns import Turns
+    from headgate.protocols.http1.messages import Heads
 
 MAX_HELD_BYTES: Final = 64 * 1024 * 1024
 _MIN_SHARE: Final = 4_096

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headgate.edge.http.answers import Answer
-    from headgate.edge.http.head import Head
+    from headgate.protocols.http1.messages import Head
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 CLOSE_LINE: Final = "connection: close\r\n"

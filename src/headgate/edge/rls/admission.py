@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.core import headers
 from headgate.core.decision import Decision
 from headgate.core.units import whole_seconds
-from headgate.edge.rls import wire
+from headgate.edge.rls import protobuf
 from headgate.edge.rls.deciding import current_limit
 from headgate.edge.rls.messages import LARGEST, Code
 
@@ -25,7 +25,7 @@ _MOST_DIGITS: Final = 24
 
 def _by_digits(name: str) -> tuple[bytes, ...]:
     """How a header begins whose value is a number, by how many digits that has."""
-    return tuple(wire.header(name, b"0" * size)[: -size or None] for size in range(_MOST_DIGITS))
+    return tuple(protobuf.header(name, b"0" * size)[: -size or None] for size in range(_MOST_DIGITS))
 
 
 _REMAINING: Final = _by_digits("x-ratelimit-remaining")
@@ -67,21 +67,21 @@ class Admissions:
         # A limit of a user's own stays the same object when the rule that it belongs to becomes another one.
         if phrases is None or phrases.policy != policy:
             phrases = self._remember(meter, cost, policy)
-        status = phrases.status + wire.standing(min(left, LARGEST), reset_after)
+        status = phrases.status + protobuf.standing(min(left, LARGEST), reset_after)
         remaining = b"%d" % left
         reset = b"%d" % whole_seconds(now + reset_after)
         standing = b"%b%d%b" % (phrases.standing, left, headers.within(reset_after).encode())
         return b"".join(
             (
                 _OK,
-                wire.field(2, status),
+                protobuf.field(2, status),
                 phrases.limit,
                 _REMAINING[len(remaining)],
                 remaining,
                 _RESET[len(reset)],
                 reset,
                 phrases.cost_and_policy,
-                wire.header("ratelimit", standing),
+                protobuf.header("ratelimit", standing),
             )
         )
 
@@ -90,13 +90,13 @@ class Admissions:
             self._phrases.clear()
         self._phrases[meter, cost] = made = _Phrases(
             policy,
-            wire.number(1, Code.OK) + wire.limit(current_limit(policy, meter)),
-            wire.header("x-ratelimit-limit", b"%d" % meter.amount),
-            wire.header("x-ratelimit-cost", b"%d" % cost)
-            + wire.header("ratelimit-policy", headers.policy(meter, policy).encode()),
+            protobuf.number(1, Code.OK) + protobuf.limit(current_limit(policy, meter)),
+            protobuf.header("x-ratelimit-limit", b"%d" % meter.amount),
+            protobuf.header("x-ratelimit-cost", b"%d" % cost)
+            + protobuf.header("ratelimit-policy", headers.policy(meter, policy).encode()),
             f'"{policy}";r='.encode(),
         )
         return made
 
 
-_OK: Final = wire.number(1, Code.OK)
+_OK: Final = protobuf.number(1, Code.OK)

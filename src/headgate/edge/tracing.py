@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from headgate.adapters.otlp_traces import Traces
     from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.http.head import Head
     from headgate.edge.http.service import DecisionService
     from headgate.edge.problems import Unanswerable
+    from headgate.protocols.http1.messages import Head
 
 QUESTIONS: Final = frozenset(
     {

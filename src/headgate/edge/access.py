@@ -10,7 +10,7 @@ from headgate.edge.http import forward_auth
 from headgate.edge.problems import Unanswerable
 
 if TYPE_CHECKING:
-    from headgate.edge.http.head import Head
+    from headgate.protocols.http1.messages import Head
 
 TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
 OPEN_TO_ALL: Final = frozenset({"/livez", "/readyz", "/metrics"})

@@ -6,14 +6,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.http.chunks import Chunks
-from headgate.edge.http.head import CHUNKED, refuse_bare_line
 from headgate.edge.problems import CLOSE, Unanswerable
+from headgate.protocols.http1.messages import CHUNKED, refuse_bare_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.edge.http.application import Bounds
-    from headgate.edge.http.head import Head, Heads
+    from headgate.protocols.http1.messages import Head, Heads
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _END_OF_LINE: Final = b"\r\n"

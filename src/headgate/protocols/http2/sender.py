@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.grpc import frames
-from headgate.edge.grpc.frames import DATA, END_HEADERS, END_STREAM, HEADERS, Broken, ErrorCode, Kind
 from headgate.edge.grpc.header_blocks import literal
 from headgate.edge.grpc.statuses import GrpcStatus
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import DATA, END_HEADERS, END_STREAM, HEADERS, Broken, ErrorCode, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

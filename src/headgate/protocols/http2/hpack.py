@@ -14,7 +14,7 @@ from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from headgate.edge.grpc.frames import Broken, ErrorCode, Reason
+from headgate.protocols.http2.frames import Broken, ErrorCode, Reason
 
 MAX_LIST_BYTES: Final = 16_384
 """Of all fields of a block, each counted with 32 bytes more than its text (RFC 9113, section 6.5.2)."""

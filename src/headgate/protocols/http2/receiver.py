@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.edge.grpc import frames
 from headgate.edge.grpc.bounds import MAX_CONTINUATIONS
-from headgate.edge.grpc.frames import ACK, DATA, END_HEADERS, HEADERS, Broken, ErrorCode, Frame, Kind, Reason, Setting
 from headgate.edge.grpc.header_blocks import MAX_BLOCK, HeaderBlocks
+from headgate.protocols.http2 import frames
+from headgate.protocols.http2.frames import (
+    ACK,
+    DATA,
+    END_HEADERS,
+    HEADERS,
+    Broken,
+    ErrorCode,
+    Frame,
+    Kind,
+    Reason,
+    Setting,
+)
 
 if TYPE_CHECKING:
     from headgate.edge.grpc.budget import Budget

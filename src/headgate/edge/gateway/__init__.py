@@ -1,1 +1,0 @@
-"""An Envoy of our own in front of an application."""
