@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.routing import APIRoute
 
+from headgate.edge.admin.access import OPEN, ROLES
 from headgate.edge.admin.app import admin_app
-from headgate.edge.admin.roles import OPEN, ROLES
 
 if TYPE_CHECKING:
     from pathlib import Path

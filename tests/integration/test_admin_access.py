@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from tests.support.admin import BOOTSTRAP, problem_of, with_admin
 
 from headgate.controlplane.access import Role
-from headgate.edge.admin.roles import OPEN, ROLES
+from headgate.edge.admin.access import OPEN, ROLES
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

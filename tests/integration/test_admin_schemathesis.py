@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.support.admin import BOOTSTRAP, SEARCH, opened
 
-from headgate.edge.admin.roles import ROLES
+from headgate.edge.admin.access import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, MutableMapping

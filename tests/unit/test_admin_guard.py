@@ -7,8 +7,7 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from headgate.edge.admin.frame import Frame
-from headgate.edge.admin.guard import Guard
+from headgate.edge.admin.middleware import Frame, Guard
 
 if TYPE_CHECKING:
     import pytest
@@ -121,7 +120,7 @@ def test_calls_begin_one_in_a_turn() -> None:
 
 def test_a_call_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who holds all places with calls that do not end makes others wait for seconds, not for ever."""
-    monkeypatch.setattr("headgate.edge.admin.guard.Places.__init__.__defaults__", (0.01,))
+    monkeypatch.setattr("headgate.edge.admin.middleware.Places.__init__.__defaults__", (0.01,))
 
     async def run() -> None:
         routes = _Routes()

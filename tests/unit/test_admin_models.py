@@ -15,11 +15,13 @@ from headgate.controlplane.rules import RuleRecord, RuleVersion
 from headgate.controlplane.snapshot_history import SnapshotRecord
 from headgate.controlplane.tiers import TierRecord
 from headgate.controlplane.users import UserRecord
-from headgate.edge.admin.frame import canonical
-from headgate.edge.admin.models.accounts import BlockView, NewBlock, NewTier, NewUser, TierView, UserView
-from headgate.edge.admin.models.credentials import CallerView, KeyView, NewKey, NewToken, TokenView
-from headgate.edge.admin.models.rule_sets import PublishedView, SnapshotView
-from headgate.edge.admin.models.rules import RuleVersionView, RuleView
+from headgate.edge.admin.endpoints.blocks import BlockView, NewBlock
+from headgate.edge.admin.endpoints.credentials import CallerView, KeyView, NewKey, NewToken, TokenView
+from headgate.edge.admin.endpoints.rule_sets import PublishedView, SnapshotView
+from headgate.edge.admin.endpoints.rules import RuleVersionView, RuleView
+from headgate.edge.admin.endpoints.tiers import NewTier, TierView
+from headgate.edge.admin.endpoints.users import NewUser, UserView
+from headgate.edge.admin.middleware import canonical
 from headgate.edge.admin.pages import cursor, place_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from headgate.adapters.event_json import event_json
 from headgate.adapters.kafka.messages import message_of, subject_of
 from headgate.core.decision import Source
 from headgate.core.event import Event, EventBatch, EventKind
-from headgate.edge.admin.models.activity import EventView
+from headgate.edge.admin.endpoints.activity import EventView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,34 +7,42 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI
 
-from headgate.edge.admin.description import describe
 from headgate.edge.admin.endpoints import (
     activity,
     analytics,
-    billing,
     blocks,
-    deciding,
-    health,
-    keys,
+    credentials,
+    decisions,
     processes,
-    rule_set,
+    rule_sets,
     rules,
-    snapshots,
-    stories,
     tiers,
-    tokens,
+    usage,
     users,
 )
-from headgate.edge.admin.frame import Frame
-from headgate.edge.admin.guard import Guard
+from headgate.edge.admin.middleware import Frame, Guard
+from headgate.edge.admin.openapi import describe
 from headgate.edge.admin.problems import handle_problems
 
 if TYPE_CHECKING:
     from headgate.edge.admin.parts import AdminParts
 
-_ACCOUNTS: Final = (tiers, users, keys, blocks)
-_WHAT_HAPPENED: Final = (activity, analytics, billing, stories)
-_SUBJECTS: Final = (rules, rule_set, snapshots, *_ACCOUNTS, deciding, *_WHAT_HAPPENED, tokens, processes, health)
+_ROUTERS: Final = (
+    rules.router,
+    rule_sets.router,
+    rule_sets.snapshots_router,
+    tiers.router,
+    users.router,
+    credentials.api_keys_router,
+    blocks.router,
+    decisions.router,
+    activity.router,
+    analytics.router,
+    usage.router,
+    credentials.tokens_router,
+    processes.router,
+    processes.health_router,
+)
 
 
 def admin_app(parts: AdminParts) -> FastAPI:
@@ -43,8 +51,8 @@ def admin_app(parts: AdminParts) -> FastAPI:
         title="Headgate admin API",
         summary="Rules, tiers, users, API keys, blocks, and what became of requests",
         version=version("headgate"),
-        routes=[route for subject in _SUBJECTS for route in subject.router.routes],
-        openapi_url=None,  # see `health`
+        routes=[route for router in _ROUTERS for route in router.routes],
+        openapi_url=None,  # see `processes`
         # The pages that FastAPI would offer load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
@@ -52,7 +60,7 @@ def admin_app(parts: AdminParts) -> FastAPI:
     )
     app.state.parts = parts
     app.add_middleware(Guard)
-    app.add_middleware(Frame)  # around the other
+    app.add_middleware(Frame)  # around Guard
     handle_problems(app)
     described: dict[str, Any] = {}
 

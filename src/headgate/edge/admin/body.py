@@ -1,4 +1,4 @@
-"""Reading a request's body: bounded while it is read, and JSON without surprises."""
+"""Request bodies: bounded while they are read, and strict JSON. Large answers are written in a thread."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 
 from headgate.controlplane.undisturbed import aside
 from headgate.edge.problems import CLOSE, Unanswerable
 from headgate.errors import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fastapi import Request
+
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_BYTES_OF_RULES: Final = 64 * 1024 * 1024
@@ -131,3 +135,9 @@ def _reason(error: ValueError) -> str:
 def _too_large(most: int) -> Unanswerable:
     sentence = f"a body has at most {most} bytes here"
     return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, CLOSE)
+
+
+async def large(data: Mapping[str, Any]) -> Response:
+    """An answer with these members."""
+    body = await asyncio.to_thread(lambda: json.dumps(data, ensure_ascii=False).encode())
+    return Response(body, media_type="application/json")

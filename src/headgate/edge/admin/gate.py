@@ -11,10 +11,9 @@ from fastapi.routing import APIRoute
 
 from headgate.controlplane.access import Access, Caller, Role
 from headgate.edge.admin import applied, idempotency
+from headgate.edge.admin.access import ROLES, changes_something, reaches_processes, token_of, unauthorized
 from headgate.edge.admin.body import most_bytes, parsed, read_body
 from headgate.edge.admin.parts import AdminParts
-from headgate.edge.admin.roles import ROLES, changes_something, reaches_processes
-from headgate.edge.admin.token import token_of, unauthorized
 from headgate.edge.problems import Unanswerable
 from headgate.errors import InvalidFields, Problem, shown
 

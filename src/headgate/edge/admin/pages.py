@@ -14,7 +14,7 @@ from fastapi import Query
 from pydantic import BeforeValidator
 
 from headgate.core.parsing.fields import unusable
-from headgate.edge.admin.models.shared import whole_number
+from headgate.edge.admin.fields import whole_number
 from headgate.edge.problems import Unanswerable
 
 T = TypeVar("T")

@@ -1,1 +1,1 @@
-"""What is asked where: one file for each subject, none of which decides anything."""
+"""The endpoints with their models: one file for each subject. They translate; the services decide."""

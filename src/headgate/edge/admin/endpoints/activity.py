@@ -1,25 +1,153 @@
-"""Changes, events, and what was used."""
+"""Changes, recorded decisions, violators, and the story of one user."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
+from headgate.controlplane.activity import LONGEST_SPAN
 from headgate.controlplane.changes import Kind, changes
+from headgate.dataplane import quota
+from headgate.edge.admin.endpoints.blocks import BlockView
+from headgate.edge.admin.endpoints.decisions import QuotaEntry, user_on_record
+from headgate.edge.admin.fields import Instant, Name, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.models.activity import (
-    ChangePage,
-    Decision,
-    EventDetail,
-    EventPage,
-    Subject,
-    UsagePage,
-    ViolatorPage,
-)
-from headgate.edge.admin.models.shared import Day, Instant, Text
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, as_number, page, place_of
-from headgate.edge.admin.paths import Name
+
+Decision = Literal["allowed", "denied", "throttled", "blocked", "shadow"]
+Subject = Literal["user", "api_key", "ip", "anybody"]
+
+
+class ChangeView(Output):
+    """Who did what, when."""
+
+    model_config = example(
+        id=17,
+        at="2026-01-31T12:00:00Z",
+        who="token:ci",
+        kind="tier",
+        name="free",
+        verb="changed",
+        before={"price": 0},
+        after={"price": 1},
+    )
+
+    id: int
+    at: datetime
+    who: str
+    kind: Kind
+    name: str
+    verb: str
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+class ChangePage(Output):
+    """Changes, the newest first."""
+
+    items: list[ChangeView]
+    next: str | None
+
+
+class EventView(Output):
+    """One decision that was recorded."""
+
+    model_config = example(
+        at="2026-01-31T12:00:00Z",
+        id="d1",
+        user="u1",
+        endpoint="/api/search",
+        rule="search",
+        decision="denied",
+        status=429,
+        stands_for=1,
+    )
+
+    at: datetime
+    id: str
+    user: str | None
+    tenant: str | None
+    api_key: str | None
+    ip: str | None
+    tier: str | None
+    method: str | None
+    endpoint: str | None
+    rule: str | None
+    decision: Decision
+    source: str | None
+    count: int | None
+    limit: int | None
+    cost: int | None
+    status: int | None
+    retry_after: float | None
+    region: str | None
+    server: str | None
+    latency: float | None = Field(description="In seconds.")
+    stands_for: int = Field(
+        description="Of many refusals of one caller by one rule only some are events; 1 if it is alone."
+    )
+
+
+class EventDetail(EventView):
+    """One decision, with all that is known of it."""
+
+    extra: dict[str, Any] | None = Field(
+        description="What was asked besides: `attributes`, `route`, the stated `cost`, own `limits`."
+    )
+    snapshot: int | None = Field(description="The rules that were published last before it.")
+    rule_then: dict[str, Any] | None = Field(description="The deciding rule as those rules have it.")
+
+
+class EventPage(Output):
+    """Events, the newest first."""
+
+    items: list[EventView]
+    next: str | None
+
+
+class ViolatorView(Output):
+    """Somebody who was denied: a user, a key or an address."""
+
+    model_config = example(user="u1", api_key=None, ip=None, violations=12, last="2026-01-31T12:00:00Z")
+
+    user: str | None
+    api_key: str | None
+    ip: str | None
+    violations: int
+    last: datetime | None = Field(description="Null if the event is archived.")
+
+
+class ViolatorPage(Output):
+    """Those who were denied most, the worst first. There is one page."""
+
+    items: list[ViolatorView]
+    next: str | None
+
+
+class DayView(Output):
+    """A day of a user."""
+
+    day: date
+    requests: int
+    denied: int
+    costs: dict[str, int] = Field(description="What each rule has charged.")
+
+
+class Story(Output):
+    """What is known of a user, in one answer."""
+
+    model_config = example(user="u1", tier="free", days=[], events=[], limits=[], blocks=[], changes=[])
+
+    user: str
+    tier: str | None
+    days: list[DayView]
+    events: list[EventView]
+    limits: list[QuotaEntry]
+    blocks: list[BlockView]
+    changes: list[ChangeView]
+
 
 router = APIRouter(route_class=Gate, tags=["activity"])
 
@@ -84,21 +212,6 @@ async def list_violators(
     return Page(await parts.activity.violators(since, until, rule=rule, by=by, most=limit), None)
 
 
-@router.get("/v1/usage", response_model=UsagePage)
-async def list_usage(
-    parts: Parts,
-    first: Annotated[Day, Query(alias="from", description="The first day; the one before `to` without it.")] = None,
-    last: Annotated[Day, Query(alias="to", description="The last day; today (UTC) without it.")] = None,
-    limit: Limit = DEFAULT_LIMIT,
-    after: After = None,
-    user: Text = None,
-) -> Page[Mapping[str, Any]]:
-    """What was used each day, for up to 366 days: by day, user and rule."""
-    behind = place_of("usage", after, _place_of_usage)
-    found = await parts.activity.usage(first, last, user=user, after=behind, most=limit + 1)
-    return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule"]))
-
-
 async def _rule_then(parts: Parts, event: Mapping[str, Any]) -> Mapping[str, Any] | None:
     if event["rule"] is None or event["snapshot"] is None:
         return None
@@ -113,8 +226,35 @@ def _place_of_event(place: object) -> tuple[datetime, str, datetime]:
     raise ValueError
 
 
-def _place_of_usage(place: object) -> tuple[date, str, str]:
-    match place:
-        case [day, user, rule]:
-            return date.fromisoformat(as_name(day)), as_name(user), as_name(rule)
-    raise ValueError
+_DAYS: Final = 30
+_NEWEST: Final = 20
+_MAX_STORY_LIMITS: Final = 50
+"""The fullest of them; `/v1/users/{id}/quota` has all."""
+
+
+@router.get("/v1/users/{id:part}/story", response_model=Story)
+async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
+    """A user's last 30 days, newest events and changes, blocks, and the limits that they have used most of.
+
+    Users who are not on record have a story too.
+    """
+    user = await user_on_record(parts, id)
+    _, until = parts.activity.span(None, None)
+    entries = await quota.quota(parts.limiter, user)
+    fullest = sorted(entries, key=_left)[:_MAX_STORY_LIMITS]
+    return {
+        "user": id,
+        "tier": user.tier,
+        "days": await parts.activity.days_of(id, _DAYS),
+        "events": await parts.activity.events(until - LONGEST_SPAN, until, user=id, most=_NEWEST),
+        "limits": [entry.as_dict() for entry in fullest],
+        "blocks": await parts.blocks.list(subject=id, most=_NEWEST),
+        "changes": await changes(parts.database, Kind.USER, id, None, _NEWEST),
+    }
+
+
+def _left(entry: quota.QuotaEntry) -> float:
+    """The share of a limit that is left; what has no counter to look at comes last."""
+    if entry.hit is None or entry.decision is None:
+        return 2.0
+    return entry.decision.remaining / entry.hit.meter.capacity

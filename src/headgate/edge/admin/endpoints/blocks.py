@@ -1,16 +1,69 @@
-"""Blocks."""
+"""Blocks of users, API keys and networks."""
 
+from datetime import datetime
 from http import HTTPStatus
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from headgate.controlplane.blocks import BlockRecord
+from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
+from headgate.edge.admin.fields import LABEL, Input, Name, Output, Text, Time, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.models.accounts import BlockBody, BlockPage, BlockView, NewBlock
-from headgate.edge.admin.models.shared import Text
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, place_of
-from headgate.edge.admin.paths import Name
-from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
+
+
+class BlockBody(Input):
+    """Why, and how long."""
+
+    model_config = example(reason="scraping", until="2026-12-31T00:00:00Z")
+
+    reason: str | None = Field(default=None, min_length=1, max_length=1_000)
+    until: Time | None = Field(default=None, description="It ends by itself then; never without it.")
+
+
+class NewBlock(BlockBody):
+    """A block to be, of one user, one API key or one network."""
+
+    model_config = example(network="203.0.113.0/24", reason="scraping", until="2026-12-31T00:00:00Z")
+
+    user: str | None = LABEL
+    api_key: str | None = Field(default=None, max_length=64, description="The key's id.")
+    network: str | None = Field(default=None, max_length=64, description="An address, or a range in CIDR form.")
+
+
+class BlockView(Output):
+    """A block as it is kept."""
+
+    model_config = example(
+        id="0f8fad5b-d9cb-469f-a165-70867728950e",
+        user=None,
+        api_key=None,
+        network="203.0.113.0/24",
+        reason="scraping",
+        until="2026-12-31T00:00:00Z",
+        version=1,
+        created_at="2026-01-31T12:00:00Z",
+        created_by="token:ci",
+    )
+
+    id: str
+    user: str | None
+    api_key: str | None
+    network: str | None
+    reason: str | None
+    until: datetime | None
+    version: int
+    created_at: datetime
+    created_by: str
+
+
+class BlockPage(Output):
+    """Blocks by id."""
+
+    items: list[BlockView]
+    next: str | None
+
 
 router = APIRouter(route_class=Gate, tags=["blocks"])
 

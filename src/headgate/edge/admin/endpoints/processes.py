@@ -1,11 +1,59 @@
-"""The processes that decide by this database."""
+"""Whether this process is alive and ready, its metrics, the API's description, and the other processes."""
 
-from fastapi import APIRouter
+import asyncio
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Literal
 
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+from starlette.responses import JSONResponse
+
+from headgate.controlplane.changes import changes
 from headgate.controlplane.processes import ProcessRecord
+from headgate.core.exposition import CONTENT_TYPE
+from headgate.edge.admin.fields import Output, example
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.models.processes import ProcessPage
 from headgate.edge.admin.pages import Page
+from headgate.errors import DatabaseError, NotFound
+
+
+class ProcessView(Output):
+    """A process as it has last reported itself."""
+
+    model_config = example(
+        host="web-1",
+        pid=4711,
+        role="service",
+        region=None,
+        started="2026-01-31T12:00:00Z",
+        seen="2026-01-31T12:30:00Z",
+        rules=42,
+        blocks=40,
+        rules_from="feed",
+        following="feed",
+    )
+
+    host: str
+    pid: int
+    role: Literal["service", "application"] = Field(description="`application` is one with middleware.")
+    region: str | None
+    started: datetime
+    seen: datetime
+    rules: int = Field(description="The number of the rules it runs on; 0 if they were never published.")
+    blocks: int = Field(description="The number of the blocks it runs on.")
+    rules_from: Literal["feed", "database", "saved", "file", "none", "own"] = Field(
+        description="Where its rules came from; `own` is an application that has rules in its code."
+    )
+    following: Literal["feed", "database", "none"] = Field(description="Where it hears of changes now.")
+
+
+class ProcessPage(Output):
+    """Processes by host and process id."""
+
+    items: list[ProcessView]
+    next: str | None
+
 
 router = APIRouter(route_class=Gate, tags=["processes"])
 
@@ -14,3 +62,44 @@ router = APIRouter(route_class=Gate, tags=["processes"])
 async def list_processes(parts: Parts) -> Page[ProcessRecord]:
     """Processes that have reported in the last 10 seconds, and what they run on. There is one page."""
     return Page(await parts.processes.list(), None)
+
+
+health_router = APIRouter(tags=["health"])
+
+
+@health_router.get("/livez")
+async def is_alive() -> dict[str, str]:
+    """It answers, so it is alive."""
+    return {"status": "alive"}
+
+
+@health_router.get(
+    "/readyz", responses={503: {"description": "The database does not answer.", "model": dict[str, Any]}}
+)
+async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
+    """Whether the database answers, and what this process runs on."""
+    state: dict[str, Any] = {"status": "ready", "snapshot": parts.limiter.snapshots.current.number}
+    try:
+        await changes(parts.database, most=1)
+    except DatabaseError:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+        state["status"] = "the database does not answer"
+    return state
+
+
+@health_router.get("/metrics", include_in_schema=False)
+async def get_metrics(parts: Parts) -> Response:
+    """Metrics of all processes of the service, as Prometheus reads them."""
+    if parts.metrics is None:
+        msg = "there are no metrics without a service; ask the admin API of `headgate serve`"
+        raise NotFound(msg)
+    return Response(parts.metrics(), media_type=CONTENT_TYPE)
+
+
+@health_router.get("/openapi.json", include_in_schema=False)
+async def get_description(request: Request) -> Response:
+    """The OpenAPI description; putting it together takes a while, in which decisions have better things to do."""
+    state = request.app.state
+    if not hasattr(state, "description"):
+        state.description = await asyncio.to_thread(lambda: JSONResponse(request.app.openapi()).body)
+    return Response(state.description, media_type="application/json")

@@ -1,18 +1,88 @@
-"""Rules one by one."""
+"""One rule at a time: list, change, publish, roll back."""
 
+from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import Field
 
 from headgate.controlplane.rules import RuleRecord, RuleVersion
+from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
+from headgate.edge.admin.fields import Input, Name, Output, Text, Truth, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.models.rules import RollbackBody, RuleBody, RuleHistory, RulePage, RuleView
-from headgate.edge.admin.models.shared import Text, Truth
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
-from headgate.edge.admin.paths import Name
-from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
+
+_RULE: Final = {
+    "name": "search",
+    "match": {"endpoints": ["/api/search"], "methods": ["GET"]},
+    "per": ["user"],
+    "limits": "100/minute",
+}
+
+RuleBody = Annotated[
+    dict[str, Any],
+    Body(description="A rule, as a rules file has it; `/v1/ruleset/schema` has its JSON Schema.", examples=[_RULE]),
+]
+
+
+class RuleView(Output):
+    """A rule as it is stored."""
+
+    model_config = example(
+        name="search",
+        data=_RULE,
+        draft=None,
+        owner="rules/search.yaml",
+        version=3,
+        created_at="2026-01-31T12:00:00Z",
+        updated_at="2026-02-01T12:00:00Z",
+        updated_by="token:ci",
+    )
+
+    name: str
+    data: dict[str, Any] | None = Field(description="What is in force, complete; null if it was never published.")
+    draft: dict[str, Any] | None = Field(description="What is being prepared.")
+    owner: str | None = Field(description="The file that says what the rule is, if one does.")
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    updated_by: str
+
+
+class RulePage(Output):
+    """Rules by name."""
+
+    items: list[RuleView]
+    next: str | None
+
+
+class RuleVersionView(Output):
+    """What a rule was from a change on."""
+
+    model_config = example(change=17, at="2026-01-31T12:00:00Z", who="token:ci", data=_RULE)
+
+    change: int
+    at: datetime
+    who: str
+    data: dict[str, Any] | None = Field(description="Null is when it was taken away.")
+
+
+class RuleHistory(Output):
+    """All that a rule has been, the newest first."""
+
+    items: list[RuleVersionView]
+    next: str | None
+
+
+class RollbackBody(Input):
+    """Which form of the rule to go back to."""
+
+    model_config = example(change=17)
+
+    change: Annotated[int, Field(ge=1, le=2**63 - 1, description="A change of the rule's history.")]
+
 
 router = APIRouter(route_class=Gate, tags=["rules"])
 

@@ -1,16 +1,71 @@
 """Tiers."""
 
+from datetime import datetime
 from http import HTTPStatus
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from headgate.controlplane.tiers import TierRecord
+from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
+from headgate.edge.admin.fields import LABEL, Input, LimitLists, Name, NamedLimits, Output, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.models.accounts import NewTier, TierBody, TierPage, TierView
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
-from headgate.edge.admin.paths import Name
-from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
+
+_DISPLAY: Final = "Free of charge"
+
+
+class TierBody(Input):
+    """What a tier is."""
+
+    model_config = example(display_name=_DISPLAY, price=0, limits={"search": "100/hour", "api": "unlimited"})
+
+    display_name: str | None = LABEL
+    price: Annotated[float, Field(ge=0, le=1_000_000_000_000, allow_inf_nan=False)] | None = None
+    limits: NamedLimits | None = Field(default=None, description="What rules call `tier:NAME`.")
+    is_default: bool | None = Field(default=None, description="Whoever names no tier is on this one.")
+
+
+class NewTier(TierBody):
+    """A tier to be."""
+
+    model_config = example(name="free", display_name=_DISPLAY, price=0, limits={"search": "100/hour"}, is_default=True)
+
+    name: str = Field(min_length=1, max_length=64)
+
+
+class TierView(Output):
+    """A tier as it is kept."""
+
+    model_config = example(
+        name="free",
+        display_name=_DISPLAY,
+        price=0,
+        limits={"search": ["100/hour"]},
+        is_default=True,
+        version=1,
+        created_at="2026-01-31T12:00:00Z",
+        updated_at="2026-01-31T12:00:00Z",
+    )
+
+    name: str
+    display_name: str | None
+    price: float
+    limits: LimitLists
+    is_default: bool
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class TierPage(Output):
+    """Tiers in the order in which they were made."""
+
+    items: list[TierView]
+    next: str | None
+
 
 router = APIRouter(route_class=Gate, tags=["tiers"])
 

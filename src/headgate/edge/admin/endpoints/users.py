@@ -1,17 +1,82 @@
-"""Users, their overrides and their quota."""
+"""Users and their overrides."""
 
+from datetime import datetime
 from http import HTTPStatus
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from headgate.controlplane.users import UserRecord
+from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
+from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.models.accounts import NewUser, OverrideBody, UserBody, UserPage, UserView
-from headgate.edge.admin.models.shared import Text
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
-from headgate.edge.admin.paths import Name
-from headgate.edge.admin.tags import NOT_MODIFIED, IfMatch, tagged
+
+
+class UserBody(Input):
+    """What is known of a user."""
+
+    model_config = example(tier="premium", overrides={"search": "5/minute"})
+
+    tier: str | None = LABEL
+    overrides: NamedLimits | None = Field(default=None, description="Limits in place of a rule's own, by rule.")
+
+
+class NewUser(UserBody):
+    """A user to be."""
+
+    model_config = example(id="u1", tier="premium", overrides={"search": "5/minute"})
+
+    id: str = Field(min_length=1, max_length=255)
+
+
+class OverrideBody(Input):
+    """Limits in place of a rule's own."""
+
+    model_config = example(limits="5/minute")
+
+    limits: Limits
+
+
+class UserView(Output):
+    """A user as it is kept."""
+
+    model_config = example(
+        id="u1",
+        tier="premium",
+        tier_since="2026-01-31T12:00:00Z",
+        overrides={"search": ["5/minute"]},
+        requests_today=12,
+        requests_month=340,
+        last_request="2026-02-01T09:30:00Z",
+        times_exceeded=2,
+        quota_reset=None,
+        version=4,
+        created_at="2026-01-31T12:00:00Z",
+        updated_at="2026-01-31T12:00:00Z",
+    )
+
+    id: str
+    tier: str | None
+    tier_since: datetime | None
+    overrides: LimitLists
+    requests_today: int
+    requests_month: int
+    last_request: datetime | None
+    times_exceeded: int
+    quota_reset: datetime | None = Field(description="When what was used was last forgiven.")
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class UserPage(Output):
+    """Users by id."""
+
+    items: list[UserView]
+    next: str | None
+
 
 router = APIRouter(route_class=Gate, tags=["users"])
 

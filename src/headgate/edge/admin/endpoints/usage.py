@@ -1,10 +1,11 @@
-"""Usage for billing: exported as a stream, and reconciled."""
+"""Usage for billing: listed, exported as a stream, and reconciled."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import date
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
 from headgate.controlplane.usage_lines import Format
@@ -14,11 +15,55 @@ from headgate.core.meter import Algorithm
 from headgate.core.rule import Action
 from headgate.core.units import DAY
 from headgate.dataplane import quota
-from headgate.edge.admin.endpoints.deciding import user_on_record
+from headgate.edge.admin.endpoints.decisions import user_on_record
+from headgate.edge.admin.fields import Day, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.models.analytics import Reconciliation
-from headgate.edge.admin.models.shared import Day, Text
-from headgate.edge.admin.pages import Page
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
+
+
+class UsageView(Output):
+    """What a user has used on a day."""
+
+    model_config = example(day="2026-01-31", user="u1", rule="search", requests=120, denied=3, cost=120)
+
+    day: date
+    user: str
+    rule: str = Field(description="Empty for all rules together.")
+    requests: int
+    denied: int
+    cost: int
+
+
+class UsagePage(Output):
+    """Usage by day, user and rule."""
+
+    items: list[UsageView]
+    next: str | None
+
+
+class Reconciled(Output):
+    """Two ways to the same number, and by how much they differ."""
+
+    model_config = example(
+        day="2026-01-31", what="requests", user=None, rule=None, usage=1200, against="metrics", found=1200, difference=0
+    )
+
+    day: date
+    what: str = Field(description="`requests`, `denied` or `cost`.")
+    user: str | None = Field(description="Null: all users together.")
+    rule: str | None
+    usage: int
+    against: str = Field(description="`metrics` or `counter`.")
+    found: int
+    difference: int
+
+
+class Reconciliation(Output):
+    """All comparisons that can be made. There is one page."""
+
+    items: list[Reconciled]
+    next: str | None
+
 
 router = APIRouter(route_class=Gate, tags=["activity"])
 
@@ -113,3 +158,25 @@ def _entry(day: date, what: str, usage: int, found: int, against: str) -> dict[s
         "found": found,
         "difference": usage - found,
     }
+
+
+@router.get("/v1/usage", response_model=UsagePage)
+async def list_usage(
+    parts: Parts,
+    first: Annotated[Day, Query(alias="from", description="The first day; the one before `to` without it.")] = None,
+    last: Annotated[Day, Query(alias="to", description="The last day; today (UTC) without it.")] = None,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+    user: Text = None,
+) -> Page[Mapping[str, Any]]:
+    """What was used each day, for up to 366 days: by day, user and rule."""
+    behind = place_of("usage", after, _place_of_usage)
+    found = await parts.activity.usage(first, last, user=user, after=behind, most=limit + 1)
+    return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule"]))
+
+
+def _place_of_usage(place: object) -> tuple[date, str, str]:
+    match place:
+        case [day, user, rule]:
+            return date.fromisoformat(as_name(day)), as_name(user), as_name(rule)
+    raise ValueError

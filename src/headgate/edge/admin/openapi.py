@@ -1,4 +1,4 @@
-"""The OpenAPI description: what FastAPI reads off the endpoints, and every answer that the way to them can give."""
+"""The OpenAPI description: what FastAPI reads from the endpoints, and every answer that the gate can give."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from fastapi.routing import APIRoute
 from headgate.controlplane.access import Role
 from headgate.core.problem import CONTENT_TYPE
 from headgate.edge.admin import applied
-from headgate.edge.admin.roles import OPEN, ROLES, changes_something, reaches_processes
+from headgate.edge.admin.access import OPEN, ROLES, changes_something, reaches_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fastapi import FastAPI
+
 
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",

@@ -1,4 +1,4 @@
-"""Entity tags (RFC 9110, section 8.8): which version of a thing a caller has read."""
+"""Entity tags (RFC 9110, section 8.8): which version of a record a caller has read."""
 
 import hashlib
 import re

@@ -1,12 +1,14 @@
-"""What the models of several subjects have in common."""
+"""Types of members, query parameters and path parts that several endpoints share."""
 
 import re
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Final
+from urllib.parse import unquote
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
+from starlette.convertors import Convertor, register_url_convertor
 
 from headgate.errors import shown
 
@@ -126,6 +128,9 @@ Truth = Annotated[bool, BeforeValidator(_truth)]
 Text = Annotated[str | None, Query(min_length=1, max_length=255)]
 """A query parameter that narrows a list."""
 
+LABEL: Final = Field(default=None, min_length=1, max_length=255)
+"""A member that is a name or an id."""
+
 Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
 """A time in a body, as RFC 3339 writes it; the services read it."""
 
@@ -136,3 +141,24 @@ Instant = Annotated[
 
 Day = Annotated[date | None, BeforeValidator(_day)]
 """A query parameter that is a day."""
+
+
+_MOST: int = 2**63 - 1
+
+
+class _Name(Convertor[str]):
+    """One part of a path, as it was before it was percent-encoded; `frame.canonical` has looked that it can be read."""
+
+    regex = "[^/]+"
+
+    def convert(self, value: str) -> str:
+        return unquote(value)
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("part", _Name())
+
+Name = Annotated[str, Path(min_length=1, max_length=255)]
+Number = Annotated[int, BeforeValidator(whole_number), Path(ge=0, le=_MOST)]

@@ -1,0 +1,289 @@
+"""API keys of callers, and tokens of this API. A secret is sent once, when it is created."""
+
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import Field
+
+from headgate.controlplane.access import Caller, Role, TokenRecord
+from headgate.controlplane.keys import KeyRecord, KeyState
+from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
+from headgate.edge.admin.fields import LABEL, Input, LimitLists, Name, NamedLimits, Output, Text, Time, example
+from headgate.edge.admin.gate import Gate, Parts, Who
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, place_of
+
+_ID: Final = "0f8fad5b-d9cb-469f-a165-70867728950e"
+_A_YEAR: Final = 366 * 86_400
+_KEY: Final[dict[str, Any]] = {
+    "id": _ID,
+    "prefix": "hg_4fR7aQz",
+    "name": "the app on phones",
+    "user": "u1",
+    "tenant": None,
+    "tier": None,
+    "limits": {"search": ["5/second"]},
+    "expires_at": None,
+    "last_used": None,
+    "revoked_at": None,
+    "revoked_by": None,
+    "rotated_to": None,
+    "version": 1,
+    "created_at": "2026-01-31T12:00:00Z",
+    "created_by": "token:ci",
+    "state": "active",
+}
+_TOKEN: Final[dict[str, Any]] = {
+    "id": _ID,
+    "name": "ci",
+    "role": "operator",
+    "prefix": "hgt_4fR7aQ",
+    "expires_at": None,
+    "last_used": None,
+    "revoked_at": None,
+    "revoked_by": None,
+    "created_at": "2026-01-31T12:00:00Z",
+    "created_by": "token:settings",
+    "state": "active",
+}
+
+
+class KeyBody(Input):
+    """What an API key is good for."""
+
+    model_config = example(name="the app on phones", limits={"search": "5/second"}, expires_at="2026-12-31T00:00:00Z")
+
+    name: str | None = LABEL
+    tenant: str | None = LABEL
+    tier: str | None = LABEL
+    limits: NamedLimits | None = Field(default=None, description="Limits in place of a rule's own, by rule.")
+    expires_at: Time | None = None
+
+
+class NewKey(KeyBody):
+    """An API key to be."""
+
+    model_config = example(name="the app on phones", user="u1", limits={"search": "5/second"})
+
+    user: str | None = Field(default=None, min_length=1, max_length=255, description="The owner.")
+
+
+class RotationBody(Input):
+    """How long the old key is good beside the new one."""
+
+    model_config = example(overlap_seconds=3_600)
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=_A_YEAR)] = 0
+
+
+class KeyView(Output):
+    """An API key as it is kept; the key itself is not."""
+
+    model_config = example(**_KEY)
+
+    id: str
+    prefix: str = Field(description="Its first characters, by which its owner recognises it.")
+    name: str | None
+    user: str | None
+    tenant: str | None
+    tier: str | None
+    limits: LimitLists
+    expires_at: datetime | None
+    last_used: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
+    rotated_to: str | None = Field(description="The id of the key that takes its place.")
+    version: int
+    created_at: datetime
+    created_by: str
+    state: KeyState
+
+
+class KeyPage(Output):
+    """API keys by id."""
+
+    items: list[KeyView]
+    next: str | None
+
+
+class Shown(Output):
+    """An answer with a secret in it, which is shown once."""
+
+    secret: str | None = Field(description="Shown only now: it is kept as a hash. Null where it was shown before.")
+    shown_before: bool = Field(
+        default=False, description="True in an answer that is repeated (Idempotency-Key): the secret was in the first."
+    )
+
+
+class NewKeyView(Shown):
+    """A key, and the secret itself."""
+
+    model_config = example(key=_KEY, secret="hg_…", shown_before=False)  # noqa: S106 (no secret)
+
+    key: KeyView
+
+
+class NewToken(Input):
+    """A token to be."""
+
+    model_config = example(name="ci", role="operator", expires_at="2026-12-31T00:00:00Z")
+
+    name: str = Field(min_length=1, max_length=64)
+    role: Annotated[Role, Field(strict=False)]
+    expires_at: Time | None = None
+
+
+class TokenView(Output):
+    """A token as it is kept; the token itself is not."""
+
+    model_config = example(**_TOKEN)
+
+    id: str
+    name: str
+    role: Role
+    prefix: str
+    expires_at: datetime | None
+    last_used: datetime | None
+    revoked_at: datetime | None
+    revoked_by: str | None
+    created_at: datetime
+    created_by: str
+    state: KeyState
+
+
+class TokenPage(Output):
+    """All tokens, the newest first."""
+
+    items: list[TokenView]
+    next: str | None
+
+
+class NewTokenView(Shown):
+    """A token, and the secret itself."""
+
+    model_config = example(token=_TOKEN, secret="hgt_…", shown_before=False)  # noqa: S106 (no secret)
+
+    token: TokenView
+
+
+class CallerView(Output):
+    """Who the API takes you for."""
+
+    model_config = example(name="token:ci", role="operator")
+
+    name: str = Field(description="As it stands in change records.")
+    role: Role
+
+
+api_keys_router = APIRouter(route_class=Gate, tags=["API keys"])
+
+
+@api_keys_router.get("/v1/keys", response_model=KeyPage)
+async def list_keys(
+    parts: Parts,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+    user: Text = None,
+    state: Annotated[KeyState | None, Query()] = None,
+) -> Page[KeyRecord]:
+    """API keys by id."""
+    found = await parts.keys.list(user=user, state=state, after=place_of("keys", after, as_id), most=limit + 1)
+    return page("keys", found, limit, lambda record: record.id)
+
+
+@api_keys_router.post("/v1/keys", response_model=NewKeyView, status_code=HTTPStatus.CREATED)
+async def create_key(parts: Parts, who: Who, request: Request, response: Response, body: NewKey) -> dict[str, Any]:
+    """A new key, and its secret, which nobody can ever see again."""
+    record, secret = await parts.keys.create(body.given(), who)
+    response.headers["location"] = f"/v1/keys/{record.id}"
+    tagged(request, response, record, live=True)
+    return {"key": record, "secret": secret}
+
+
+@api_keys_router.get("/v1/keys/{id:part}", response_model=KeyView, responses=NOT_MODIFIED)
+async def get_key(parts: Parts, request: Request, response: Response, id: Name) -> KeyRecord:  # noqa: A002 (keys have ids)
+    """One key."""
+    record = await parts.keys.get(id)
+    tagged(request, response, record, live=True)
+    return record
+
+
+@api_keys_router.put("/v1/keys/{id:part}", response_model=KeyView)
+async def replace_key(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    id: Name,  # noqa: A002 (keys have ids)
+    body: KeyBody,
+    expected: IfMatch,
+) -> KeyRecord:
+    """Change name, tenant, tier, limits and expiry to what the body says; the owner stays."""
+    version = await expected.version(lambda: parts.keys.get(id))
+    record = await parts.keys.replace(id, body.given(), who, version)
+    tagged(request, response, record, live=True)
+    return record
+
+
+@api_keys_router.post("/v1/keys/{id:part}/revoke", response_model=KeyView)
+async def revoke_key(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    id: Name,  # noqa: A002 (keys have ids)
+    expected: IfMatch,
+) -> KeyRecord:
+    """End a key now and for good."""
+    record = await parts.keys.revoke(id, who, await expected.version(lambda: parts.keys.get(id)))
+    tagged(request, response, record, live=True)
+    return record
+
+
+@api_keys_router.post("/v1/keys/{id:part}/rotate", response_model=NewKeyView, status_code=HTTPStatus.CREATED)
+async def rotate_key(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    id: Name,  # noqa: A002 (keys have ids)
+    expected: IfMatch,
+    body: Annotated[RotationBody | None, Body()] = None,
+) -> dict[str, Any]:
+    """A new key in place of this one, with its secret. The old one is revoked, or expires after the overlap."""
+    version = await expected.version(lambda: parts.keys.get(id))
+    overlap = 0 if body is None else body.overlap_seconds
+    record, secret = await parts.keys.rotate(id, who, version, overlap_seconds=overlap)
+    response.headers["location"] = f"/v1/keys/{record.id}"
+    tagged(request, response, record, live=True)
+    return {"key": record, "secret": secret}
+
+
+tokens_router = APIRouter(route_class=Gate, tags=["tokens"])
+
+
+@tokens_router.get("/v1/me", response_model=CallerView)
+async def get_caller(request: Request) -> Caller:
+    """Who the API takes you for, and your role."""
+    caller: Caller = request.state.caller
+    return caller
+
+
+@tokens_router.get("/v1/tokens", response_model=TokenPage)
+async def list_tokens(parts: Parts) -> Page[TokenRecord]:
+    """All tokens, the newest first. There is one page."""
+    return Page(await parts.access.list(), None)
+
+
+@tokens_router.post("/v1/tokens", response_model=NewTokenView, status_code=HTTPStatus.CREATED)
+async def create_token(parts: Parts, who: Who, body: NewToken) -> dict[str, Any]:
+    """A new token, and its secret, which nobody can ever see again."""
+    record, secret = await parts.access.create(body.given(), who)
+    return {"token": record, "secret": secret}
+
+
+@tokens_router.delete("/v1/tokens/{id:part}", status_code=HTTPStatus.NO_CONTENT)
+async def revoke_token(parts: Parts, who: Who, id: Name) -> None:  # noqa: A002 (tokens have ids)
+    """End a token; within a second it lets nobody in."""
+    await parts.access.revoke(id, who)

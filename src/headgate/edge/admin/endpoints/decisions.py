@@ -1,0 +1,147 @@
+"""Explanations of decisions, and quotas, from the limiter of this process."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+from pydantic import ConfigDict, Field
+
+from headgate.core.own_limits import LimitsByRule, OwnLimits
+from headgate.core.request import NO_ATTRIBUTES, Request
+from headgate.core.units import MAX_AMOUNT
+from headgate.dataplane import quota
+from headgate.dataplane.explaining import explain
+from headgate.edge.admin.body import large
+from headgate.edge.admin.fields import Input, Name, Output, example
+from headgate.edge.admin.gate import Gate, Parts, Who
+from headgate.errors import NotFound
+
+_Fact = Annotated[str, Field(max_length=8_192)]
+
+
+class CheckBody(Input):
+    """A request as `/v1/check` of the decision service takes it."""
+
+    model_config = example(user="u1", method="GET", path="/api/search")
+
+    user: _Fact | None = None
+    tenant: _Fact | None = None
+    api_key: _Fact | None = None
+    ip: _Fact | None = None
+    tier: _Fact | None = None
+    method: _Fact | None = None
+    path: _Fact | None = None
+    route: _Fact | None = None
+    cost: Annotated[int, Field(ge=0, le=MAX_AMOUNT)] | None = None
+    attributes: dict[_Fact, _Fact] | None = Field(default=None, max_length=1_000)
+
+
+class Explanation(Output):
+    """Why a request gets the verdict it would get."""
+
+    model_config = ConfigDict(extra="allow")
+
+    verdict: dict[str, Any] = Field(description="As `/v1/peek` answers it.")
+
+
+class QuotaEntry(Output):
+    """One limit that can apply to a user, or a gate that spares or refuses them."""
+
+    model_config = example(
+        rule="search",
+        layer="user@endpoint",
+        action="reject",
+        limit="100/hour",
+        window=3600,
+        per=["user"],
+        endpoints=["/api/search"],
+        methods=[],
+        ip_ranges=[],
+        attributes={},
+        depends_on=[],
+        shared=False,
+        used=12,
+        remaining=88,
+        reset_after=1200.5,
+        source="store",
+    )
+
+    rule: str
+    layer: str | None
+    action: str
+    limit: str | None
+    window: float | None = Field(description="In seconds.")
+    per: list[str]
+    endpoints: list[str]
+    methods: list[str]
+    ip_ranges: list[str]
+    attributes: dict[str, str]
+    depends_on: list[str] = Field(description="What else it counts per; no one counter can be shown then.")
+    shared: bool = Field(description="Whether others count in it too.")
+    used: int | None
+    remaining: int | None
+    reset_after: float | None = Field(description="Seconds until all of it is back, if nobody comes.")
+    source: str | None
+
+
+class Quota(Output):
+    """Every limit that can apply to a user, live."""
+
+    user: str
+    tier: str | None
+    items: list[QuotaEntry]
+
+
+class QuotaReset(Output):
+    """What was forgiven."""
+
+    model_config = example(user="u1", counters=3, quota_reset="2026-01-31T12:00:00Z")
+
+    user: str
+    counters: int = Field(description="How many counters were forgotten; those shared with others stay.")
+    quota_reset: datetime | None
+
+
+router = APIRouter(route_class=Gate, tags=["deciding"])
+
+
+@router.post("/v1/explain", response_model=Explanation)
+async def explain_check(parts: Parts, body: CheckBody) -> dict[str, Any]:
+    """For a request: every layer, its winner, why the others lost, the counters now, and the verdict it would get.
+
+    Nothing is counted.
+    """
+    given = body.model_dump(exclude={"cost"})
+    request = Request(**given | {"attributes": body.attributes or NO_ATTRIBUTES})
+    return await explain(parts.limiter, await parts.identity.stated(request.check()), body.cost)
+
+
+@router.get("/v1/users/{id:part}/quota", response_model=Quota)
+async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users have ids)
+    """Every limit that can apply to a user, with what is used, what is left and when it is all back, live.
+
+    Users who are not on record have a quota too: that of the default tier.
+    """
+    user = await user_on_record(parts, id)
+    entries = await quota.quota(parts.limiter, user)
+    # There may be as many as there are rules, so all is done in threads.
+    items = await asyncio.to_thread(lambda: [entry.as_dict() for entry in entries])
+    return await large({"user": id, "tier": user.tier, "items": items})
+
+
+@router.post("/v1/users/{id:part}/quota/reset", response_model=QuotaReset)
+async def reset_quota(parts: Parts, who: Who, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
+    """Forgive what a user has used: forget the counters that are this user's alone."""
+    record = await parts.users.mark_quota_reset(id, who)
+    count = await quota.reset(parts.limiter, await user_on_record(parts, id))
+    return {"user": id, "counters": count, "quota_reset": record.quota_reset}
+
+
+async def user_on_record(parts: Parts, id: str) -> Request:  # noqa: A002 (users have ids)
+    """A user as the database knows them now, so that what was just changed shows."""
+    try:
+        record = await parts.users.get(id)
+    except NotFound:
+        return Request(user=id)
+    return Request(user=id, tier=record.tier, limits=OwnLimits(user=LimitsByRule(record.overrides)))

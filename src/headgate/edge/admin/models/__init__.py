@@ -1,1 +1,0 @@
-"""What bodies and answers look like: one file for each subject."""
