@@ -110,16 +110,16 @@ async def _limiter_rates(chosen: Settings, scale: Scale, watch: Watch) -> dict[s
     rates: dict[str, list[float]] = {WITHOUT: [], WITH: []}
     async with worker(chosen) as service:
         limiter = service.limiter
-        recorder = limiter.recorder
+        recorder = limiter.observer
         settle_down()
         watch.begin("Recording, the limiter alone", scale.rounds * len(rates))
         for kind in _in_turn(rates, scale.rounds):
-            limiter.recorder = recorder if kind == WITH else None
+            limiter.observer = recorder if kind == WITH else None
             await _rate(limiter, requests, scale.lead, scale.tasks)
             rates[kind].append(await _rate(limiter, requests, scale.seconds, scale.tasks))
             await asyncio.sleep(scale.lead)
             watch.step()
-        limiter.recorder = recorder
+        limiter.observer = recorder
     return rates
 
 

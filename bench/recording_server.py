@@ -71,7 +71,7 @@ async def _lead(chosen: Settings) -> None:
 async def _answer(chosen: Settings, kind: str, port: int) -> None:
     async with worker(chosen) as running:
         if kind == WITHOUT:
-            running.limiter.recorder = None
+            running.limiter.observer = None
         address = Address("127.0.0.1", port)
         await serve(running.service, address, Ending(0, 1), lambda: print("ready", flush=True))
 

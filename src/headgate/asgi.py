@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.asgi import KEY, AsgiGate, Callers, Opened
 from headgate.edge.frameworks.gate import Gate
-from headgate.edge.frameworks.limits import JoinedLimiter
+from headgate.edge.frameworks.limits import route_limiter
 from headgate.errors import InvalidSettings
 from headgate.facade import Limiter
 from headgate.wiring.frameworks import central, check_workers, credentials
@@ -69,7 +69,7 @@ class RateLimitMiddleware(AsgiGate):
             gate: Gate[asynchronous.Limiter] = Gate(
                 limiter,
                 limiter.snapshots,
-                partial(JoinedLimiter, limiter),
+                partial(route_limiter, limiter),
                 skip=skip,
                 headers=headers,
                 awaits_rules=at is not None and at.takes_rules,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headgate import sync
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.gate import Gate
-from headgate.edge.frameworks.limits import JoinedLimiter
+from headgate.edge.frameworks.limits import route_limiter
 from headgate.edge.frameworks.without_loop import Checking, ThreadGate
 from headgate.edge.frameworks.wsgi import KEY, WsgiGate
 from headgate.errors import InvalidSettings
@@ -73,7 +73,7 @@ def thread_gate(
         check_workers()
 
     def join(limits: Sequence[RouteLimit]) -> Checking:
-        return sync.Limiter(JoinedLimiter(inner, limits))
+        return sync.Limiter(route_limiter(inner, limits))
 
     at = central(database_url, store, inner, rules)
     awaits_rules = at is not None and at.takes_rules

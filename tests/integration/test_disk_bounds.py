@@ -21,6 +21,7 @@ from headgate.core.metric_rows import Bounds
 from headgate.core.thinning import Share
 from headgate.dataplane.recorder import Recorder
 from headgate.testing import FakeClock
+from headgate.wiring import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,9 +45,8 @@ class _River:
     """A process that decides, and what becomes of its records: to the spool's bytes, and into the database."""
 
     def __init__(self, database: Database, clock: FakeClock) -> None:
-        self.limiter = Limiter.open("memory://", rules=RULES, clock=clock)
         self.recorder = Recorder(clock, monotonic)
-        self.limiter.recorder = self.recorder
+        self.limiter = Limiter(*parts("memory://", RULES, clock), observer=self.recorder)
         self.spooled = 0
         self._database = database
         self._counts = PostgresCounts(database)

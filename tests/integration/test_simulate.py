@@ -24,6 +24,7 @@ from headgate.core.thinning import Share
 from headgate.dataplane.recorder import Recorder
 from headgate.simulate.simulation import Simulation, Span
 from headgate.simulate.traffic import COLUMNS, Calls
+from headgate.wiring import parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,8 +91,8 @@ def _request(chance: random.Random) -> Request:
 async def _recorded(url: str, rules: dict[str, Any] = RULES, seed: int = 4, share: Share = UNTHINNED) -> list[Event]:
     """Events of a limiter on a real clock, several checks at a time; what is remembered may name another rule."""
     chance = random.Random(seed)
-    async with Limiter.open(url, rules, deny_cache_mb=0) as limiter:
-        limiter.recorder = recorder = Recorder(wall_clock, monotonic, share=share)
+    recorder = Recorder(wall_clock, monotonic, share=share)
+    async with Limiter(*parts(url, rules, deny_cache_mb=0), observer=recorder) as limiter:
         for _ in range(60):
             requests = [_request(chance) for _ in range(chance.randrange(1, 40))]
             await asyncio.gather(*(limiter.check(each, chance.choice([None, None, None, 1, 4])) for each in requests))

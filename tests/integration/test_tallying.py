@@ -18,6 +18,7 @@ from headgate.core.request import Request
 from headgate.core.tally import Tally
 from headgate.dataplane.recorder import Recorder
 from headgate.facade import Limiter
+from headgate.wiring import parts
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -39,13 +40,13 @@ def test_totals_are_shown_with_the_user_and_the_key(postgres: Postgres) -> None:
         users, keys = Users(database, zones.zone), Keys(database, zones.zone)
         await users.create({"id": "u1"}, "me")
         key, _ = await keys.create({"user": "u1"}, "me")
-        async with Limiter.open("memory://", RULES) as limiter:
-            limiter.recorder = Recorder(wall_clock, monotonic)
+        recorder = Recorder(wall_clock, monotonic)
+        async with Limiter(*parts("memory://", RULES), observer=recorder) as limiter:
             tally = Tally(wall_clock)
             tallying = Tallying(database, tally)
             for name in ("u1", "u1", "u1", "stranger", "bad\0name", "half\ud800"):
                 await limiter.check(Request(user=name, api_key=key.id if name == "u1" else "own-name"))
-            tally.count(limiter.recorder.take_counts()[0], limiter.recorder.take_keys())
+            tally.count(recorder.take_counts()[0], recorder.take_keys())
             for _ in range(2):
                 await tallying.flush()
         user = await users.get("u1")

@@ -30,7 +30,7 @@ def printed(
     async def run() -> None:
         rules = {"tiers": TIERS, "rules": RULES}
         async with Limiter.open(rules=rules, clock=FakeClock()) as limiter:
-            limiter.blocks = BlockList(blocks or [])
+            limiter.snapshots.publish_blocks(BlockList(blocks or []))
             for _ in range(checks):
                 await limiter.check(request)
             print_explanation(await explain(limiter, request))

@@ -96,7 +96,8 @@ def test_a_rules_own_status_is_passed_on_unless_it_would_be_taken_for_a_fault(
 def test_who_is_blocked_gets_403_and_the_reason() -> None:
     """A block is passed on like a denial."""
     gateway = Gateway(identity=who())
-    gateway.limiter.blocks = BlockList([{"id": "1", "network": "203.0.113.0/24", "reason": "Scraping."}])
+    blocks = [{"id": "1", "network": "203.0.113.0/24", "reason": "Scraping."}]
+    gateway.limiter.snapshots.publish_blocks(BlockList(blocks))
     status, _, body = gateway.ask(("x-forwarded-for", "203.0.113.9"))
     assert (status, body["message"]) == (403, "Scraping.")
     assert gateway.ask(("x-forwarded-for", "203.0.113.9"), query="mode=nginx")[1]["x-headgate-status"] == "403"

@@ -252,7 +252,7 @@ def test_blocks_hold_without_rules(tmp_path: Path) -> None:
     async def run() -> None:
         process = Process(NOTHING, tmp_path)
         await process.start()
-        process.limiter.blocks = BlockList([{"id": "b1", "user": "u1", "until": None}])
+        process.limiter.snapshots.publish_blocks(BlockList([{"id": "b1", "user": "u1", "until": None}]))
         assert not (await process.limiter.check(ANYBODY)).allowed
         with pytest.raises(NoRules):
             await process.limiter.check(Request(user="u2"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from headgate.core.algorithms import (
     concurrency,
@@ -84,7 +84,7 @@ ALGORITHMS: Final[dict[Algorithm, Traits]] = {
 
 
 class Meter:
-    """A limit measured by an algorithm. Never changed after it was made."""
+    """A limit measured by an algorithm. Immutable: every attribute is `Final`, which mypy holds all code to."""
 
     __slots__ = (
         "algorithm",
@@ -106,60 +106,47 @@ class Meter:
         "period",
     )
 
-    decide: Step
-    commit: Callable[[Any, Meter, Any], Any] | None
-    """How to carry out what `decide` returned; None where the returned state is simply kept."""
-    charge: Callable[[Any, Meter, Micros, int], Any] | None
-    """How to count without asking; None for slots."""
-    give_back: Callable[[Any, Meter, Micros, Stamp, int], Any]
-    expires_at: Callable[[Any, Meter], Micros]
-    creditable_until: Callable[[Stamp, Meter], Micros] | None
-    bounds: Bounds | None
-    """The calendar window now, the last and the next, where the limit has one; see `at`."""
-    fullest: int
-    """Buckets: the most shares there can be in one, unless by force."""
-    most_overdrawn: int
-    """Buckets: how many shares beyond those are counted."""
-    is_calendar: bool
-    """Whether the window depends on a calendar, so that `at` has to set its bounds."""
+    def __init__(
+        self,
+        limit: Rate | Slots,
+        algorithm: Algorithm,
+        max_delay: Micros | None = None,
+        bounds: Bounds | None = None,
+    ) -> None:
+        """Check that the limit fits the algorithm, and work out the numbers.
 
-    def __init__(self, limit: Rate | Slots, algorithm: Algorithm, max_delay: Micros | None = None) -> None:
-        """Check that the two go together and work out the numbers. `max_delay` None is none for a
-        token bucket and, for a leaky bucket, as long as its queue.
+        `max_delay` None is none for a token bucket and, for a leaky bucket, as long as its queue. `bounds` are
+        those of the present calendar window; see `at`.
         """
         traits = ALGORITHMS[algorithm]
-        self.limit = limit
-        self.algorithm = algorithm
-        self.amount = limit.amount
-        self.bounds = None
-        self.is_calendar = isinstance(limit, Rate) and limit.calendar is not None
-        module = traits.module
-        self.decide = module.decide
-        self.commit = getattr(module, "commit", None)
-        self.charge = getattr(module, "charge", None)
-        self.give_back = module.give_back
-        self.expires_at = module.expires_at
-        self.creditable_until = getattr(module, "creditable_until", None)
         _check_fit(limit, algorithm, traits)
-        if isinstance(limit, Slots):
-            self.period = limit.ttl
-            self.capacity = limit.amount
-            self.max_delay = self.fullest = self.most_overdrawn = 0
-            self.code = traits.code
-            return
-        self.period = limit.period
-        self.capacity = limit.burst or limit.amount
-        if max_delay is None:
-            max_delay = NO_DELAY_LIMIT if algorithm is Algorithm.LEAKY_BUCKET else 0
-        self.max_delay = max_delay
-        self.fullest = self.capacity * self.period
-        self.most_overdrawn = min(LONGEST_WAIT * self.amount, MOST_COUNTED * self.period)
-        if algorithm is Algorithm.TOKEN_BUCKET:
-            _check_delay(limit, max_delay)
-            self.fullest += max_delay * self.amount
-        # The amount is left out: a raised or lowered limit goes on with the same counter.
-        period = str(limit.calendar).replace(" ", "-") if limit.calendar else format_duration(limit.period)
-        self.code = f"{traits.code}{period}"
+        self.limit: Final = limit
+        self.algorithm: Final = algorithm
+        self.amount: Final = limit.amount
+        self.bounds: Final = bounds
+        """The calendar window now, the last and the next, where the limit has one."""
+        self.is_calendar: Final = isinstance(limit, Rate) and limit.calendar is not None
+        """Whether the window depends on a calendar, so that a meter `at` a time is needed."""
+        module = traits.module
+        self.decide: Final[Step] = module.decide
+        self.commit: Final[Callable[[Any, Meter, Any], Any] | None] = getattr(module, "commit", None)
+        """How to carry out what `decide` returned; None where the returned state is simply kept."""
+        self.charge: Final[Callable[[Any, Meter, Micros, int], Any] | None] = getattr(module, "charge", None)
+        """How to count past the limit; None for slots."""
+        self.give_back: Final[Callable[[Any, Meter, Micros, Stamp, int], Any]] = module.give_back
+        self.expires_at: Final[Callable[[Any, Meter], Micros]] = module.expires_at
+        self.creditable_until: Final[Callable[[Stamp, Meter], Micros] | None] = getattr(
+            module, "creditable_until", None
+        )
+        numbers = _slot_numbers(limit) if isinstance(limit, Slots) else _rate_numbers(limit, algorithm, max_delay)
+        self.period: Final = numbers.period
+        self.capacity: Final = numbers.capacity
+        self.max_delay: Final = numbers.max_delay
+        self.fullest: Final = numbers.fullest
+        """Buckets: the most shares there can be in one, unless by force."""
+        self.most_overdrawn: Final = numbers.most_overdrawn
+        """Buckets: how many shares beyond those are counted."""
+        self.code: Final = traits.code + numbers.period_code
 
     def __repr__(self) -> str:
         """Say what is measured and how."""
@@ -174,9 +161,8 @@ class Meter:
         """This calendar meter with the bounds of the windows around `now`."""
         assert isinstance(self.limit, Rate)  # noqa: S101 (is_calendar)
         assert self.limit.calendar is not None  # noqa: S101 (is_calendar)
-        meter = Meter(self.limit, self.algorithm)
-        meter.bounds = self.limit.calendar.bounds(now, zones(self.limit.calendar.zone))
-        return meter
+        bounds = self.limit.calendar.bounds(now, zones(self.limit.calendar.zone))
+        return Meter(self.limit, self.algorithm, bounds=bounds)
 
 
 class Calendars:
@@ -204,6 +190,33 @@ class Calendars:
     def forget(self) -> None:
         """Let go of all bounds, because the meters they were for are no longer in use."""
         self._current.clear()
+
+
+class _Numbers(NamedTuple):
+    period: Micros
+    capacity: int
+    max_delay: Micros
+    fullest: int
+    most_overdrawn: int
+    period_code: str
+
+
+def _slot_numbers(limit: Slots) -> _Numbers:
+    return _Numbers(limit.ttl, limit.amount, 0, 0, 0, "")
+
+
+def _rate_numbers(limit: Rate, algorithm: Algorithm, max_delay: Micros | None) -> _Numbers:
+    capacity = limit.burst or limit.amount
+    if max_delay is None:
+        max_delay = NO_DELAY_LIMIT if algorithm is Algorithm.LEAKY_BUCKET else 0
+    fullest = capacity * limit.period
+    if algorithm is Algorithm.TOKEN_BUCKET:
+        _check_delay(limit, max_delay)
+        fullest += max_delay * limit.amount
+    most_overdrawn = min(LONGEST_WAIT * limit.amount, MOST_COUNTED * limit.period)
+    # The amount is left out: a raised or lowered limit goes on with the same counter.
+    period = str(limit.calendar).replace(" ", "-") if limit.calendar else format_duration(limit.period)
+    return _Numbers(limit.period, capacity, max_delay, fullest, most_overdrawn, period)
 
 
 def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> None:

@@ -21,7 +21,7 @@ async def explain(limiter: Limiter, request: Request, cost: int | None = None) -
 
     A block comes before all rules; what they would say is explained all the same.
     """
-    snapshot, now, blocks = limiter.snapshots.current, limiter.snapshots.clock(), limiter.blocks
+    snapshot, now, blocks = limiter.snapshots.current, limiter.snapshots.clock(), limiter.snapshots.blocks
     # Every rule is looked at, which may take a while.
     explanation = await asyncio.to_thread(explaining.explain, snapshot, request.check(), cost)
     plan = explanation.plan

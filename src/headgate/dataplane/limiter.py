@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from headgate.core import degraded
-from headgate.core.matching import Plan
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
 from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
@@ -22,12 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from typing import Self
 
-    from headgate.core.blocklist import BlockList
     from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
-    from headgate.core.matching import Bound
+    from headgate.core.matching import Bound, Plan
     from headgate.dataplane.bare_keys import BareKeys
-    from headgate.dataplane.snapshots import Follower, Snapshots
+    from headgate.dataplane.snapshots import Follower, Planner, Snapshots
     from headgate.dataplane.telling import Witness
     from headgate.ports import CounterStore
 
@@ -38,17 +36,28 @@ class Limiter:
     """Decides requests by rules (`check`) and bare keys by limits (`hit`)."""
 
     def __init__(
-        self, store: CounterStore, snapshots: Snapshots, bare_keys: BareKeys, follower: Follower | None = None
+        self,
+        store: CounterStore,
+        snapshots: Snapshots,
+        bare_keys: BareKeys,
+        follower: Follower | None = None,
+        *,
+        observer: Witness | None = None,
+        planner: Planner | None = None,
     ) -> None:
-        """Put together by `headgate.wiring`; people call `Limiter.open`."""
+        """Constructed by `headgate.wiring`; programs call `Limiter.open`.
+
+        `observer` is told of every check. `planner` makes the plans in place of `snapshots`.
+        """
         self.store = store
         self.snapshots = snapshots
         self.bare_keys = bare_keys
         self.follower = follower
-        self.blocks: BlockList | None = None
-        """Who is shut out for now; swapped as a whole."""
-        self.recorder: Witness | None = None
-        """Is told of every check, where somebody wants to know."""
+        self.observer = observer
+        planner = snapshots if planner is None else planner
+        self.plan = planner.plan
+        """See `Planner.plan`; bound here to spare every check a call."""
+        self._plan_counters = planner.plan_counters
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
@@ -85,8 +94,8 @@ class Limiter:
 
     async def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
-        recorder = self.recorder
-        timer = None if recorder is None else recorder.turn()
+        observer = self.observer
+        timer = None if observer is None else observer.turn()
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows:
@@ -95,8 +104,8 @@ class Limiter:
             made = self._decided_now(plan)
         else:
             made = verdict(plan, await self.store.take([bound[0] for bound in plan.enforced]))
-        if recorder is not None:
-            recorder.offer(request, cost, made, started)
+        if observer is not None:
+            observer.offer(request, cost, made, started)
         return made
 
     async def decide(self, plan: Plan) -> Verdict:
@@ -107,15 +116,15 @@ class Limiter:
         return verdict(plan, decisions, await watched(plan.shadows, self.store.take))
 
     def _check_without_waiting(self, request: Request, cost: int | None = None) -> Verdict:
-        recorder = self.recorder
-        timer = None if recorder is None else recorder.turn()
+        observer = self.observer
+        timer = None if observer is None else observer.turn()
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows:
             return run(self.check(request, cost))
         made = self._decided_now(plan)
-        if recorder is not None:
-            recorder.offer(request, cost, made, started)
+        if observer is not None:
+            observer.offer(request, cost, made, started)
         return made
 
     def _decided_now(self, plan: Plan) -> Verdict:
@@ -127,27 +136,6 @@ class Limiter:
         if self._take_now is not None:
             return [await self.check(request, cost) for request in requests]
         return await asyncio.gather(*[self.check(request, cost) for request in requests])
-
-    def plan(self, request: Request, cost: int | None = None) -> Plan:
-        """What has to be asked of the store for a request; nothing, if it is shut out or exempt."""
-        if self.blocks is not None:
-            blocked = self._blocked(self.blocks, request)
-            if blocked is not None:
-                return blocked
-        if not isinstance(request, Request):
-            raise _no_request(request)
-        return self.snapshots.current.plan(request.check(), cost)
-
-    def _blocked(self, blocks: BlockList, request: Request) -> Plan | None:
-        """The plan for somebody who is shut out; None for everybody else."""
-        if not isinstance(request, Request):
-            raise _no_request(request)
-        request.check()
-        snapshot, now = self.snapshots.current, self.snapshots.clock()
-        block = blocks.find(request, snapshot.address(request.ip) if request.ip else None, now)
-        if block is None:
-            return None
-        return Plan(snapshot.number, (), (), block.gate(now), (), None, request.assumed)
 
     # Keys, by limits
 
@@ -249,14 +237,7 @@ class Limiter:
         if limit is not None:
             msg = "a limit goes with a key; a request is decided by the rules"
             raise InvalidRequest(msg)
-        if not isinstance(subject, Request):
-            raise _no_request(subject)
-        # Without a look at blocks: this is about counters, which blocked callers have too.
-        return self.snapshots.current.plan(subject.check(), cost)
-
-
-def _no_request(subject: object) -> InvalidRequest:
-    return InvalidRequest(f"expected a headgate.Request, not {shown(subject)}")
+        return self._plan_counters(subject, cost)
 
 
 def _all_allowed(decisions: Iterable[Decision]) -> bool:

@@ -99,6 +99,4 @@ def _shared(meter: Meter, processes: int) -> Meter:
     burst = None
     if limit.burst is not None:  # its share fills no slower than the whole
         burst = max(1, min(limit.burst // processes, limit.burst * part // limit.amount))
-    share = Meter(replace(limit, amount=part, burst=burst), meter.algorithm, meter.max_delay)
-    share.bounds = meter.bounds
-    return share
+    return Meter(replace(limit, amount=part, burst=burst), meter.algorithm, meter.max_delay, meter.bounds)

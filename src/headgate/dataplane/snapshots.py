@@ -1,4 +1,4 @@
-"""The rules in force: one reference to one immutable snapshot, swapped as a whole."""
+"""The active rules and blocks: one reference to each, swapped as a whole, and the plans made from them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.core.matching import Snapshot
+from headgate.core.matching import Plan, Snapshot
+from headgate.core.request import Request
 from headgate.core.rule import Action, Rule, RuleSet
-from headgate.errors import InvalidRules, NoRules
+from headgate.errors import InvalidRequest, InvalidRules, NoRules, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.core.matching import Plan
+    from headgate.core.blocklist import BlockList
     from headgate.core.meter import Zones
-    from headgate.core.request import Request
     from headgate.core.units import Micros
 
 log = logging.getLogger("headgate")
@@ -34,6 +34,16 @@ class RuleSource(Protocol):
         """Something that differs once the rules have changed. Never raises."""
 
 
+class Planner(Protocol):
+    """Turns a request into a plan: the hits to take from the store, or the reason why there are none."""
+
+    def plan(self, request: Request, cost: int | None = None) -> Plan:
+        """The plan of a check. A blocked or exempt caller has no hits in it."""
+
+    def plan_counters(self, request: Request, cost: int | None = None) -> Plan:
+        """The plan of a request as if no block were active: blocked callers have counters too."""
+
+
 class _Unknown(Snapshot):
     """Stands in for a snapshot while no rule set is known: it admits every request by one marked rule, or none."""
 
@@ -48,7 +58,7 @@ class _Unknown(Snapshot):
 
 
 class Snapshots:
-    """Compiles rule sets and holds the newest good one."""
+    """Compiles rule sets, holds the newest good one and the active blocks, and plans requests by them."""
 
     def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
         """Start with a rule set that is known, and empty."""
@@ -56,7 +66,9 @@ class Snapshots:
         self.clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
         self.since = clock()
-        """When the current one was put in force."""
+        """When the current one became active."""
+        self.blocks: BlockList | None = None
+        """The active blocks; None if there are none. Set by `publish_blocks`."""
 
     def await_rules(self, *, admits: bool) -> None:
         """Begin without a rule set: until one is published, requests pass if it `admits`, else raise `NoRules`."""
@@ -77,6 +89,37 @@ class Snapshots:
         self.current = snapshot
         self.since = self.clock()
         return snapshot
+
+    def publish_blocks(self, blocks: BlockList) -> None:
+        """Replace the active blocks, all at once."""
+        self.blocks = blocks if blocks.size else None
+
+    def plan(self, request: Request, cost: int | None = None) -> Plan:
+        """See `Planner.plan`."""
+        if self.blocks is not None:
+            blocked = self._plan_blocked(self.blocks, request)
+            if blocked is not None:
+                return blocked
+        if not isinstance(request, Request):
+            raise _not_a_request(request)
+        return self.current.plan(request.check(), cost)
+
+    def plan_counters(self, request: Request, cost: int | None = None) -> Plan:
+        """See `Planner.plan_counters`."""
+        if not isinstance(request, Request):
+            raise _not_a_request(request)
+        return self.current.plan(request.check(), cost)
+
+    def _plan_blocked(self, blocks: BlockList, request: Request) -> Plan | None:
+        """The plan of a blocked caller; None for all others."""
+        if not isinstance(request, Request):
+            raise _not_a_request(request)
+        request.check()
+        snapshot, now = self.current, self.clock()
+        block = blocks.find(request, snapshot.address(request.ip) if request.ip else None, now)
+        if block is None:
+            return None
+        return Plan(snapshot.number, (), (), block.gate(now), (), None, request.assumed)
 
 
 class Follower:
@@ -123,3 +166,7 @@ class Follower:
         self.refused = None
         log.info("rules changed, snapshot %d is in force", snapshot.number)
         return True
+
+
+def _not_a_request(subject: object) -> InvalidRequest:
+    return InvalidRequest(f"expected a headgate.Request, not {shown(subject)}")

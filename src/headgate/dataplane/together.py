@@ -63,14 +63,14 @@ class Together(NamedTuple):
 
 async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
     """Decide one call; it has at least one description."""
-    recorder = limiter.recorder
-    timer = None if recorder is None else recorder.turn()
+    observer = limiter.observer
+    timer = None if observer is None else observer.turn()
     started = 0.0 if timer is None else timer()
     made = await _decided(limiter, parts)
-    if recorder is not None:
+    if observer is not None:
         for part, verdict_on_it in zip(parts, made.parts, strict=True):
             if part.request is not None and part.purpose in _COUNTING:
-                recorder.offer(part.request, part.cost, verdict_on_it, started)
+                observer.offer(part.request, part.cost, verdict_on_it, started)
     return made
 
 

@@ -49,8 +49,7 @@ def central_identity(settings: Settings, limiter: Limiter, *, takes_rules: bool)
         limiter.snapshots.publish(parse_rule_set(data, zones.zone), number)
 
     def take_blocks(data: object, _number: int) -> None:
-        blocks = BlockList(data)
-        limiter.blocks = blocks if blocks.size else None
+        limiter.snapshots.publish_blocks(BlockList(data))
 
     takers = {BLOCKS: take_blocks, **({RULES: take_rules} if takes_rules else {})}
     if takes_rules and not limiter.snapshots.current.number:  # else they are known from before a fork

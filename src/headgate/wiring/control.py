@@ -271,8 +271,7 @@ class ControlPlane:
         self._limiter.snapshots.publish(parse_rule_set(data, zones.zone), number)
 
     def _take_blocks(self, data: object, _number: int) -> None:
-        blocks = BlockList(data)
-        self._limiter.blocks = blocks if blocks.size else None
+        self._limiter.snapshots.publish_blocks(BlockList(data))
 
     async def _sweep(self) -> None:
         while True:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headgate.dataplane.courier import SinkState
-    from headgate.dataplane.limiter import Limiter
     from headgate.dataplane.recording import Counted
     from headgate.ports import CountSink, EventSink
     from headgate.settings import Settings
@@ -60,16 +59,23 @@ class Recordings:
         return RecordingState(self._recording.state(), {} if self._shipping is None else self._shipping.state())
 
 
+def recorder_for(settings: Settings) -> Recorder:
+    """What a limiter is to tell of its verdicts; it keeps events where there is a spool for them."""
+    share = Share(settings.denial_events_per_minute, settings.events_per_minute)
+    keeps_events = settings.events and spool_folder(settings) is not None
+    return Recorder(wall_clock, monotonic, keeps_events=keeps_events, share=share)
+
+
 @asynccontextmanager
 async def recorded(
     settings: Settings,
-    limiter: Limiter,
+    recorder: Recorder,
     control: ControlPlane | None,
     observers: Sequence[Callable[[Counted], None]] = (),
     *,
     leads: bool,
 ) -> AsyncIterator[Recordings]:
-    """Record what the limiter decides as long as the block runs; only count it, where nobody would store events.
+    """Store what `recorder` is told as long as the block runs; only count it where no sink stores events.
 
     Every process records. The one that `leads` ships, and ends when all the others have ended: so what they
     have recorded at their very end is shipped too. `observers` are told what was counted.
@@ -87,8 +93,6 @@ async def recorded(
             journal = Writer(root, limits)
             if leads:
                 shipping = await stack.enter_async_context(_shipping(root, settings, control))
-        share = Share(settings.denial_events_per_minute, settings.events_per_minute)
-        recorder = Recorder(wall_clock, monotonic, keeps_events=journal is not None, share=share)
         recording = Recording(
             recorder,
             journal,
@@ -98,7 +102,6 @@ async def recorded(
             observers=observers,
         )
         await stack.enter_async_context(recording)
-        limiter.recorder = recorder
         yield Recordings(recording, shipping)
 
 

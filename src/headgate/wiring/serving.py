@@ -18,9 +18,9 @@ from headgate.edge.http.server import Transport
 from headgate.edge.http.service import DecisionService
 from headgate.edge.listening import Tls
 from headgate.errors import InvalidSettings
-from headgate.wiring.recording import recorded
+from headgate.wiring.recording import recorded, recorder_for
 from headgate.wiring.state_samples import recording_samples, state_samples
-from headgate.wiring.tracing import in_front_of, opened_traces, tell_others
+from headgate.wiring.tracing import in_front_of, observer_of, opened_traces
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -67,8 +67,11 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         msg = f"HEADGATE_REDIS_URL is malformed: {error}"
         raise InvalidSettings(msg) from error
     rules_here = None if settings.database_url else settings.rules_file
-    limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here))
     async with AsyncExitStack() as stack:
+        traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))
+        recorder = recorder_for(settings)
+        observer = observer_of(recorder, traces)
+        limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here), observer=observer)
         await stack.enter_async_context(limiter)
         embedded = wiring.layer(limiter.store, EmbeddedStore)
         if embedded is not None:
@@ -86,6 +89,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             control = await stack.enter_async_context(plane)
         service = DecisionService(
             limiter,
+            metrics=telemetry.text,
             identity=None if control is None else control.identity,
             shedding_for=counters.shedding_for,
             running_on=(lambda: {"rules": "file"}) if control is None else control.running_on,
@@ -95,14 +99,12 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         )
         telemetry.sources += state_samples(telemetry.worker, service, limiter, control)
         await stack.enter_async_context(telemetry.sharing())
-        traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))
         # Behind the control plane, whose database it stores to when everything else has ended.
         observers: list[Callable[[Counted], None]] = [telemetry.observe]
         if control is not None:
             observers.append(control.observe)
-        recordings = await stack.enter_async_context(recorded(settings, limiter, control, observers, leads=leads))
+        recordings = await stack.enter_async_context(recorded(settings, recorder, control, observers, leads=leads))
         telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
-        tell_others(limiter, traces)
         yield Running(service, limiter, control, in_front_of(service, traces), traces)
 
 

@@ -41,7 +41,7 @@ def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Ca
     """Samples of the rules in force."""
 
     def samples() -> Iterator[Sample]:
-        snapshots, follower, blocks = limiter.snapshots, limiter.follower, limiter.blocks
+        snapshots, follower, blocks = limiter.snapshots, limiter.follower, limiter.snapshots.blocks
         now = snapshots.clock()
         yield Sample("headgate_ready", service.is_ready(), (worker,))
         yield Sample("headgate_snapshot", snapshots.current.number, (worker,))

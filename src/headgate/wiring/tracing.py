@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from headgate.adapters.otlp_traces import Traces
     from headgate.core.verdict import Verdict
-    from headgate.dataplane.limiter import Limiter
+    from headgate.dataplane.recorder import Recorder
+    from headgate.dataplane.telling import Witness
     from headgate.edge.http.application import Application
     from headgate.edge.http.service import DecisionService
     from headgate.settings import Settings
@@ -49,8 +50,8 @@ def in_front_of(service: DecisionService, traces: Traces | None) -> Application:
     return TracedService(service, traces)
 
 
-def tell_others(limiter: Limiter, traces: Traces | None) -> None:
-    """Let whoever wants to hear of each verdict of a limiter hear of it; if nobody does, change nothing."""
+def observer_of(recorder: Recorder, traces: Traces | None) -> Witness:
+    """What a limiter reports its verdicts to: the recorder, and with it spans and the debug log where these are on."""
     listeners: list[Callable[[Verdict], None]] = []
     if traces is not None:
         from headgate.adapters.otlp_traces import tell_span  # noqa: PLC0415 (an extra)
@@ -58,5 +59,4 @@ def tell_others(limiter: Limiter, traces: Traces | None) -> None:
         listeners.append(tell_span)
     if log.isEnabledFor(logging.DEBUG):
         listeners.append(log_denial)
-    if listeners and limiter.recorder is not None:
-        limiter.recorder = Telling(limiter.recorder, listeners)
+    return Telling(recorder, listeners) if listeners else recorder

@@ -24,7 +24,7 @@ RULES: list[dict[str, Any]] = [
 
 def limiter(*blocks: dict[str, object], clock: FakeClock | None = None) -> Limiter:
     opened = Limiter.open(rules=RULES[:1], clock=clock or FakeClock())
-    opened.blocks = BlockList(list(blocks))
+    opened.snapshots.publish_blocks(BlockList(list(blocks)))
     return opened
 
 
@@ -65,9 +65,9 @@ def test_blocks_come_before_exemptions() -> None:
     """Who is blocked is blocked, even where a rule exempts from all limits."""
     opened = Limiter.open(rules=RULES, clock=FakeClock())
     assert check(opened, Request(user="u")).source == "exempt"
-    opened.blocks = BlockList([{"id": "1", "user": "u"}])
+    opened.snapshots.publish_blocks(BlockList([{"id": "1", "user": "u"}]))
     assert check(opened, Request(user="u")).source == "block"
-    opened.blocks = None
+    opened.snapshots.publish_blocks(BlockList([]))
     assert check(opened, Request(user="u")).source == "exempt"
 
 
@@ -94,9 +94,9 @@ def test_counters_of_somebody_blocked_can_be_reset() -> None:
 
     async def run() -> None:
         await opened.check(request)
-        opened.blocks = BlockList([{"id": "1", "user": "u"}])
+        opened.snapshots.publish_blocks(BlockList([{"id": "1", "user": "u"}]))
         await opened.reset(request)
-        opened.blocks = None
+        opened.snapshots.publish_blocks(BlockList([]))
         assert (await opened.peek(request, cost=0)).remaining == 5
 
     asyncio.run(run())

@@ -23,7 +23,7 @@ def said(checks: int, request: Request, blocks: list[dict[str, Any]] | None = No
 
     async def run() -> dict[str, Any]:
         async with Limiter.open(rules=RULES, clock=FakeClock()) as limiter:
-            limiter.blocks = None if blocks is None else BlockList(blocks)
+            limiter.snapshots.publish_blocks(BlockList(blocks or []))
             for _ in range(checks):
                 await limiter.check(request)
             first = await explain(limiter, request)

@@ -24,6 +24,7 @@ from headgate.dataplane import recorder as recorders
 from headgate.dataplane.groups import LONGEST
 from headgate.dataplane.recorder import Recorder
 from headgate.testing import FakeClock
+from headgate.wiring import parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,9 +52,8 @@ class Scene:
     def __init__(self, rules: list[dict[str, Any]] = RULES, **options: Any) -> None:  # noqa: ANN401 (the recorder's)
         self.clock = FakeClock()
         self.seconds = 5.0
-        self.limiter = Limiter.open("memory://", rules=rules, clock=self.clock)
         self.recorder = Recorder(self.clock, self._timer, **options)
-        self.limiter.recorder = self.recorder
+        self.limiter = Limiter(*parts("memory://", rules, self.clock), observer=self.recorder)
 
     def _timer(self) -> float:
         self.seconds += 0.001
@@ -134,7 +134,6 @@ STEADY: Final[list[dict[str, Any]]] = [
 def test_shortcuts_change_nothing(calls: list[tuple[Any, ...]]) -> None:
     """What is counted and kept by a shortcut is what is counted and kept without one, whatever came before."""
     scene = Scene([{**rule, "sample": 0} for rule in STEADY])
-    scene.limiter.recorder = None
     short, long = (Recorder(scene.clock, lambda: 1.5) for _ in range(2))
     assert scene.limiter.check_now is not None
     for path, user, route, cost, attributes, is_away, seconds in calls:

@@ -12,7 +12,8 @@ from headgate import Limiter, Request
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.dataplane.recorder import Recorder
 from headgate.dataplane.telling import Telling, log_denial
-from headgate.wiring.tracing import tell_others
+from headgate.wiring import parts
+from headgate.wiring.tracing import observer_of
 
 if TYPE_CHECKING:
     import pytest
@@ -28,8 +29,7 @@ def test_listeners_hear_of_every_verdict_and_the_recorder_counts_it() -> None:
     async def run() -> None:
         heard: list[Verdict] = []
         recorder = Recorder(wall_clock, monotonic)
-        limiter = Limiter.open(rules=RULES)
-        limiter.recorder = Telling(recorder, [heard.append, log_denial])
+        limiter = Limiter(*parts("memory://", RULES), observer=Telling(recorder, [heard.append, log_denial]))
         verdicts = [await limiter.check(Request(user="u")) for _ in range(3)]
         assert heard == verdicts
         counts, _ = recorder.take_counts()
@@ -42,8 +42,8 @@ def test_denials_are_logged_with_their_id(caplog: pytest.LogCaptureFixture) -> N
     """Only what is denied is logged, with the decision's id and rule, and without who asked."""
 
     async def run() -> None:
-        limiter = Limiter.open(rules=RULES)
-        limiter.recorder = Telling(Recorder(wall_clock, monotonic), [log_denial])
+        observer = Telling(Recorder(wall_clock, monotonic), [log_denial])
+        limiter = Limiter(*parts("memory://", RULES), observer=observer)
         with caplog.at_level(logging.DEBUG, "headgate"):
             await limiter.check(Request(user="somebody"))
             denied = await limiter.check(Request(user="somebody"))
@@ -54,22 +54,13 @@ def test_denials_are_logged_with_their_id(caplog: pytest.LogCaptureFixture) -> N
     asyncio.run(run())
 
 
-def test_nobody_is_in_between_unless_somebody_listens(caplog: pytest.LogCaptureFixture) -> None:
-    """Without traces and without a log at its finest, the recorder is told directly."""
-
-    async def run() -> None:
-        limiter, recorder = Limiter.open(rules=RULES), Recorder(wall_clock, monotonic)
-        tell_others(limiter, None)
-        assert limiter.recorder is None
-        limiter.recorder = recorder
-        with caplog.at_level(logging.INFO, "headgate"):
-            tell_others(limiter, None)
-        assert limiter.recorder is recorder
-        with caplog.at_level(logging.DEBUG, "headgate"):
-            tell_others(limiter, None)
-        assert isinstance(limiter.recorder, Telling)
-
-    asyncio.run(run())
+def test_the_recorder_observes_alone_unless_traces_or_the_debug_log_do_too(caplog: pytest.LogCaptureFixture) -> None:
+    """Without traces and without a debug log, the limiter reports to the recorder itself."""
+    recorder = Recorder(wall_clock, monotonic)
+    with caplog.at_level(logging.INFO, "headgate"):
+        assert observer_of(recorder, None) is recorder
+    with caplog.at_level(logging.DEBUG, "headgate"):
+        assert isinstance(observer_of(recorder, None), Telling)
 
 
 def test_without_traces_nothing_of_them_is_loaded() -> None:

@@ -12,6 +12,7 @@ from headgate.adapters.clock import monotonic, wall_clock
 from headgate.dataplane import together
 from headgate.dataplane.recorder import Recorder
 from headgate.dataplane.together import Part, Purpose, Together
+from headgate.wiring import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +31,8 @@ RULES: list[dict[str, Any]] = [
 class Scene:
     """A limiter, and whoever describes calls to it."""
 
-    def __init__(self, rules: list[dict[str, Any]] = RULES) -> None:
-        self.limiter = Limiter.open("memory://", rules=rules)
+    def __init__(self, rules: list[dict[str, Any]] = RULES, observer: Recorder | None = None) -> None:
+        self.limiter = Limiter(*parts("memory://", rules), observer=observer)
 
     def part(self, user: str, cost: int | None = None, purpose: Purpose = Purpose.TAKE, **attributes: str) -> Part:
         return Part(self.limiter.plan(Request(user=user, attributes=attributes), cost), purpose)
@@ -141,8 +142,8 @@ def test_watched_rules_are_counted_once_and_refuse_nothing() -> None:
 
 def test_use_is_recorded_for_what_counts_and_has_somebody_behind_it() -> None:
     """Descriptions that are counted are offered to the recorder; probes, and limits without a request, are not."""
-    scene = Scene([RULES[0] | {"sample": 1}])
-    scene.limiter.recorder = recorder = Recorder(wall_clock, monotonic)
+    recorder = Recorder(wall_clock, monotonic)
+    scene = Scene([RULES[0] | {"sample": 1}], recorder)
     request = Request(user="a")
     plan = scene.limiter.plan(request)
     scene.decide(Part(plan, request=request))

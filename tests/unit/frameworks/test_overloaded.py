@@ -16,7 +16,7 @@ from tests.support.applications import DAILY, hello, scope_of, sent
 from tests.unit.frameworks import django_project
 
 from headgate import asgi, fastapi, starlette, wsgi
-from headgate.dataplane.limiter import Limiter
+from headgate.dataplane.snapshots import Snapshots
 from headgate.errors import Overloaded
 from headgate.flask import RateLimiter
 
@@ -35,7 +35,7 @@ def _overloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(*_arguments: object, **_options: object) -> Plan:
         raise Overloaded(retry_after=1.4)
 
-    monkeypatch.setattr(Limiter, "plan", plan)
+    monkeypatch.setattr(Snapshots, "plan", plan)
 
 
 def _asgi(app: Any, path: str) -> Answered:  # noqa: ANN401 (ASGI)

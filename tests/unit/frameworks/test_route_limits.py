@@ -17,6 +17,7 @@ from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.recorder import Recorder
 from headgate.flask import RateLimiter
+from headgate.wiring import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 _HERE = [{"id": "1", "network": "127.0.0.1/32", "reason": "Scraping."}]
 
 
-def _in_fastapi() -> Scene:
-    limiter = Limiter.open()
+def _in_fastapi(observer: Recorder | None = None) -> Scene:
+    limiter = Limiter(*parts("memory://"), observer=observer)
     app = FastAPI()
     app.get("/", dependencies=[Depends(fastapi.rate_limit("100/day"))])(lambda: "here")
     fastapi.setup(app, limiter)
     return limiter, lambda: asyncio.run(status(app, scope_of("/", peer="127.0.0.1")))
 
 
-def _in_flask() -> Scene:
-    limiter = sync.Limiter.open()
+def _in_flask(observer: Recorder | None = None) -> Scene:
+    limiter = sync.Limiter(Limiter(*parts("memory://"), observer=observer))
     app = Flask("small")
     app.get("/")(RateLimiter(app, limiter).limit("100/day")(lambda: "here"))
     return limiter.waiting, lambda: app.test_client().get("/").status_code
@@ -54,9 +55,9 @@ def test_who_is_blocked_is_so_at_routes_with_limits(scene: Scene) -> None:
     """A block holds at once at routes that have been called already, and ends as soon as it is lifted."""
     limiter, call = scene
     assert call() == 200
-    limiter.blocks = BlockList(_HERE)
+    limiter.snapshots.publish_blocks(BlockList(_HERE))
     assert call() == 403
-    limiter.blocks = None
+    limiter.snapshots.publish_blocks(BlockList([]))
     assert call() == 200
 
 
@@ -69,10 +70,10 @@ def test_new_rules_hold_at_routes_with_limits(scene: Scene) -> None:
     assert call() == 403
 
 
-def test_the_recorder_is_told_of_routes_with_limits(scene: Scene) -> None:
-    """Whoever records a limiter's decisions hears of those at routes with limits of their own."""
-    limiter, call = scene
-    assert call() == 200
-    limiter.recorder = recorder = Recorder(wall_clock, monotonic)
+@pytest.mark.parametrize("open_scene", [_in_fastapi, _in_flask])
+def test_the_recorder_is_told_of_routes_with_limits(open_scene: Callable[[Recorder], Scene]) -> None:
+    """A limiter's observer is told of checks at routes with limits of their own."""
+    recorder = Recorder(wall_clock, monotonic)
+    _, call = open_scene(recorder)
     assert [call(), call()] == [200, 200]
     assert sum(count.requests for count in recorder.take_counts()[0]) == 2

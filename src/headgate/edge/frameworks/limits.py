@@ -15,16 +15,14 @@ from headgate.adapters import zones
 from headgate.core.matching import Plan, Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.limiter import Limiter
-from headgate.dataplane.snapshots import Snapshots
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.core.blocklist import BlockList
     from headgate.core.request import Request
     from headgate.core.rule import RuleSet
-    from headgate.dataplane.telling import Witness
+    from headgate.dataplane.snapshots import Snapshots
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -98,65 +96,30 @@ def is_exempt(view: object) -> bool:
     return getattr(view, _EXEMPT, False) is True
 
 
-class JoinedLimiter(Limiter):
-    """A limiter for one route: the general one with limits beside its rules.
-
-    Whom it shuts out and whom it tells is the general limiter's to say, at every check. What
-    `Limiter` sets to begin with is left aside.
-    """
-
-    def __init__(self, general: Limiter, limits: Sequence[RouteLimit]) -> None:
-        """`general` has the counters, and is opened and closed elsewhere."""
-        self._general = general
-        super().__init__(general.store, Joined(general.snapshots, limits), general.bare_keys, general.follower)
-
-    @property
-    def blocks(self) -> BlockList | None:
-        """See `Limiter.blocks`."""
-        return self._general.blocks
-
-    @blocks.setter
-    def blocks(self, _blocks: BlockList | None) -> None: ...
-
-    @property
-    def recorder(self) -> Witness | None:
-        """See `Limiter.recorder`."""
-        return self._general.recorder
-
-    @recorder.setter
-    def recorder(self, _recorder: Witness | None) -> None: ...
+def route_limiter(general: Limiter, limits: Sequence[RouteLimit]) -> Limiter:
+    """A limiter for the routes with these limits: `general`, which is opened and closed elsewhere, with a planner."""
+    planner = RoutePlanner(general.snapshots, limits)
+    return Limiter(general.store, general.snapshots, general.bare_keys, observer=general.observer, planner=planner)
 
 
-class Joined(Snapshots):
-    """The rules in force, with limits that stand at a route beside them."""
+class RoutePlanner:
+    """A `Planner` that joins the active rules, as they change, with the limits of a route."""
 
     def __init__(self, general: Snapshots, limits: Sequence[RouteLimit]) -> None:
-        """`general` goes on being followed as it changes."""
-        super().__init__(zones.zone, general.clock)
-        own = [Snapshot(limit.rule_set, 0, zones.zone, general.clock) for limit in limits]
-        self.current: Snapshot = _JoinedSnapshot(general, own)
-
-
-class _JoinedSnapshot(Snapshot):
-    """Plans with the newest general rules, then with the others."""
-
-    def __init__(self, general: Snapshots, own: Sequence[Snapshot]) -> None:
+        """The rules of `general` come first in every plan."""
         self._general = general
-        self._own = own
-
-    @property
-    def number(self) -> int:  # type: ignore[override] # the general rules' number, as it is now
-        """The number of the general rules in force."""
-        return self._general.current.number
-
-    def address(self, text: str) -> Any:  # noqa: ANN401 (as the general rules say)
-        """See `Snapshot.address`."""
-        return self._general.current.address(text)
+        self._own = [Snapshot(limit.rule_set, 0, zones.zone, general.clock) for limit in limits]
 
     def plan(self, request: Request, cost: int | None = None) -> Plan:
-        """See `Snapshot.plan`. Who is exempt or blocked by the general rules is so here too."""
-        plan = self._general.current.plan(request, cost)
-        if plan.gate is not None:
+        """See `Planner.plan`."""
+        return self._join(self._general.plan(request, cost), request, cost)
+
+    def plan_counters(self, request: Request, cost: int | None = None) -> Plan:
+        """See `Planner.plan_counters`."""
+        return self._join(self._general.plan_counters(request, cost), request, cost)
+
+    def _join(self, plan: Plan, request: Request, cost: int | None) -> Plan:
+        if plan.gate is not None:  # a caller that the general rules block or exempt is so here too
             return plan
         for snapshot in self._own:
             more = snapshot.plan(request, cost)

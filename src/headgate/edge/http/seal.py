@@ -101,8 +101,8 @@ def _written(charge: Charge) -> _Charge:
 def _read(written: _Charge) -> Charge:
     limit = parse_limit(written.limit)
     assert not isinstance(limit, Unlimited)  # noqa: S101 (it was taken from, and the seal is ours)
-    meter = Meter(limit, written.algorithm, written.max_delay)
-    meter.bounds = None if written.bounds is None else Bounds(*written.bounds)
+    bounds = None if written.bounds is None else Bounds(*written.bounds)
+    meter = Meter(limit, written.algorithm, written.max_delay, bounds)
     safety = None if written.on_error is None else Safety(written.on_error, written.replicas)
     hit = Hit(written.key, meter, written.cost, written.holder, safety=safety)
     if written.receipt is None:
