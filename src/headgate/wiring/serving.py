@@ -89,7 +89,6 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             control = await stack.enter_async_context(plane)
         service = DecisionService(
             limiter,
-            metrics=telemetry.text,
             identity=None if control is None else control.identity,
             shedding_for=counters.shedding_for,
             running_on=(lambda: {"rules": "file"}) if control is None else control.running_on,
