@@ -30,9 +30,8 @@ from bench.tasks import Tasks
 
 import headgate
 from headgate import wiring
-from headgate.adapters.redis.batch import hand_out, script_call
-from headgate.adapters.redis.opening import store_at
-from headgate.adapters.redis.scripts import take_script
+from headgate.adapters.redis.factory import store_at
+from headgate.adapters.redis.scripts import hand_out, script_call, take_script
 from headgate.adapters.redis.store import RedisStore
 from headgate.core.decision import Hit
 from headgate.core.keys import hit_key
@@ -47,9 +46,8 @@ if TYPE_CHECKING:
     from bench.rows import Outcome
     from bench.server import Server
 
-    from headgate.adapters.redis.batch import Batch
-    from headgate.adapters.redis.scripts import Script
-    from headgate.adapters.redis.topology import Place
+    from headgate.adapters.redis.scripts import Batch, Script
+    from headgate.adapters.redis.topology import Shard
 
 _CHUNK = 64
 _ANSWER = len(b"$72\r\n") + 72 + len(b"\r\n")
@@ -152,7 +150,7 @@ class ThroughRedisPy(RedisStore):
     def send(
         self,
         batch: Batch,
-        place: Place,  # noqa: ARG002 (one place)
+        place: Shard,  # noqa: ARG002 (one place)
         *,
         only_peek: bool,
         replicas: int = 0,  # noqa: ARG002 (none)

@@ -66,8 +66,8 @@ class LocalStore(Protocol):
     def give_back_now(self, receipts: Sequence[Receipt]) -> None:
         """`CounterStore.give_back`, without a coroutine."""
 
-    def short_way(self, meters: Mapping[str, Mapping[object, Meter]], long_way: HitFunction) -> HitFunction:
-        """A faster `Limiter.hit` for the limits in `meters` (by algorithm and limit); `long_way` does the rest."""
+    def fast_path(self, meters: Mapping[str, Mapping[object, Meter]], slow_path: HitFunction) -> HitFunction:
+        """A faster `Limiter.hit` for the limits in `meters` (by algorithm and limit); `slow_path` does the rest."""
 
 
 class SharedStore(CounterStore, Protocol):

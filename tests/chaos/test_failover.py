@@ -12,7 +12,7 @@ from tests.chaos.load import Load, share
 from tests.support.valkey import until
 
 from headgate import Limiter, Request
-from headgate.adapters.redis.slots import slot_of
+from headgate.adapters.redis.topology import slot_of
 from headgate.core.decision import Source
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_a_ring_that_loses_a_server(ring: Place, figures: Figures) -> None:
 
     async def scenario() -> Load:
         async with Limiter.open(ring.url, rules) as limiter:
-            lost = {n for n in range(60) if limiter.store.store.store.topology.place(f"rl:{{u=u{n}}}:user") == 0}  # type: ignore[attr-defined] # looks inside
+            lost = {n for n in range(60) if limiter.store.store.store.topology.shard_of(f"rl:{{u=u{n}}}:user") == 0}  # type: ignore[attr-defined] # looks inside
             assert lost
             await limiter.check(Request(user="first", ip="192.0.2.1"))
             async with Load(

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.load import Load, share
 
 from headgate import Limiter, Request
-from headgate.adapters.redis.slots import slot_of
+from headgate.adapters.redis.topology import slot_of
 from headgate.core.decision import Source
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from headgate.adapters.blocking import BlockingStore
 from headgate.adapters.memory import MemoryStore
-from headgate.adapters.threads import BlockingStore
 from headgate.testing import CounterStoreContract
 
 if TYPE_CHECKING:

@@ -54,5 +54,5 @@ def reference() -> str:
 @pytest.fixture
 def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wall clock stands still, so that what examples show is the same on every run."""
-    for module in ("headgate.adapters.clock", "headgate.adapters.memory.short_way"):
+    for module in ("headgate.adapters.clock", "headgate.adapters.memory.store"):
         monkeypatch.setattr(f"{module}.clock_in_ns", lambda: NOON_AND_15_SECONDS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate.adapters.redis import store_at
-from headgate.adapters.redis.slots import slot_of
+from headgate.adapters.redis.topology import slot_of
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter

@@ -107,7 +107,7 @@ def test_news_that_nobody_asked_for_is_passed_over(valkey: Server) -> None:
     async def scenario() -> None:
         store = store_at(f"{valkey.url}{PATIENT}&protocol=3")
         await store.take([Hit("k", FIVE, 1)])
-        connection = store.topology.node(0)._lane.connection
+        connection = store.topology.node(0)._connector.connection
         assert connection is not None
         connection.data_received(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n")
         assert (await store.take([Hit("k", FIVE, 1)]))[0].remaining == 3
@@ -268,7 +268,7 @@ def test_a_refused_request_is_given_back_even_if_its_caller_leaves(ring_servers:
         thousand = Meter(Rate(1_000, HOUR), Algorithm.FIXED_WINDOW)
         keys = [f"rl:{{u=n{number}}}:r:fw1h" for number in range(50)]
         first = keys[0]
-        other = next(key for key in keys if store.topology.place(key) != store.topology.place(first))
+        other = next(key for key in keys if store.topology.shard_of(key) != store.topology.shard_of(first))
         full, shared = Hit(first, FIVE, 5), Hit(other, thousand, 1)
         await store.take([full])
 
@@ -280,8 +280,8 @@ def test_a_refused_request_is_given_back_even_if_its_caller_leaves(ring_servers:
             await asyncio.wait([task])
 
         await asyncio.gather(*[one() for _ in range(200)])
-        while store._apart._tasks:
-            await asyncio.wait(store._apart._tasks)
+        while store._cross_slot._tasks:
+            await asyncio.wait(store._cross_slot._tasks)
         assert (await store.peek([shared._replace(cost=0)]))[0].remaining == 1_000
         await store.close()
 

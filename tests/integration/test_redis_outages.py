@@ -15,7 +15,7 @@ from tests.support.valkey import Server, until
 
 from headgate import Limiter, Request
 from headgate.adapters.redis import store_at
-from headgate.adapters.redis.slots import slot_of
+from headgate.adapters.redis.topology import slot_of
 from headgate.core.decision import Hit, Source
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter

@@ -53,7 +53,7 @@ def two_keys(store: RedisStore) -> tuple[Key, Key]:
     """Keys of two servers."""
     first = "rl:k0"
     return first, next(
-        f"rl:k{n}" for n in range(999) if store.topology.place(f"rl:k{n}") != store.topology.place(first)
+        f"rl:k{n}" for n in range(999) if store.topology.shard_of(f"rl:k{n}") != store.topology.shard_of(first)
     )
 
 
@@ -66,15 +66,15 @@ def test_a_denial_stays_one_when_another_server_goes_silent(pair: list[Server]) 
         wide, narrow = two_keys(store)
         hits = [Hit(wide, WIDE, 1), Hit(narrow, NARROW, 1)]
         assert [decision.allowed for decision in await guarded.take(hits)] == [True, True]
-        name = store.topology.node(store.topology.place(wide)).name
+        name = store.topology.node(store.topology.shard_of(wide)).name
         victim = next(server for server in pair if name.endswith(str(server.port)))
-        undo = store._apart._undo_all
+        undo = store._cross_slot._undo_all
 
         async def dies_then(*args: object) -> None:
             victim.freeze()
             await undo(*args)  # type: ignore[arg-type] # as it was called
 
-        store._apart._undo_all = dies_then  # type: ignore[method-assign, assignment] # the moment that matters
+        store._cross_slot._undo_all = dies_then  # type: ignore[method-assign, assignment] # the moment that matters
         decisions = await guarded.take(hits)
         assert not decisions[1].allowed
         assert decisions[1].source is Source.STORE

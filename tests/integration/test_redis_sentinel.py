@@ -11,7 +11,7 @@ from tests.support.valkey import Server, free_port
 
 from headgate import Limiter
 from headgate.adapters.redis import StoreAddress
-from headgate.adapters.redis.node import Patience
+from headgate.adapters.redis.node import Timeouts
 from headgate.adapters.redis.sentinel import Sentinel
 from headgate.core.decision import Source
 from headgate.errors import StoreError
@@ -75,7 +75,7 @@ class Actors:
     async def found(self, *sentinels: Answers) -> int:
         """The port of the primary by these sentinels."""
         address = StoreAddress.parse(await self.url(*sentinels))
-        found = await Sentinel(address.servers, address.name, address.primary, Patience())._find()
+        found = await Sentinel(address.servers, address.name, address.primary, Timeouts())._find()
         return found.port
 
     async def __aenter__(self) -> Self:

@@ -61,7 +61,7 @@ class Limiter:
         self.hit_now = self.check_now = self._take_now = None
         """`hit` and `check` without waiting, where the store is in this process."""
         if isinstance(store, LocalStore):
-            self.hit_now = store.short_way(bare_keys.meters, self._hit_the_long_way)
+            self.hit_now = store.fast_path(bare_keys.meters, self._hit_on_the_slow_path)
             self.check_now = self._check_without_waiting
             self._take_now = store.take_now
         self._following: asyncio.Task[None] | None = None
@@ -146,7 +146,7 @@ class Limiter:
         hit = self.bare_keys.hit(key, limit, cost, algorithm)
         return verdict(bare_plan(None), ()) if hit is None else bare_verdict(hit, await self.store.take((hit,)))
 
-    def _hit_the_long_way(
+    def _hit_on_the_slow_path(
         self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM
     ) -> Verdict:
         hit = self.bare_keys.hit(key, limit, cost, algorithm)

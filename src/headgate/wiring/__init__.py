@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from headgate.adapters import zones
+from headgate.adapters.blocking import BlockingStore
 from headgate.adapters.clock import monotonic_ns, wall_clock
 from headgate.adapters.embedded import (
     VALKEY,
@@ -30,7 +31,6 @@ from headgate.adapters.redis import (
     store_on,
 )
 from headgate.adapters.rules_file import RulesFile
-from headgate.adapters.threads import BlockingStore
 from headgate.core.ids import draw_anew
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -169,14 +169,14 @@ def blocking_store(
 
 
 def _blocking_store(url: str, clock: Callable[[], Micros]) -> CounterStore:
-    long_way = BlockingStore(lambda: open_store(url, clock, deny_cache_mb=0))
+    slow_path = BlockingStore(lambda: open_store(url, clock, deny_cache_mb=0))
     if not is_redis_url(url) or clock is not wall_clock:
-        return long_way
+        return slow_path
     address = StoreAddress.parse(url)
     server = address.servers[0]
     if address.kind or server.tls is not None:
-        return long_way
-    return DirectStore(server, address.deadline, clock, long_way)
+        return slow_path
+    return DirectStore(server, address.deadline, clock, slow_path)
 
 
 def with_deny_cache(

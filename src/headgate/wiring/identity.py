@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.clock import monotonic
+from headgate.adapters.clock import cpu_wait_seconds, monotonic
 from headgate.adapters.jwks_document import jwks_at
-from headgate.adapters.machine import seconds_kept_waiting
 from headgate.core.units import SECOND
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.jwks import KeySet, OneKey
@@ -46,9 +45,7 @@ def _records(settings: Settings, source: RecordSource, cache: Cache | None, cloc
     keeps = settings.on_unknown_identity is OnUnknownIdentity.LAST_KNOWN
     shared = None if cache is None else SharedRecords(cache, clock, keeps_last_known=keeps)
     max_bytes = settings.record_cache_mb * MEGABYTE
-    return Records(
-        source, shared, _steady, max_bytes=max_bytes, keeps_last_known=keeps, kept_waiting=seconds_kept_waiting
-    )
+    return Records(source, shared, _steady, max_bytes=max_bytes, keeps_last_known=keeps, kept_waiting=cpu_wait_seconds)
 
 
 def _steady() -> Micros:

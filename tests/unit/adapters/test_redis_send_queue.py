@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.adapters.redis.send_queue import ENOUGH, MAX_IN_FLIGHT, SendQueue
+from headgate.adapters.redis.send_queue import FLUSH_AT, MAX_IN_FLIGHT, SendQueue
 from headgate.core.decision import Hit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
@@ -16,7 +16,7 @@ from headgate.errors import Overloaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.adapters.redis.batch import Batch
+    from headgate.adapters.redis.scripts import Batch
     from headgate.adapters.redis.send_queue import Group
     from headgate.core.decision import Decision
 
@@ -99,7 +99,7 @@ def test_checks_go_out_in_full_batches_while_they_wait() -> None:
         while sent.calls:
             sizes.append(sent.answer())
         assert sizes[-4:] == [32, 32, 32, 4]
-        assert set(sizes[:-4]) == {ENOUGH}
+        assert set(sizes[:-4]) == {FLUSH_AT}
 
     asyncio.run(scenario())
 

@@ -12,12 +12,12 @@ import django
 import pytest
 from django.test import Client, override_settings
 from flask import Flask
-from tests.unit.adapters.test_threads import fork
+from tests.unit.adapters.test_blocking import fork
 from tests.unit.dataplane.signing import jwk, private_key, signed
 from tests.unit.frameworks import django_project
 
 from headgate import InvalidSettings
-from headgate.adapters import background
+from headgate.adapters import blocking
 from headgate.adapters.clock import monotonic
 from headgate.flask import RateLimiter
 from headgate.wsgi import RateLimitMiddleware, admission
@@ -34,9 +34,9 @@ _PATIENCE = 60
 
 @pytest.fixture(autouse=True)
 def _threads_end_with_the_test() -> Iterator[None]:
-    before = set(background._all)
+    before = set(blocking._all)
     yield
-    for each in set(background._all) - before:
+    for each in set(blocking._all) - before:
         each.close()
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
     from headgate.ports import Announcement, Document
 
-_MOST_VALUES: Final = 10_000
+_MAX_VALUES: Final = 10_000
 _DROPPED_MICROS: Final = 10_000_000
 """See redis/cache.py."""
 
@@ -104,6 +104,6 @@ class MemoryCache:
 
     def _keep(self, name: str, value: bytes | None, until: Micros) -> None:
         self._kept.pop(name, None)  # so that it is the youngest again
-        if len(self._kept) >= _MOST_VALUES:
+        if len(self._kept) >= _MAX_VALUES:
             del self._kept[next(iter(self._kept))]
         self._kept[name] = (value, until)

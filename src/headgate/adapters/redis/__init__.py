@@ -1,13 +1,12 @@
 """Counters in Redis or Valkey, and the feed of changes."""
 
-from headgate.adapters.redis.address import ServerAddress, StoreAddress
+from headgate.adapters.redis.address import REDIS_SCHEMES, ServerAddress, StoreAddress, is_redis_url
 from headgate.adapters.redis.cache import RedisCache
 from headgate.adapters.redis.counter_copies import CounterCopies
-from headgate.adapters.redis.direct import DirectStore
+from headgate.adapters.redis.direct_store import DirectStore
+from headgate.adapters.redis.factory import copies_at, copies_on, feed_at, feed_on, store_at, store_on
 from headgate.adapters.redis.feed import RedisFeed
-from headgate.adapters.redis.opening import copies_at, copies_on, feed_at, feed_on, store_at, store_on
 from headgate.adapters.redis.store import RedisStore
-from headgate.adapters.redis.url import REDIS_SCHEMES, is_redis_url
 
 __all__ = [
     "REDIS_SCHEMES",

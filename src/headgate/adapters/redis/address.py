@@ -8,22 +8,131 @@
 
 Options follow a question mark: ``?deadline_ms=50&protocol=3``. IPv6 addresses stand in
 brackets. url.py takes the text apart; here its parts get their meaning.
+
+The URL of a Redis store, taken apart.
+
+Not by `urllib.parse.urlsplit`: it knows no lists of hosts, refuses other brackets in every
+version of Python, and what it says repeats what was parts. Here nothing of a URL but its
+scheme is ever repeated, because a password that was not encoded may end up in any part.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from ipaddress import IPv6Address
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from headgate.adapters.redis.url import Written
 from headgate.core.safety import OnOverload, OnStoreError
-from headgate.errors import shown
+from headgate.errors import InvalidSettings, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_KINDS: Final = ("", "+sentinel", "+cluster", "+ring")
+REDIS_SCHEMES: Final = (
+    "unix",
+    "redis+unix",
+    *(f"{start}{kind}" for start in ("redis", "rediss") for kind in _KINDS),
+)
+_URL: Final = re.compile(r"[^:]*://([^/?#]*)([^?#]*)(?:\?([^#]*))?(?:#(.*))?", re.DOTALL)
+_SERVER: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^\s\[\]:]*))(?::([0-9]{1,5})?)?")
+_MAX_PORT: Final = 65_535
+
+
+def is_redis_url(url: object) -> bool:
+    """Whether the scheme of a URL is one of ours; the rest may be anything."""
+    return isinstance(url, str) and _scheme(url) in REDIS_SCHEMES
+
+
+def _scheme(url: str) -> str:
+    return url.strip().partition(":")[0].lower()
+
+
+class _UrlParts(NamedTuple):
+    """The parts of a URL, as they were parts."""
+
+    scheme: str
+    userinfo: str
+    hosts: str
+    path: str
+    query: str
+
+    @classmethod
+    def split(cls, url: str) -> _UrlParts:
+        """Take a URL apart, or raise `InvalidSettings`."""
+        if not is_redis_url(url):
+            msg = "that is not the address of a Redis server; write redis://host:6379"
+            raise InvalidSettings(msg)
+        found = _URL.fullmatch(url.strip())
+        authority, path, query, fragment = found.groups(default="") if found else ("", "", "", "")
+        userinfo, _, hosts = authority.rpartition("@")
+        parts = cls(_scheme(url), userinfo, hosts, path, query)
+        if "@" in userinfo + path + query + fragment:
+            parts.refuse(
+                "user and password stand once, before the hosts, and must be percent-encoded: "
+                "@ is %40, / is %2F, ? is %3F, # is %23"
+            )
+        if found is None or fragment or not _is_unicode(url):
+            parts.refuse("that is not an address; write redis://host:6379")
+        return parts
+
+    def refuse(self, sentence: str) -> NoReturn:
+        """Raise the error that says what is wrong with this URL, and hide those that repeat it."""
+        msg = f"{self.scheme}://…: {sentence}"
+        raise InvalidSettings(msg) from None
+
+    def name_and_db(self, kind: str) -> tuple[str, str]:
+        """What the sentinels call their primary, and the database."""
+        if kind == "unix":
+            return "", "0"
+        path = self.path.strip("/")
+        name, _, db = path.partition("/") if kind == "sentinel" else ("", "", path)
+        if kind == "sentinel" and not name:
+            self.refuse("say what the sentinels call the primary: redis+sentinel://host:26379/mymaster")
+        return unquote(name), db or "0"
+
+    def socket(self) -> str:
+        """The path of a unix socket."""
+        path = unquote(self.hosts + self.path)
+        if not path or "\0" in path:
+            self.refuse("say where the socket is: unix:///path/to/valkey.sock")
+        return path
+
+    def servers(self, usual_port: int) -> list[tuple[str, int]]:
+        """Hosts and ports."""
+        if not self.hosts:
+            return [("localhost", usual_port)]
+        return [self._server(text, usual_port) for text in self.hosts.split(",")]
+
+    def _server(self, text: str, usual_port: int) -> tuple[str, int]:
+        parts = _SERVER.fullmatch(text)
+        if parts is None or not text:
+            self.refuse("write servers as host:port or [IPv6 address]:port, and commas between them")
+        in_brackets, host, number = parts.groups(default="")
+        port = int(number) if number else usual_port
+        if not 1 <= port <= _MAX_PORT:
+            self.refuse(f"the port is a number from 1 to {_MAX_PORT}")
+        if parts[1] is None:
+            return host.lower() or "localhost", port
+        try:
+            IPv6Address(in_brackets)
+        except ValueError:
+            self.refuse("what stands in brackets is no IPv6 address")
+        return in_brackets, port
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether text can be sent at all. What the environment holds may be no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -42,8 +151,8 @@ _OPTIONS: Final = {
     "ssl_check",
     "ssl_key",
 }
-_HIGHEST_DB: Final = 1_000
-_LONGEST_WAIT_MS: Final = 60_000
+_MAX_DB: Final = 1_000
+_MAX_WAIT_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +169,7 @@ class ServerAddress:
     tls: ssl.SSLContext | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        """The place, without secrets."""
+        """The shard, without secrets."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.path or f"{host}:{self.port}"
 
@@ -73,7 +182,7 @@ class ServerAddress:
         """Another server, which is entered in the same way."""
         return replace(self, host=host, port=port, path=None)
 
-    def greeting(self) -> list[tuple[str, ...]]:
+    def handshake(self) -> list[tuple[str, ...]]:
         """The commands to send before anything else."""
         commands: list[tuple[str, ...]] = []
         credentials = ("AUTH", self.user or "default", self.password) if self.password is not None else ()
@@ -92,7 +201,7 @@ class StoreAddress(NamedTuple):
     kind: str
     """Empty for one server; sentinel, cluster or ring."""
     servers: Sequence[ServerAddress]
-    """As written; for Sentinel, the sentinels."""
+    """As parts; for Sentinel, the sentinels."""
     primary: ServerAddress
     """How to enter the servers that count, wherever they are."""
     name: str
@@ -106,26 +215,26 @@ class StoreAddress(NamedTuple):
     @classmethod
     def parse(cls, url: str) -> StoreAddress:
         """Read a URL, or raise `InvalidSettings` with a sentence that names what is wrong but no secret."""
-        written = Written.split(url)
-        kind = written.scheme.partition("+")[2] or ("unix" if written.scheme == "unix" else "")
-        options = _Options(written)
-        name, db = written.name_and_db(kind)
-        user, _, password = written.userinfo.partition(":")
+        parts = _UrlParts.split(url)
+        kind = parts.scheme.partition("+")[2] or ("unix" if parts.scheme == "unix" else "")
+        options = _Options(parts)
+        name, db = parts.name_and_db(kind)
+        user, _, password = parts.userinfo.partition(":")
         base = ServerAddress(
             user=unquote(user) or None,
             password=unquote(password) if password else None,
-            db=options.number("db", db, 0, _HIGHEST_DB),
+            db=options.number("db", db, 0, _MAX_DB),
             protocol=options.number("protocol", "2", 2, 3),
-            tls=options.tls() if written.scheme.startswith("rediss") else None,
+            tls=options.tls() if parts.scheme.startswith("rediss") else None,
         )
         if kind == "cluster" and base.db:
-            written.refuse("a cluster has only database 0")
+            parts.refuse("a cluster has only database 0")
         if kind == "unix":
-            servers = [replace(base, path=written.socket())]
+            servers = [replace(base, path=parts.socket())]
         else:
-            servers = [base.at(host, port) for host, port in written.servers(_PORTS[kind])]
+            servers = [base.at(host, port) for host, port in parts.servers(_PORTS[kind])]
         if not kind and len(servers) > 1:
-            written.refuse("one server is enough here; write redis+cluster:// or redis+ring:// for several")
+            parts.refuse("one server is enough here; write redis+cluster:// or redis+ring:// for several")
         if kind == "sentinel":
             # Sentinels have accounts of their own, and no databases.
             user, password = options.text("sentinel_user"), options.text("sentinel_password")
@@ -135,8 +244,8 @@ class StoreAddress(NamedTuple):
             servers,
             base,
             name,
-            options.number("deadline_ms", "50", 1, _LONGEST_WAIT_MS) / 1000,
-            options.number("probe_ms", "1000", 1, _LONGEST_WAIT_MS) / 1000,
+            options.number("deadline_ms", "50", 1, _MAX_WAIT_MS) / 1000,
+            options.number("probe_ms", "1000", 1, _MAX_WAIT_MS) / 1000,
             options.choice("on_store_error", OnStoreError.ALLOW),
             options.choice("on_overload", OnOverload.WAIT),
         )
@@ -145,9 +254,9 @@ class StoreAddress(NamedTuple):
 class _Options:
     """What follows the question mark."""
 
-    def __init__(self, written: Written) -> None:
-        self._refuse = written.refuse
-        self._given = dict(parse_qsl(written.query, keep_blank_values=True))
+    def __init__(self, parts: _UrlParts) -> None:
+        self._refuse = parts.refuse
+        self._given = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := set(self._given) - _OPTIONS:
             self._refuse(f"unknown option {shown(min(unknown))}; known are {', '.join(sorted(_OPTIONS))}")
 

@@ -43,7 +43,7 @@ class RedisCache:
         """See `Cache.get_many`."""
         keys = [_ERA, *map(_key, names)]
         try:
-            if self._store.topology.is_one_place:
+            if self._store.topology.is_single_shard:
                 found = await self._store.evaluate(FETCH, keys, ())
             else:
                 found = await asyncio.gather(*[self._store.answer(key, "GET", key) for key in keys])
@@ -65,7 +65,7 @@ class RedisCache:
         keys = [*map(_key, values)]
         written = [before + value for value in values.values()]
         millis = str(max(1, int(seconds * 1000)))
-        size = _AT_ONCE if self._store.topology.is_one_place else 1
+        size = _AT_ONCE if self._store.topology.is_single_shard else 1
         try:
             for start in range(0, len(keys), _AT_ONCE):
                 pieces = range(start, min(start + _AT_ONCE, len(keys)), size)

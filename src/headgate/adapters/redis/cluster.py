@@ -13,11 +13,10 @@ import random
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.adapters.redis.lane import answer_from
+from headgate.adapters.redis.connection import execute_once
 from headgate.adapters.redis.node import Node
 from headgate.adapters.redis.replies import ASK, MOVED, TRYAGAIN, code_of, is_outage
-from headgate.adapters.redis.slots import SLOTS, slot_of
-from headgate.adapters.redis.topology import Detour, always
+from headgate.adapters.redis.topology import SLOTS, Redirect, always, slot_of
 from headgate.core.breaker import State
 from headgate.errors import StoreError
 
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.node import Patience
-    from headgate.adapters.redis.topology import Place
+    from headgate.adapters.redis.node import Timeouts
+    from headgate.adapters.redis.topology import Shard
     from headgate.core.decision import Key
 
 log = logging.getLogger("headgate")
-_chance: Final = random.SystemRandom()
+_random: Final = random.SystemRandom()
 """Without a state that a fork copies, and apart from that of the program we are in."""
 
 _REDIRECTION: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
@@ -40,50 +39,50 @@ _PAUSES_BEFORE_CLOSING: Final = 40
 
 
 class Cluster:
-    """Keys spread over the nodes of a cluster. A place is a slot."""
+    """Keys spread over the nodes of a cluster. A shard is a slot."""
 
-    is_one_place = False
+    is_single_shard = False
 
-    def __init__(self, seeds: Sequence[ServerAddress], patience: Patience) -> None:
+    def __init__(self, seeds: Sequence[ServerAddress], timeouts: Timeouts) -> None:
         """`seeds` are some of its nodes. Nothing is connected yet."""
         self._seeds = seeds
-        self._patience = patience
+        self._timeouts = timeouts
         self._nodes: dict[str, Node] = {}
         self._owners: list[Node | None] = [None] * SLOTS
         self._looking: asyncio.Task[None] | None = None
         self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
 
-    def place(self, key: Key) -> Place:
-        """See `Topology.place`."""
+    def shard_of(self, key: Key) -> Shard:
+        """See `Topology.shard_of`."""
         return slot_of(key)
 
-    def node(self, place: Place) -> Node:
+    def node(self, shard: Shard) -> Node:
         """See `Topology.node`. Before the map is known any node will do: it says where to go."""
-        owner = self._owners[place]
+        owner = self._owners[shard]
         if owner is not None:
             return owner
         self._look()
-        seed = _chance.choice(self._seeds)
+        seed = _random.choice(self._seeds)
         return self._node_at(seed.host, seed.port)
 
     def nodes(self) -> Sequence[Node]:
         """See `Topology.nodes`."""
         return [*self._nodes.values()]
 
-    def detour(self, place: Place, answer: object) -> Detour | None:
-        """See `Topology.detour`."""
+    def redirect(self, shard: Shard, answer: object) -> Redirect | None:
+        """See `Topology.redirect`."""
         code = code_of(answer)
         if code == TRYAGAIN:
-            return Detour(None)
+            return Redirect(None)
         redirection = _REDIRECTION.match(str(answer)) if code in {MOVED, ASK} else None
         if redirection is not None:
-            node = self._node_at(redirection["host"] or self._host_of(place), int(redirection["port"]))
+            node = self._node_at(redirection["host"] or self._host_of(shard), int(redirection["port"]))
             if code == ASK:
-                return Detour(node, asking=True)
-            self._owners[place] = node
+                return Redirect(node, asking=True)
+            self._owners[shard] = node
             self._look()
-            return Detour(node)
+            return Redirect(node)
         if is_outage(answer):
             self._look()
         return None
@@ -92,12 +91,12 @@ class Cluster:
         address = self._seeds[0].at(host, port)
         node = self._nodes.get(str(address))
         if node is None:
-            node = self._nodes[str(address)] = Node(str(address), always(address), self._patience)
+            node = self._nodes[str(address)] = Node(str(address), always(address), self._timeouts)
         return node
 
-    def _host_of(self, place: Place) -> str:
+    def _host_of(self, shard: Shard) -> str:
         """A node that does not know its own address names none; then it is the one that was asked."""
-        owner = self._owners[place]
+        owner = self._owners[shard]
         return _split(owner.name)[0] if owner is not None else self._seeds[0].host
 
     # The map
@@ -115,13 +114,13 @@ class Cluster:
                 is_well = all(owner is not None and owner.state is State.CLOSED for owner in set(self._owners))
             except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
                 log.debug("the cluster's map stays as it is: %s", error)
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * _chance.uniform(0.8, 1.2))  # a fleet does not come at once
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * _random.uniform(0.8, 1.2))  # a fleet does not come at once
 
     async def _read_map(self) -> None:
         """Ask the nodes, one after the other, until one knows which node has which slot."""
         known = [self._seeds[0].at(*_split(name)) for name in self._nodes]
         addresses = list({str(address): address for address in (*known, *self._seeds)}.values())
-        _chance.shuffle(addresses)
+        _random.shuffle(addresses)
         reasons = []
         for address in addresses:
             try:
@@ -147,11 +146,11 @@ class Cluster:
 
     async def _let_go(self, node: Node) -> None:
         """Close a node that has no slots any more, when whatever was asked of it is answered or given up."""
-        await asyncio.sleep(2 * self._patience.deadline)
+        await asyncio.sleep(2 * self._timeouts.deadline)
         for _ in range(_PAUSES_BEFORE_CLOSING):  # of a crowd the last may wait for long, of a silent node for ever
             if not node.in_flight:
                 break
-            await asyncio.sleep(self._patience.deadline)
+            await asyncio.sleep(self._timeouts.deadline)
         await node.close()
         del self._leaving[node]
 
@@ -175,7 +174,7 @@ class Cluster:
 
 async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:
     """Ranges of slots: the first, the last, then nodes as lists that begin with host and port."""
-    answer = await answer_from(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
+    answer = await execute_once(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
     if not isinstance(answer, list) or not answer:
         msg = "it knows of no slots"
         raise StoreError(msg, transient=True)

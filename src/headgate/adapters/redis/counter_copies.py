@@ -14,14 +14,14 @@ from contextlib import AsyncExitStack, contextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.redis.lane import CONNECT_SECONDS, asked, connected
+from headgate.adapters.redis.connection import CONNECT_SECONDS, execute, open_connection
 from headgate.adapters.redis.replies import MOVED, code_of, error_of
 from headgate.errors import ArchiveError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
-    from headgate.adapters.redis.lane import Connection
+    from headgate.adapters.redis.connection import Connection
     from headgate.adapters.redis.node import Node
     from headgate.adapters.redis.topology import Topology
 
@@ -29,9 +29,9 @@ _HEAD: Final = struct.Struct("!IqI")
 _COUNTERS: Final = b"rl:"
 _AT_ONCE: Final = 256
 _SECONDS: Final = 30.0
-_MOST_DETOURS: Final = 5
-_LONGEST_KEY: Final = 2**16
-_LONGEST_VALUE: Final = 2**26
+_MAX_REDIRECTS: Final = 5
+_MAX_KEY: Final = 2**16
+_MAX_VALUE: Final = 2**26
 _NEVER: Final = -1
 _BUSY: Final = "BUSYKEY"
 _NO_COPY: Final = "what is to be restored is no copy of counters; nothing but counters of headgate is put into Redis"
@@ -47,7 +47,7 @@ class _Counter(NamedTuple):
         return self.key.decode("ascii")
 
 
-class _Fate(Enum):
+class _Outcome(Enum):
     RESTORED = auto()
     KEPT = auto()
     ENDED = auto()
@@ -67,13 +67,13 @@ class CounterCopies:
     """Copies the counters of some servers."""
 
     def __init__(self, topology: Topology) -> None:
-        """`topology` is ours alone. Nothing is connected yet."""
+        """`topology` is ours alone. Nothing is open_connection yet."""
         self._topology = topology
 
     async def read(self, sink: Callable[[bytes], Awaitable[None]]) -> int:
         """Hand all counters to `sink`, piece by piece; returns how many there were."""
         count = 0
-        with _in_words():
+        with _as_store_error():
             await self._topology.connect()
         for node in self._topology.nodes():
             async with AsyncExitStack() as stack:
@@ -89,44 +89,48 @@ class CounterCopies:
 
     async def write(self, source: AsyncIterator[bytes]) -> Restored:
         """Put counters back, except those that there are."""
-        fates: Counter[_Fate] = Counter()
-        lanes: dict[str, Connection] = {}
-        with _in_words():
+        outcomes: Counter[_Outcome] = Counter()
+        connections: dict[str, Connection] = {}
+        with _as_store_error():
             await self._topology.connect()
         async with AsyncExitStack() as stack:
             async for counters in _batches(source):
                 left = counters
-                for _ in range(_MOST_DETOURS):
-                    left = await self._put(left, lanes, stack, fates)
+                for _ in range(_MAX_REDIRECTS):
+                    left = await self._put(left, connections, stack, outcomes)
                     if not left:
                         break
                 else:
                     msg = "counters move from server to server; try again when the cluster has settled"
                     raise StoreError(msg, transient=True)
-        return Restored(fates[_Fate.RESTORED], fates[_Fate.KEPT], fates[_Fate.ENDED])
+        return Restored(outcomes[_Outcome.RESTORED], outcomes[_Outcome.KEPT], outcomes[_Outcome.ENDED])
 
     async def _put(
-        self, counters: Sequence[_Counter], lanes: dict[str, Connection], stack: AsyncExitStack, fates: Counter[_Fate]
+        self,
+        counters: Sequence[_Counter],
+        connections: dict[str, Connection],
+        stack: AsyncExitStack,
+        outcomes: Counter[_Outcome],
     ) -> list[_Counter]:
         """Put some back, count what became of them, and return those that are elsewhere by now."""
         by_node: dict[str, list[_Counter]] = {}
         moved = []
         for counter in counters:
-            node = self._topology.node(self._topology.place(counter.name))
+            node = self._topology.node(self._topology.shard_of(counter.name))
             by_node.setdefault(node.name, []).append(counter)
-            if node.name not in lanes:
-                lanes[node.name] = await _connection(node, stack)
+            if node.name not in connections:
+                connections[node.name] = await _connection(node, stack)
         for name, those in by_node.items():
-            with _in_words():
+            with _as_store_error():
                 async with asyncio.timeout(_SECONDS):
-                    now = _millis(await asked(lanes[name], "TIME"))
-                    answers = await asyncio.gather(*[_restored(lanes[name], each, now) for each in those])
+                    now = _millis(await execute(connections[name], "TIME"))
+                    answers = await asyncio.gather(*[_restored(connections[name], each, now) for each in those])
             for counter, answer in zip(those, answers, strict=True):
                 if isinstance(answer, StoreError):
-                    self._topology.detour(self._topology.place(counter.name), answer.__cause__)
+                    self._topology.redirect(self._topology.shard_of(counter.name), answer.__cause__)
                     moved.append(counter)
                 else:
-                    fates[answer] += 1
+                    outcomes[answer] += 1
         return moved
 
     async def close(self) -> None:
@@ -136,26 +140,26 @@ class CounterCopies:
 
 async def _connection(node: Node, stack: AsyncExitStack) -> Connection:
     """A connection of our own to a server, for as long as the stack stands: no check ever waits behind a copy."""
-    with _in_words():
+    with _as_store_error():
         async with asyncio.timeout(2 * CONNECT_SECONDS):
-            connection = await connected(await node.find(), lambda _: None)
+            connection = await open_connection(await node.find(), lambda _: None)
     stack.callback(connection.abort)
     return connection
 
 
 async def _some(connection: Connection, cursor: bytes) -> tuple[bytes, list[_Counter]]:
     """The next counters, and where to go on; ``0`` is nowhere."""
-    with _in_words():
+    with _as_store_error():
         async with asyncio.timeout(_SECONDS):
-            match await asked(connection, "SCAN", cursor, "MATCH", _COUNTERS + b"*", "COUNT", _AT_ONCE):
+            match await execute(connection, "SCAN", cursor, "MATCH", _COUNTERS + b"*", "COUNT", _AT_ONCE):
                 case [bytes() as following, list() as keys]:
                     pass
                 case answer:
                     raise error_of(answer)
             keys = [key for key in keys if key.isascii()]  # ours are
-            values = await asyncio.gather(*[asked(connection, "DUMP", key) for key in keys])
-            spans = await asyncio.gather(*[asked(connection, "PTTL", key) for key in keys])
-            now = _millis(await asked(connection, "TIME"))  # last: a counter may end too late, but never too early
+            values = await asyncio.gather(*[execute(connection, "DUMP", key) for key in keys])
+            spans = await asyncio.gather(*[execute(connection, "PTTL", key) for key in keys])
+            now = _millis(await execute(connection, "TIME"))  # last: a counter may end too late, but never too early
     return following, [
         _Counter(key, _NEVER if span == _NEVER else now + span, value)
         for key, value, span in zip(keys, values, spans, strict=True)
@@ -163,21 +167,21 @@ async def _some(connection: Connection, cursor: bytes) -> tuple[bytes, list[_Cou
     ]
 
 
-async def _restored(connection: Connection, counter: _Counter, now: int) -> _Fate | StoreError:
+async def _restored(connection: Connection, counter: _Counter, now: int) -> _Outcome | StoreError:
     """What became of a counter; an error only if it has moved."""
     key, ends, value = counter
     if ends != _NEVER and ends <= now:
-        return _Fate.ENDED
+        return _Outcome.ENDED
     try:
-        await asked(connection, "RESTORE", key, max(0, ends), value, "ABSTTL")
+        await execute(connection, "RESTORE", key, max(0, ends), value, "ABSTTL")
     except StoreError as error:
         code = code_of(error.__cause__)
         if code == _BUSY:
-            return _Fate.KEPT
+            return _Outcome.KEPT
         if code == MOVED:
             return error
         raise
-    return _Fate.RESTORED
+    return _Outcome.RESTORED
 
 
 def _millis(answer: object) -> int:
@@ -200,7 +204,7 @@ async def _batches(source: AsyncIterator[bytes]) -> AsyncIterator[list[_Counter]
         start = 0
         while len(data) - start >= _HEAD.size:
             key_size, ends, value_size = _HEAD.unpack_from(data, start)
-            if not 0 < key_size <= _LONGEST_KEY or value_size > _LONGEST_VALUE or ends < _NEVER:
+            if not 0 < key_size <= _MAX_KEY or value_size > _MAX_VALUE or ends < _NEVER:
                 raise ArchiveError(_NO_COPY)
             middle = start + _HEAD.size + key_size
             if len(data) < middle + value_size:
@@ -221,7 +225,7 @@ async def _batches(source: AsyncIterator[bytes]) -> AsyncIterator[list[_Counter]
 
 
 @contextmanager
-def _in_words() -> Iterator[None]:
+def _as_store_error() -> Iterator[None]:
     """Whatever goes wrong on the way is a `StoreError`."""
     try:
         yield

@@ -6,7 +6,7 @@ import json
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis.aside import Aside
+from headgate.adapters.redis.dedicated_connection import DedicatedConnection
 from headgate.adapters.redis.replies import error_of
 from headgate.adapters.redis.scripts import ANNOUNCE, PUT_DOCUMENT
 from headgate.errors import StoreError
@@ -25,7 +25,7 @@ SECONDS: Final = 2.0
 _SECONDS_FOR_DOCUMENTS: Final = 30.0
 _PIECE: Final = 512 * 1024
 _TRIES: Final = 3
-_HIGHEST: Final = 2**53
+_MAX_NUMBER: Final = 2**53
 """Lua's numbers are exact up to here."""
 
 
@@ -37,12 +37,12 @@ class RedisFeed:
 
         Nothing but putting a document takes longer than `seconds`.
         """
-        self._aside = Aside(topology, _POSITION)
+        self._connection = DedicatedConnection(topology, _POSITION)
         self._seconds = seconds
 
     async def state(self) -> FeedState:
         """See `Feed.state`."""
-        position, *answers = await self._aside.ask(
+        position, *answers = await self._connection.ask(
             self._seconds,
             ("HMGET", _POSITION, "lineage", "number", "mark"),
             *[_which(kind) for kind in _KINDS],
@@ -62,12 +62,12 @@ class RedisFeed:
     async def document(self, kind: str) -> Document | None:
         """See `Feed.document`. It comes piece by piece: a server that sends all of it at once does nothing else."""
         for _ in range(_TRIES):
-            head, piece, length, now = await self._aside.ask(
+            head, piece, length, now = await self._connection.ask(
                 self._seconds, _which(kind), _piece(kind, 0), ("STRLEN", _body(kind)), _which(kind)
             )
             pieces = [piece]
             for start in range(_PIECE, length if isinstance(length, int) else 0, _PIECE):
-                piece, now = await self._aside.ask(self._seconds, _piece(kind, start), _which(kind))
+                piece, now = await self._connection.ask(self._seconds, _piece(kind, start), _which(kind))
                 pieces.append(piece)
             if now == head:
                 id_ = _id(head)
@@ -89,13 +89,13 @@ class RedisFeed:
         await self._run(self._seconds, ANNOUNCE, (_POSITION,), *position, _CHANNEL, message)
 
     async def _run(self, seconds: float, script: Script, keys: Sequence[str], *arguments: bytes | str | int) -> None:
-        (answer,) = await self._aside.ask(seconds, ("EVAL", script.text, len(keys), *keys, *arguments))
+        (answer,) = await self._connection.ask(seconds, ("EVAL", script.text, len(keys), *keys, *arguments))
         if not isinstance(answer, int):
             raise error_of(answer)
 
     async def announcements(self) -> AsyncGenerator[Announcement | None]:
         """See `Feed.announcements`."""
-        async with aclosing(self._aside.listen(_CHANNEL)) as messages:
+        async with aclosing(self._connection.listen(_CHANNEL)) as messages:
             async for message in messages:
                 if message is None:
                     yield None
@@ -104,7 +104,7 @@ class RedisFeed:
 
     async def close(self) -> None:
         """See `Feed.close`."""
-        await self._aside.close()
+        await self._connection.close()
 
 
 def _head(kind: str) -> str:
@@ -136,7 +136,7 @@ def _text(value: bytes) -> str:
 
 def _number(value: bytes) -> int:
     """A number that we wrote; 0 for anything else that somebody put there."""
-    is_number = value.isdigit() and len(value) <= len(str(_HIGHEST))
+    is_number = value.isdigit() and len(value) <= len(str(_MAX_NUMBER))
     return int(value) if is_number else 0
 
 

@@ -13,10 +13,10 @@ import logging
 import random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.redis.confirmed import Confirmed
-from headgate.adapters.redis.lane import Lane
+from headgate.adapters.redis.connection import Connector
+from headgate.adapters.redis.replica_wait import ReplicaWait
 from headgate.adapters.redis.replies import NOPERM, NOSCRIPT, code_of, error_of, is_outage
-from headgate.adapters.redis.silence import Call, SilenceWatch
+from headgate.adapters.redis.timeouts import Call, TimeoutWatch
 from headgate.core.breaker import Breaker, State
 from headgate.errors import StoreError
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.lane import Connection
+    from headgate.adapters.redis.connection import Connection
     from headgate.adapters.redis.scripts import Script
 
     Commands = Sequence[Sequence[bytes | str | int]]
 
 log = logging.getLogger("headgate")
-_chance: Final = random.SystemRandom()
+_random: Final = random.SystemRandom()
 """Without a state that a fork copies, and apart from that of the program we are in."""
 
 _MAX_LOGGED: Final = 20
@@ -40,7 +40,7 @@ _PROBE: Final = ("SET", "rl:probe", "1", "PX", "1000")
 """A write, because a server that is read-only, full or loading answers PING all the same."""
 
 
-class Patience(NamedTuple):
+class Timeouts(NamedTuple):
     """How long to wait for a server."""
 
     deadline: float = 0.05
@@ -52,17 +52,17 @@ class Patience(NamedTuple):
 class Node:
     """One server, asked without waiting: every answer goes to a function."""
 
-    def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], patience: Patience) -> None:
+    def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], timeouts: Timeouts) -> None:
         """`find` says where the server is; nothing is connected before the first call."""
         self.name = name
         self.find = find
-        self._patience = patience
-        self._lane = Lane(find, self._recover)
-        self._watch = SilenceWatch(
-            patience.deadline, lambda: self._lane.heard_at, self._lane.has_unread, self._on_silence
+        self._timeouts = timeouts
+        self._connector = Connector(find, self._recover)
+        self._watch = TimeoutWatch(
+            timeouts.deadline, lambda: self._connector.last_reply_at, self._connector.has_unread, self._on_silence
         )
-        self._probing = SilenceWatch(
-            patience.deadline, lambda: self._lane.heard_at, self._lane.has_unread, self._on_silent_probe
+        self._probing = TimeoutWatch(
+            timeouts.deadline, lambda: self._connector.last_reply_at, self._connector.has_unread, self._on_silent_probe
         )
         self._breaker = Breaker(self._on_change)
         self._held: list[tuple[Commands, Call]] = []
@@ -72,7 +72,7 @@ class Node:
         self._recovering: asyncio.Task[None] | None = None
         self._was_tried = self._closed = self._is_logged_as_open = False
         self._twin: Node | None = None
-        self._confirmed: Confirmed | None = None
+        self._replica_wait: ReplicaWait | None = None
         self._forbidden: set[str] = set()
         """What the log has said of permissions."""
         self.why = ""
@@ -81,15 +81,15 @@ class Node:
     @property
     def deadline(self) -> float:
         """Seconds of silence after which the calls that wait have failed."""
-        return self._patience.deadline
+        return self._timeouts.deadline
 
     @property
-    def confirmed(self) -> Confirmed:
+    def replica_wait(self) -> ReplicaWait:
         """The way to this server for what its replicas must have too: on a connection of its own."""
-        if self._confirmed is None:
-            self._twin = Node(self.name, self.find, self._patience)
-            self._confirmed = Confirmed(self._twin)
-        return self._confirmed
+        if self._replica_wait is None:
+            self._twin = Node(self.name, self.find, self._timeouts)
+            self._replica_wait = ReplicaWait(self._twin)
+        return self._replica_wait
 
     @property
     def state(self) -> State:
@@ -99,9 +99,9 @@ class Node:
     @property
     def in_flight(self) -> int:
         """How many commands have no answer yet, those that wait for a connection included."""
-        connection = self._lane.connection
+        connection = self._connector.connection
         of_twin = 0 if self._twin is None else self._twin.in_flight
-        return of_twin + len(self._held) + (0 if connection is None else connection.under_way)
+        return of_twin + len(self._held) + (0 if connection is None else connection.in_flight)
 
     # Asking
 
@@ -112,7 +112,7 @@ class Node:
             answered(StoreError(f"circuit open: redis {self.name}, {self.why}", transient=True))
             return
         call = Call(answered)
-        connection = self._lane.connection
+        connection = self._connector.connection
         if connection is None:
             self._hold(commands, call)
         else:
@@ -188,11 +188,11 @@ class Node:
             )
 
     def _on_silence(self, call: Call) -> None:
-        connection = self._lane.connection
+        connection = self._connector.connection
         figures = "not connected yet"
         if connection is not None:
-            figures = f"{connection.under_way} commands in flight, {connection.unsent} bytes unsent, none unread"
-        msg = f"timeout: no reply for {self._patience.deadline * 1000:g} ms, {figures}"
+            figures = f"{connection.in_flight} commands in flight, {connection.unsent} bytes unsent, none unread"
+        msg = f"timeout: no reply for {self._timeouts.deadline * 1000:g} ms, {figures}"
         self._fail(call, StoreError(msg, transient=True))
 
     def _fail(self, call: Call, answer: object) -> None:
@@ -212,7 +212,7 @@ class Node:
             if not self._is_logged_as_open:
                 log.warning("circuit open: redis %s, %s", self.name, self.why)
             self._is_logged_as_open = True
-            self._lane.drop()  # it may be dead without having said so
+            self._connector.drop()  # it may be dead without having said so
             self._recover()
         elif state is State.CLOSED:
             log.warning("circuit closed: redis %s recovered", self.name)
@@ -234,20 +234,20 @@ class Node:
                 self.why = str(error) or repr(error)
                 self._was_tried = True
                 self._breaker.failed(self._now())
-                # A greeting that is refused for good is no fault of what was asked: to callers it is an outage.
+                # A handshake that is refused for good is no fault of what was asked: to callers it is an outage.
                 self._release(StoreError(self.why, transient=True))
-                wait = min(2 * wait, self._patience.probe_every)
+                wait = min(2 * wait, self._timeouts.probe_every)
             else:
                 if self._breaker.state is State.CLOSED:
                     return
                 wait = _BETWEEN_TRIALS
-            pause = wait * _chance.uniform(0.8, 1.2)  # so that a fleet does not come at once
+            pause = wait * _random.uniform(0.8, 1.2)  # so that a fleet does not come at once
             # From look to look: to connect in vain may have taken a second already.
             await asyncio.sleep(max(_FIRST_WAIT, pause - (clock() - began)))
 
     async def _look(self) -> None:
         """Connect if need be, and, if the circuit is not closed, see whether the server can write."""
-        await self._lane.connect()
+        await self._connector.connect()
         self._was_tried = True
         self._release(None)
         if self._breaker.state is State.CLOSED:
@@ -260,7 +260,7 @@ class Node:
 
     async def _probed(self) -> object:
         """The answer to a probe, or the error that there is none."""
-        connection = self._lane.connection
+        connection = self._connector.connection
         if connection is None:  # lost again
             return StoreError("the connection was lost", transient=True)
         answered: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -270,13 +270,13 @@ class Node:
         return await answered
 
     def _on_silent_probe(self, call: Call) -> None:
-        call.settle(StoreError(f"timeout: no reply for {self._patience.deadline * 1000:g} ms", transient=True))
-        self._lane.drop()
+        call.settle(StoreError(f"timeout: no reply for {self._timeouts.deadline * 1000:g} ms", transient=True))
+        self._connector.drop()
 
     def _release(self, error: StoreError | None) -> None:
         """Send what waited for the first connection, or let it fail."""
         held, self._held = self._held, []
-        connection = self._lane.connection
+        connection = self._connector.connection
         for commands, call in held:
             if call.is_settled:
                 continue
@@ -287,7 +287,7 @@ class Node:
 
     async def connect(self) -> None:
         """Connect now; raises `StoreError` if the server cannot be reached."""
-        await self._lane.connect()
+        await self._connector.connect()
         self._was_tried = True
 
     async def close(self) -> None:
@@ -299,7 +299,7 @@ class Node:
                 await asyncio.wait([self._recovering])
         finally:  # also if whoever closes is cancelled meanwhile
             self._release(StoreError("the connection was closed", transient=True))
-            self._lane.drop()
+            self._connector.drop()
             self._watch.close()
             self._probing.close()
         if self._twin is not None:

@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis import batch as batching
+from headgate.adapters.redis import scripts as batching
 from headgate.errors import Overloaded
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from headgate.adapters.redis.batch import Asked, Batch
-    from headgate.adapters.redis.topology import Place
+    from headgate.adapters.redis.scripts import Batch, PendingTake
+    from headgate.adapters.redis.topology import Shard
 
-    Group = tuple[Place, bool, int]
-    """Checks that can travel in one call: of one place, all to take or all to peek, to so many replicas."""
+    Group = tuple[Shard, bool, int]
+    """Checks that can travel in one call: of one shard, all to take or all to peek, to so many replicas."""
     Send = Callable[[Group, Batch, Callable[[int], None]], None]
 
 MAX_IN_FLIGHT: Final = 512
 """Checks, in calls of at most 32 hits: some 3 ms of a server's time."""
-ENOUGH: Final = 16
+FLUSH_AT: Final = 16
 """Requests that are sent at once, without waiting for more of this turn."""
 _SHEDDING_ENDS: Final = 3.0
 """So many seconds after the last check that was shed."""
@@ -45,7 +45,7 @@ class SendQueue:
         self._loop = loop
         self._send = send
         self._max_wait = max_wait
-        self._groups: OrderedDict[Group, deque[Asked | None]] = OrderedDict()
+        self._groups: OrderedDict[Group, deque[PendingTake | None]] = OrderedDict()
         """A None stands where a sweep was: everything before the first one is at least as old as the oldest sweep."""
         self._others: deque[asyncio.Future[None]] = deque()
         """Commands other than checks that wait for room."""
@@ -79,14 +79,14 @@ class SendQueue:
         """Whether what comes now has to wait."""
         return self.in_flight >= MAX_IN_FLIGHT
 
-    def add(self, which: Group, asked: Asked) -> None:
+    def add(self, which: Group, pending: PendingTake) -> None:
         """Send a check with the others of this turn, or when there is room for it."""
         group = self._groups.get(which)
         if group is None:
-            self._groups[which] = group = deque((asked,))
+            self._groups[which] = group = deque((pending,))
         else:
-            group.append(asked)
-            if len(group) >= ENOUGH and not self.is_full:  # the server can begin while more is asked
+            group.append(pending)
+            if len(group) >= FLUSH_AT and not self.is_full:  # the server can begin while more is pending
                 self._flush()
                 return
         if not self._scheduled:
@@ -161,24 +161,24 @@ class SendQueue:
         if self._groups:
             self._sweeping = self._loop.call_later((self._max_wait or 0) / _SWEEPS, self._sweep)
 
-    def _shed_oldest(self, group: deque[Asked | None]) -> None:
+    def _shed_oldest(self, group: deque[PendingTake | None]) -> None:
         msg = f"{self.in_flight} checks are in flight, and this one waited for {self._max_wait:g} s"
-        while group and (asked := group.popleft()) is not None:
-            if not asked[1].done():
+        while group and (pending := group.popleft()) is not None:
+            if not pending[1].done():
                 self._count_shed()
-                asked[1].set_exception(Overloaded(msg))
+                pending[1].set_exception(Overloaded(msg))
 
 
-def _cut(group: deque[Asked | None]) -> Batch:
+def _cut(group: deque[PendingTake | None]) -> Batch:
     """The next call of a group: at most so many hits, never through a request, without those whose caller is gone."""
     batch: Batch = []
     size = 0
     while group:
-        asked = group[0]
-        if asked is not None and not asked[1].done():
-            size += len(asked[0])
-            if batch and size > batching.MOST_HITS:
+        pending = group[0]
+        if pending is not None and not pending[1].done():
+            size += len(pending[0])
+            if batch and size > batching.MAX_HITS:
                 break
-            batch.append(asked)
+            batch.append(pending)
         group.popleft()
     return batch

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from hiredis import ReplyError
 
-from headgate.adapters.redis.lane import answer_from
+from headgate.adapters.redis.connection import execute_once
 from headgate.adapters.redis.topology import OneServer
 from headgate.errors import StoreError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.node import Patience
+    from headgate.adapters.redis.node import Timeouts
 
 _SECONDS_PER_QUESTION: Final = 0.3
 """Two questions, one after the other, leave time to connect in the second that `lane.py` gives."""
@@ -32,13 +32,13 @@ class Sentinel(OneServer):
     """All keys on the primary, whichever server that is just now."""
 
     def __init__(
-        self, sentinels: Sequence[ServerAddress], name: str, primary: ServerAddress, patience: Patience
+        self, sentinels: Sequence[ServerAddress], name: str, primary: ServerAddress, timeouts: Timeouts
     ) -> None:
         """`primary` says how to enter the server that the sentinels name."""
         self._sentinels = sentinels
         self._name = name
         self._primary = primary
-        super().__init__(f"{name} (by Sentinel)", self._find, patience)
+        super().__init__(f"{name} (by Sentinel)", self._find, timeouts)
 
     async def _find(self) -> ServerAddress:
         """Where the primary is: as soon as half of the sentinels agree, or by most votes when all have spoken."""
@@ -68,7 +68,7 @@ class Sentinel(OneServer):
         """The primary that a sentinel names; if it names none, the reason."""
         try:
             named = self._address(
-                await answer_from(sentinel, _SECONDS_PER_QUESTION, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name)
+                await execute_once(sentinel, _SECONDS_PER_QUESTION, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._name)
             )
         except StoreError as error:
             return f"{sentinel}: {error}"
@@ -92,7 +92,7 @@ class Sentinel(OneServer):
 async def _why_no_primary(server: ServerAddress) -> str:
     """Why a server is not the primary by its own words; nothing if it is."""
     try:
-        role = await answer_from(server, _SECONDS_PER_QUESTION, "ROLE")
+        role = await execute_once(server, _SECONDS_PER_QUESTION, "ROLE")
     except StoreError as error:
         # Who may not ask believes the sentinels. If it may not even enter, connecting will say so.
         return "" if isinstance(error.__cause__, ReplyError) else f"cannot be asked: {error}"

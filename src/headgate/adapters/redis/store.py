@@ -1,4 +1,4 @@
-"""The Redis store: checks of one turn of the event loop travel together, in a few script calls to each place."""
+"""The Redis store: checks of one turn of the event loop travel together, in a few script calls to each shard."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.redis import batch as batching
-from headgate.adapters.redis.apart import Apart
+from headgate.adapters.redis import scripts as batching
+from headgate.adapters.redis.cross_slot import CrossSlotTake
 from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
 from headgate.adapters.redis.routing import deliver
 from headgate.adapters.redis.scripts import PRESENCE, give_back_script, packed_receipt
@@ -20,12 +20,11 @@ from headgate.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.adapters.redis.batch import Batch
     from headgate.adapters.redis.node import Commands, Node
     from headgate.adapters.redis.routing import Put
-    from headgate.adapters.redis.scripts import Script
+    from headgate.adapters.redis.scripts import Batch, Script
     from headgate.adapters.redis.send_queue import Group
-    from headgate.adapters.redis.topology import Place, Topology
+    from headgate.adapters.redis.topology import Shard, Topology
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.units import Micros
 
@@ -68,14 +67,14 @@ class RedisStore:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._clock = clock
-        self._least_ttl = least_ttl_seconds * 1000
+        self._min_ttl = least_ttl_seconds * 1000
         self._max_wait = max_wait
         self._shed_before = 0
         """On event loops that have ended."""
         self._queues: dict[Node, SendQueue] = {}
         self._only: SendQueue | None = None
         """The queue, where there is one server: one look less for every check."""
-        self._apart = Apart(self)
+        self._cross_slot = CrossSlotTake(self)
 
     @property
     def load(self) -> Load:
@@ -110,36 +109,36 @@ class RedisStore:
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
-        place = 0 if len(hits) == 1 and self.topology.is_one_place else self._place(hits)
-        if place is None:
-            return await self._apart.ask_to_the_end(hits)
-        return await self.ask(hits, place, only_peek=False)
+        shard = 0 if len(hits) == 1 and self.topology.is_single_shard else self._shard(hits)
+        if shard is None:
+            return await self._cross_slot.ask_to_the_end(hits)
+        return await self.ask(hits, shard, only_peek=False)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`."""
-        place = self._place(hits)
-        if place is None:
-            return await self._apart.ask(hits, only_peek=True)
-        return await self.ask(hits, place, only_peek=True)
+        shard = self._shard(hits)
+        if shard is None:
+            return await self._cross_slot.ask(hits, only_peek=True)
+        return await self.ask(hits, shard, only_peek=True)
 
-    def _place(self, hits: Sequence[Hit]) -> Place | None:
-        """The place of all hits of a request; None if they are in several, or there are none."""
+    def _shard(self, hits: Sequence[Hit]) -> Shard | None:
+        """The shard of all hits of a request; None if they are in several, or there are none."""
         if len(hits) > 1 and len({hit.key for hit in hits}) < len(hits):
             msg = "two hits of one request name the same counter"
             raise StoreError(msg, transient=False)
         if not hits:
             return None
-        if self.topology.is_one_place:
+        if self.topology.is_single_shard:
             return 0
-        first, *others = [self.topology.place(hit.key) for hit in hits]
-        return first if all(place == first for place in others) else None
+        first, *others = [self.topology.shard_of(hit.key) for hit in hits]
+        return first if all(shard == first for shard in others) else None
 
-    def ask(self, hits: Sequence[Hit], place: Place, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
-        """Ask for hits that are all in one place, together with all else that is asked in this turn."""
+    def ask(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
+        """Ask for hits that are all in one shard, together with all else that is asked in this turn."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._is_closed:
             self._enter(loop)
-        queue = self._only or self._queue(loop, place)
+        queue = self._only or self._queue(loop, shard)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
         replicas = 0
         if hits[0].safety is not None or len(hits) > 1:
@@ -147,25 +146,25 @@ class RedisStore:
             if queue.is_full and not only_peek and _may_not_wait(hits):
                 future.set_exception(queue.refusal())
                 return future
-        queue.add((place, only_peek, replicas), (hits, future))
+        queue.add((shard, only_peek, replicas), (hits, future))
         return future
 
-    def _queue(self, loop: asyncio.AbstractEventLoop, place: Place) -> SendQueue:
-        """The queue before the server that holds a place."""
-        node = self.topology.node(place)
+    def _queue(self, loop: asyncio.AbstractEventLoop, shard: Shard) -> SendQueue:
+        """The queue before the server that holds a shard."""
+        node = self.topology.node(shard)
         queue = self._queues.get(node)
         if queue is None:
             if len(self._queues) > _MAX_QUEUES:  # nodes of a cluster that have gone
                 self._queues = {each: kept for each, kept in self._queues.items() if kept.in_flight or kept.waiting}
             self._queues[node] = queue = SendQueue(loop, self._send_group, self._max_wait)
-            if self.topology.is_one_place:
+            if self.topology.is_single_shard:
                 self._only = queue
         return queue
 
     def _send_group(self, which: Group, batch: Batch, answered: Callable[[int], None]) -> None:
-        place, only_peek, replicas = which
+        shard, only_peek, replicas = which
         try:
-            self.send(batch, place, only_peek=only_peek, replicas=replicas, answered=partial(answered, len(batch)))
+            self.send(batch, shard, only_peek=only_peek, replicas=replicas, answered=partial(answered, len(batch)))
         except Exception as error:  # noqa: BLE001 (whatever it is, the callers wait)
             batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
             answered(len(batch))
@@ -173,18 +172,18 @@ class RedisStore:
     def send(
         self,
         batch: Batch,
-        place: Place,
+        shard: Shard,
         *,
         only_peek: bool,
         replicas: int = 0,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """Send one call, whose hits are all in one place, now; `answered` is called when it has come to an end."""
-        call = batching.script_call(batch, self._now(), self._least_ttl, only_peek=only_peek)
+        """Send one call, whose hits are all in one shard, now; `answered` is called when it has come to an end."""
+        call = batching.script_call(batch, self._now(), self._min_ttl, only_peek=only_peek)
 
         def put(node: Node, before: Commands, replied: Callable[[object], None]) -> None:
             if replicas:
-                node.confirmed.put(lambda twin, then: twin.call(*call, then, before), replicas, replied)
+                node.replica_wait.put(lambda twin, then: twin.call(*call, then, before), replicas, replied)
             else:
                 node.call(*call, replied, before)
 
@@ -194,16 +193,16 @@ class RedisStore:
                 answered()
 
         def torn(_answer: object) -> None:
-            self._apart.ask_singly(batch, only_peek=only_peek)
+            self._cross_slot.ask_singly(batch, only_peek=only_peek)
             if answered is not None:
                 answered()
 
-        deliver(self.topology, place, put, on_answer, torn)
+        deliver(self.topology, shard, put, on_answer, torn)
 
-    def ask_alone(self, hits: Sequence[Hit], place: Place, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
+    def ask_alone(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
         """Ask for hits in a call of their own, at once."""
         future: asyncio.Future[Sequence[Decision]] = asyncio.get_running_loop().create_future()
-        self.send([(hits, future)], place, only_peek=only_peek, replicas=0 if only_peek else _replicas(hits))
+        self.send([(hits, future)], shard, only_peek=only_peek, replicas=0 if only_peek else _replicas(hits))
         return future
 
     def _now(self) -> Micros:
@@ -211,58 +210,58 @@ class RedisStore:
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
         """See `CounterStore.give_back`."""
-        await self._apart.by_place(receipts, lambda receipt: receipt.key, self.send_back)
+        await self._cross_slot.by_shard(receipts, lambda receipt: receipt.key, self.send_back)
 
-    async def send_back(self, receipts: Sequence[Receipt], place: Place, *, undo: bool = False) -> None:
-        """Give back receipts that are all in one place. To `undo` leaves no trace, not even of the receipt."""
+    async def send_back(self, receipts: Sequence[Receipt], shard: Shard, *, undo: bool = False) -> None:
+        """Give back receipts that are all in one shard. To `undo` leaves no trace, not even of the receipt."""
         keys = [receipt.key for receipt in receipts]
         if not undo:
             keys += [companion(receipt.key, receipt.id) for receipt in receipts]
-        header = _GIVE_BACK_HEADER(self._now(), self._least_ttl, undo)
+        header = _GIVE_BACK_HEADER(self._now(), self._min_ttl, undo)
         arguments: list[bytes | str] = [*keys, header]
         for receipt in receipts:
             arguments += packed_receipt(receipt)
         script = give_back_script(frozenset(receipt.meter.algorithm for receipt in receipts))
         await self._done(
-            place, lambda node, before, answered: node.call(script, len(keys), arguments, answered, before)
+            shard, lambda node, before, answered: node.call(script, len(keys), arguments, answered, before)
         )
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`."""
-        await self._apart.by_place(keys, lambda key: key, self.delete)
+        await self._cross_slot.by_shard(keys, lambda key: key, self.delete)
 
-    async def delete(self, keys: Sequence[Key], place: Place) -> None:
-        """Remove keys that are all in one place."""
-        await self._done(place, lambda node, before, answered: node.send(*before, ("DEL", *keys), answered=answered))
+    async def delete(self, keys: Sequence[Key], shard: Shard) -> None:
+        """Remove keys that are all in one shard."""
+        await self._done(shard, lambda node, before, answered: node.send(*before, ("DEL", *keys), answered=answered))
 
     async def answer(self, key: Key, *command: bytes | str | int) -> object:
         """The answer to a command about one key."""
-        place = self.topology.place(key)
-        return await self._done(place, lambda node, before, answered: node.send(*before, command, answered=answered))
+        shard = self.topology.shard_of(key)
+        return await self._done(shard, lambda node, before, answered: node.send(*before, command, answered=answered))
 
     async def evaluate(self, script: Script, keys: Sequence[Key], arguments: Sequence[bytes | str]) -> object:
-        """The answer of a script about keys that are all in one place."""
-        place = self.topology.place(keys[0])
+        """The answer of a script about keys that are all in one shard."""
+        shard = self.topology.shard_of(keys[0])
         together = (*keys, *arguments)
         return await self._done(
-            place, lambda node, before, answered: node.call(script, len(keys), together, answered, before)
+            shard, lambda node, before, answered: node.call(script, len(keys), together, answered, before)
         )
 
     async def present(self, name: str, seconds: float) -> int:
         """Say that the process `name` is alive, for so many seconds; returns how many are."""
         arguments = (_PRESENT, name, str(seconds))
-        place = self.topology.place(_PRESENT)
+        shard = self.topology.shard_of(_PRESENT)
         alive = await self._done(
-            place, lambda node, before, answered: node.call(PRESENCE, 1, arguments, answered, before)
+            shard, lambda node, before, answered: node.call(PRESENCE, 1, arguments, answered, before)
         )
         return alive if isinstance(alive, int) else 1
 
-    async def _done(self, place: Place, put: Put) -> object:
+    async def _done(self, shard: Shard, put: Put) -> object:
         """The answer to a call; one whose keys are just moving is put again a little later."""
         loop = asyncio.get_running_loop()
         self._enter(loop)
         for tries in range(1, _TRIES_WHILE_MOVING + 1):
-            queue = self._queue(loop, place)
+            queue = self._queue(loop, shard)
             await queue.room()
             done: asyncio.Future[object] = loop.create_future()
 
@@ -271,7 +270,7 @@ class RedisStore:
                 queue.release()
 
             try:
-                deliver(self.topology, place, put, on_answer)
+                deliver(self.topology, shard, put, on_answer)
             except BaseException:
                 queue.release()
                 raise

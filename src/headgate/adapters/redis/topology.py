@@ -1,10 +1,24 @@
-"""Which server holds which key: one server; others are in sentinel.py, ring.py and cluster.py."""
+"""Which server holds which key: one server; others are in sentinel.py, ring.py and cluster.py.
+
+Hash slots: which part of a key decides where it lives, as Redis Cluster defines it.
+
+Independent servers that share the keys by consistent hashing: a cluster without Cluster.
+
+Each server has 100 points on a ring of hashes, and a key belongs to the next point after
+the hash of its subject. A server that is lost degrades its own keys only; one that is added
+takes its share of keys, and no other key moves.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+import asyncio
+from binascii import crc_hqx
+from bisect import bisect
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from headgate.adapters.redis.node import Node, Patience
+from headgate.adapters.redis.node import Node, Timeouts
+from headgate.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -12,11 +26,11 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.address import ServerAddress
     from headgate.core.decision import Key
 
-Place: TypeAlias = int
-"""Keys of one place live on one server and can be taken together in one call."""
+Shard: TypeAlias = int
+"""Keys of one shard live on one server and can be taken together in one call."""
 
 
-class Detour(NamedTuple):
+class Redirect(NamedTuple):
     """Where a server says a call has to go instead. It was not carried out, so it may be sent again."""
 
     node: Node | None
@@ -28,19 +42,19 @@ class Detour(NamedTuple):
 class Topology(Protocol):
     """A number of servers, and what is where."""
 
-    is_one_place: bool
-    """Whether all keys are in one place, so that nobody has to ask."""
+    is_single_shard: bool
+    """Whether all keys are in one shard, so that nobody has to ask."""
 
-    def place(self, key: Key) -> Place:
-        """The place of a key."""
+    def shard_of(self, key: Key) -> Shard:
+        """The shard of a key."""
 
-    def node(self, place: Place) -> Node:
-        """The server that holds a place now."""
+    def node(self, shard: Shard) -> Node:
+        """The server that holds a shard now."""
 
     def nodes(self) -> Sequence[Node]:
         """All servers that are known now."""
 
-    def detour(self, place: Place, answer: object) -> Detour | None:
+    def redirect(self, shard: Shard, answer: object) -> Redirect | None:
         """Where to go after an error reply; None if it is an error and nothing else."""
 
     async def connect(self) -> None:
@@ -53,22 +67,22 @@ class Topology(Protocol):
 class OneServer:
     """All keys on one server."""
 
-    is_one_place = True
+    is_single_shard = True
 
-    def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], patience: Patience) -> None:
+    def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], timeouts: Timeouts) -> None:
         """`find` says where it is. Nothing is connected yet."""
-        self._node = Node(name, find, patience)
+        self._node = Node(name, find, timeouts)
 
     @classmethod
-    def at(cls, address: ServerAddress, patience: Patience = Patience()) -> OneServer:  # noqa: B008 (immutable)
+    def at(cls, address: ServerAddress, timeouts: Timeouts = Timeouts()) -> OneServer:  # noqa: B008 (immutable)
         """The server at an address that never changes."""
-        return cls(str(address), always(address), patience)
+        return cls(str(address), always(address), timeouts)
 
-    def place(self, key: Key) -> Place:  # noqa: ARG002 (all the same)
-        """See `Topology.place`."""
+    def shard_of(self, key: Key) -> Shard:  # noqa: ARG002 (all the same)
+        """See `Topology.shard_of`."""
         return 0
 
-    def node(self, place: Place) -> Node:  # noqa: ARG002 (there is one)
+    def node(self, shard: Shard) -> Node:  # noqa: ARG002 (there is one)
         """See `Topology.node`."""
         return self._node
 
@@ -76,8 +90,8 @@ class OneServer:
         """See `Topology.nodes`."""
         return (self._node,)
 
-    def detour(self, place: Place, answer: object) -> Detour | None:  # noqa: ARG002 (there is no other server)
-        """See `Topology.detour`."""
+    def redirect(self, shard: Shard, answer: object) -> Redirect | None:  # noqa: ARG002 (there is no other server)
+        """See `Topology.redirect`."""
         return None
 
     async def connect(self) -> None:
@@ -96,3 +110,70 @@ def always(address: ServerAddress) -> Callable[[], Awaitable[ServerAddress]]:
         return address
 
     return find
+
+
+SLOTS: Final = 16_384
+
+
+def tag_of(key: Key) -> str:
+    """What stands between the first brace and the next closing one; the whole key if that is nothing."""
+    start = key.find("{")
+    if start >= 0:
+        end = key.find("}", start + 1)
+        if end > start + 1:
+            return key[start + 1 : end]
+    return key
+
+
+def slot_of(key: Key) -> int:
+    """The slot of a key: CRC-16/XMODEM of its tag."""
+    return crc_hqx(tag_of(key).encode(), 0) % SLOTS
+
+
+POINTS: Final = 100
+
+
+class Ring:
+    """Keys spread over servers that know nothing of each other. A shard is the number of a server."""
+
+    is_single_shard = False
+
+    def __init__(self, servers: Sequence[ServerAddress], timeouts: Timeouts) -> None:
+        """Nothing is connected yet."""
+        self._nodes = [Node(str(server), always(server), timeouts) for server in servers]
+        points = sorted(
+            (_hash(f"{server}#{point}"), number) for number, server in enumerate(servers) for point in range(POINTS)
+        )
+        self._points = [point for point, _ in points]
+        self._owners = [number for _, number in points]
+
+    def shard_of(self, key: Key) -> Shard:
+        """See `Topology.shard_of`."""
+        return self._owners[bisect(self._points, _hash(tag_of(key))) % len(self._owners)]
+
+    def node(self, shard: Shard) -> Node:
+        """See `Topology.node`."""
+        return self._nodes[shard]
+
+    def nodes(self) -> Sequence[Node]:
+        """See `Topology.nodes`."""
+        return self._nodes
+
+    def redirect(self, shard: Shard, answer: object) -> Redirect | None:  # noqa: ARG002 (the servers know nothing)
+        """See `Topology.redirect`."""
+        return None
+
+    async def connect(self) -> None:
+        """Connect to all servers; raises `StoreError` if none can be reached."""
+        results = await asyncio.gather(*[node.connect() for node in self._nodes], return_exceptions=True)
+        errors = [result for result in results if isinstance(result, StoreError)]
+        if len(errors) == len(self._nodes):
+            raise errors[0]
+
+    async def close(self) -> None:
+        """See `Topology.close`."""
+        await asyncio.gather(*[node.close() for node in self._nodes])
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from headgate.adapters.background import InBackground
+from headgate.adapters.blocking import BackgroundLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ class BlockingIdentity:
         """The header that API keys come in."""
         self._near = near
         self._has_records = has_records
-        self._behind: InBackground[_Started] = InBackground(lambda: _Started(make()))
+        self._behind: BackgroundLoop[_Started] = BackgroundLoop(lambda: _Started(make()))
 
     async def called(self, call: Call) -> Request:
         """See `Identity.called`. The first caller in a process waits until it has started."""

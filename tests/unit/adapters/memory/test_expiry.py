@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.adapters.memory.expiry import ExpiryWheel
+from headgate.adapters.memory.table import ExpiryWheel
 from headgate.core.units import SECOND
 
 

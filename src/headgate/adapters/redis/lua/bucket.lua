@@ -27,7 +27,7 @@ end
 local function write_bucket(state, hit)
   if state[4] == 0 and state[5] == 0 and state[6] == 0 and state[7] == 0 then
     local at, units, rest = state[1], state[2], state[3]
-    if SETS_INTEGERS and rest == 0 and units <= MOST_UNITS and at >= LEAST then
+    if SETS_INTEGERS and rest == 0 and units <= MOST_UNITS and at >= MIN_DIGITS then
       if hit.number ~= at or hit.units ~= units then
         hit.number, hit.units, hit.digits = at, units, format('%d%03d', at, units)
       end
@@ -85,10 +85,10 @@ end
 
 -- How much can be overdrawn beyond that.
 local function most_overdrawn(hit)
-  if LONGEST_WAIT * hit.amount / hit.period < 2 * MOST_COUNTED then -- above, the product is out of range
-    return least(MOST_COUNTED, 0, mul_div(LONGEST_WAIT, hit.amount, hit.period))
+  if MAX_WAIT * hit.amount / hit.period < 2 * MAX_COUNTED then -- above, the product is out of range
+    return least(MAX_COUNTED, 0, mul_div(MAX_WAIT, hit.amount, hit.period))
   end
-  return MOST_COUNTED, 0
+  return MAX_COUNTED, 0
 end
 
 -- What such a level amounts to under a limit: never more than it allows.

@@ -12,19 +12,19 @@ local function load(key, hit)
 end
 
 -- Longer than anything matters, and within what the server takes.
-local LONGEST_TTL = 4 * LONGEST_WAIT / 1000
+local MAX_TTL = 4 * MAX_WAIT / 1000
 
 -- In milliseconds, never shorter than it matters.
-local function time_to_live(span, least_ttl)
+local function time_to_live(span, min_ttl)
   local ttl = (span + -span % 1000) / 1000 + 1
-  if ttl > least_ttl and ttl >= 1 then
-    return ttl < LONGEST_TTL and ttl or LONGEST_TTL
+  if ttl > min_ttl and ttl >= 1 then
+    return ttl < MAX_TTL and ttl or MAX_TTL
   end
-  return math.max(1, least_ttl)
+  return math.max(1, min_ttl)
 end
 
 -- Writes a state, or nothing, and gives it a time to live.
-local function save(key, hit, state, now, least_ttl)
+local function save(key, hit, state, now, min_ttl)
   if not state then
     call('DEL', key)
     return
@@ -34,7 +34,7 @@ local function save(key, hit, state, now, least_ttl)
     return
   end
   local algorithm = hit.algorithm
-  local ttl = time_to_live(algorithm.expires_at(state, hit) - now, least_ttl)
+  local ttl = time_to_live(algorithm.expires_at(state, hit) - now, min_ttl)
   if algorithm.save then
     algorithm.save(key, state, hit)
     call('PEXPIRE', key, ttl)

@@ -70,7 +70,7 @@ local fixed_window = {
   charge = function(state, hit, now, cost)
     local start = window(hit, now)
     local count = (state and state[1] >= start) and state[2] or 0
-    return {start, math.min(count + cost, MOST_COUNTED)}
+    return {start, math.min(count + cost, MAX_COUNTED)}
   end,
 
   expires_at = function(state, hit)

@@ -9,7 +9,7 @@
 -- To undo is for a request that was refused elsewhere: nobody has its receipts, so nothing has
 -- to be remembered, and a counter that nothing else was counted in is removed again.
 
-local given, least_ttl, undo = struct.unpack('<ddd', ARGV[1])
+local given, min_ttl, undo = struct.unpack('<ddd', ARGV[1])
 local now = read_clock(given)
 local receipts = undo == 1 and #KEYS or #KEYS / 2
 
@@ -22,7 +22,7 @@ local function is_good(receipt, hit, stamp)
   if undo == 1 or span <= 0 then
     return span > 0
   end
-  return call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', time_to_live(span, least_ttl))
+  return call('SET', KEYS[receipts + receipt], '1', 'NX', 'PX', time_to_live(span, min_ttl))
 end
 
 -- The counter as it is and as it is without the receipt; nothing is written.
@@ -45,7 +45,7 @@ for receipt = 1, receipts do
   local fine, state, after = pcall(without, key, hit, stamp)
   all_fine = all_fine and fine
   if fine and is_good(receipt, hit, stamp) and after ~= state then
-    save(key, hit, after, now, least_ttl)
+    save(key, hit, after, now, min_ttl)
   end
 end
 if not all_fine then

@@ -1,7 +1,7 @@
 -- What all algorithms share: the numbers they count with, and the meter.
 
 local EXACT = 9007199254740992 -- 2^53
-local LONGEST_WAIT, MOST_COUNTED = 50 * 366 * 86400000000, 1000000000000000 -- see core/units.py
+local MAX_WAIT, MAX_COUNTED = 50 * 366 * 86400000000, 1000000000000000 -- see core/units.py
 local NEVER = -1
 local call, pack_message, unpack_message = redis.call, cmsgpack.pack, cmsgpack.unpack
 
@@ -17,7 +17,7 @@ end
 -- States that fit are written as 16 or 19 digits, which Redis keeps as an integer in half of the memory of
 -- the shortest string. Valkey does so only after an INCRBY; until then a few bytes of MessagePack are less.
 -- The two cannot be confused: MessagePack of such a length begins with no digit, but for instants in 1970.
-local DIGITS, LEAST, NINE = 16, 1000000000000000, 57
+local DIGITS, MIN_DIGITS, NINE = 16, 1000000000000000, 57
 local SETS_INTEGERS = not redis.SERVER_NAME -- which Redis has not
 local byte, find, format, sub = string.byte, string.find, string.format, string.sub
 
@@ -31,7 +31,7 @@ local function is_digits(value)
 end
 
 local function is_worth_digits(start, count, hit)
-  return start >= LEAST and (SETS_INTEGERS or count > hit.cost)
+  return start >= MIN_DIGITS and (SETS_INTEGERS or count > hit.cost)
 end
 
 -- A number in digits. Hits of one kind often write the same one.

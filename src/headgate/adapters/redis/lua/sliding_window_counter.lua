@@ -91,7 +91,7 @@ local sliding_window_counter = {
   charge = function(state, hit, now, cost)
     local start = now - now % hit.period
     local current, previous = counts(state, hit, start)
-    return {start, math.min(current + cost, MOST_COUNTED), previous}
+    return {start, math.min(current + cost, MAX_COUNTED), previous}
   end,
 
   expires_at = function(state, hit)

@@ -11,7 +11,7 @@
 --
 -- Most requests have one hit, and most hits of a call have the same limit, so both are made cheap.
 
-local given, least_ttl, only_peek = struct.unpack('<ddd', ARGV[1])
+local given, min_ttl, only_peek = struct.unpack('<ddd', ARGV[1])
 local now = read_clock(given)
 local keys, sizes, numbers = KEYS, ARGV[2], ARGV[3]
 local pack = struct.pack
@@ -52,7 +52,7 @@ local is_writing = false
 local function keep(key, hit, state, after)
   if after ~= state and only_peek == 0 then
     is_writing = true
-    save(key, hit, after, now, least_ttl)
+    save(key, hit, after, now, min_ttl)
     is_writing = false
   end
 end

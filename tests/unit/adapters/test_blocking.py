@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from headgate.adapters import background as module
-from headgate.adapters.threads import BlockingStore
+from headgate.adapters import blocking as module
+from headgate.adapters.blocking import BlockingStore
 from headgate.dataplane.without_waiting import run
 from headgate.errors import StoreError
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 import hiredis
 
 from headgate.adapters.clock import sleep
-from headgate.adapters.redis import batch as batching
-from headgate.adapters.redis.lane import keep_alive
+from headgate.adapters.redis import scripts as batching
+from headgate.adapters.redis.connection import keep_alive
 from headgate.adapters.redis.replies import NOSCRIPT, code_of, error_of, is_outage
 from headgate.core import degraded
 from headgate.core.decision import Source
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.batch import Batch
+    from headgate.adapters.redis.scripts import Batch
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.units import Micros
     from headgate.ports import CounterStore
@@ -52,14 +52,14 @@ class DirectStore:
     """A `CounterStore` whose coroutines block their thread; `take` goes directly to the server where it can."""
 
     def __init__(
-        self, address: ServerAddress, deadline: float, clock: Callable[[], Micros], long_way: CounterStore
+        self, address: ServerAddress, deadline: float, clock: Callable[[], Micros], slow_path: CounterStore
     ) -> None:
-        """`long_way` is a store that blocks its caller too; `clock` is this process's."""
+        """`slow_path` is a store that blocks its caller too; `clock` is this process's."""
         self._address = address
         self._deadline = deadline
         self._clock = clock
-        self._long_way = long_way
-        self._line: _Line | None = None
+        self._slow_path = slow_path
+        self._line: _SharedConnection | None = None
         self._opening = threading.Lock()
         self._is_closed = False
         _stores.add(self)
@@ -68,7 +68,7 @@ class DirectStore:
         """See `CounterStore.take`."""
         line = self._line
         if line is None or not _is_usual(hits):
-            decisions = await self._long_way.take(hits)
+            decisions = await self._slow_path.take(hits)
             if line is None and all(decision.source is Source.STORE for decision in decisions):
                 self._open()
             return decisions
@@ -90,7 +90,7 @@ class DirectStore:
         if not self._is_closed and self._opening.acquire(blocking=False):
             try:
                 if self._line is None:
-                    self._line = _Line(self._address, self._deadline)
+                    self._line = _SharedConnection(self._address, self._deadline)
             except (OSError, StoreError):
                 pass  # the long way is still there
             finally:
@@ -98,15 +98,15 @@ class DirectStore:
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`."""
-        return await self._long_way.peek(hits)
+        return await self._slow_path.peek(hits)
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
         """See `CounterStore.give_back`."""
-        await self._long_way.give_back(receipts)
+        await self._slow_path.give_back(receipts)
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`."""
-        await self._long_way.reset(keys)
+        await self._slow_path.reset(keys)
 
     async def close(self) -> None:
         """See `CounterStore.close`."""
@@ -114,9 +114,9 @@ class DirectStore:
         line, self._line = self._line, None
         if line is not None:
             line.drop()
-        await self._long_way.close()
+        await self._slow_path.close()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the connection is its parent's."""
         self._line = None
         self._opening = threading.Lock()
@@ -171,7 +171,7 @@ class _Waiter:
         return self._result
 
 
-class _Line:
+class _SharedConnection:
     """A connection that threads use in turns."""
 
     def __init__(self, address: ServerAddress, deadline: float) -> None:
@@ -185,7 +185,7 @@ class _Line:
         self._reader = hiredis.Reader()
         self._socket = _connected(address, deadline)
         weakref.finalize(self, self._socket.close)  # also at exit, if the limiter was never closed
-        for command in address.greeting():
+        for command in address.handshake():
             answer = self._exchange(command)
             if isinstance(answer, Exception):
                 self.drop()
@@ -219,7 +219,7 @@ class _Line:
         batch: Batch = []
         if self._together > 1:
             sleep(0)  # those who were answered together with us get to ask their next question, and come along
-        while self._asked and len(batch) < batching.MOST_HITS:
+        while self._asked and len(batch) < batching.MAX_HITS:
             batch.append(self._asked.popleft())  # type: ignore[arg-type] # a waiter does what is needed of a future
         if not batch:
             return
@@ -304,7 +304,7 @@ _stores: weakref.WeakSet[DirectStore] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for store in _stores:
-        store.begin_anew()
+        store.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,6 +2,14 @@
 
 A thread puts its call in a queue, wakes the loop unless somebody did, and waits. The loop
 starts everything that it finds in the queue in one turn.
+
+A store that makes its callers wait, for threads: they block, and meet on one event loop in the background.
+
+The checks of many threads reach a Redis store together and travel as one script call.
+
+Each store has a loop and a thread of its own. Stores do not share connections, so their
+calls could not travel together on one loop either; and this way nobody has to know who
+else still needs the thread.
 """
 
 from __future__ import annotations
@@ -16,13 +24,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from headgate.errors import StoreError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from headgate.core.decision import Decision, Hit, Key, Receipt
+    from headgate.ports import CounterStore
+
 try:
     from uvloop import new_event_loop
 except ImportError:  # it is faster, and not needed
     from asyncio import new_event_loop  # type: ignore[assignment] # any loop will do
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 
 class Resident(Protocol):
@@ -39,7 +50,7 @@ _SECONDS_BETWEEN_LOOKS: Final = 1.0
 _SECONDS_TO_CLOSE: Final = 5.0
 
 
-class InBackground(Generic[ResidentT]):
+class BackgroundLoop(Generic[ResidentT]):
     """Somebody on an event loop of their own, from the first call on.
 
     Safe under threads, and after a fork: the child begins with a resident, a loop and a thread
@@ -81,7 +92,7 @@ class InBackground(Generic[ResidentT]):
         if self._background is not None:
             self._background.stop()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget what was inherited, in a forked child: there the thread is gone, and a lock may be held by nobody."""
         self._lock = threading.RLock()
         if self._background is not None:
@@ -219,13 +230,48 @@ def _closed_meanwhile() -> StoreError:
     return StoreError("the limiter was closed while this call waited for an answer", transient=False)
 
 
-_all: weakref.WeakSet[InBackground[Any]] = weakref.WeakSet()
+_all: weakref.WeakSet[BackgroundLoop[Any]] = weakref.WeakSet()
 _left_to_the_parent: list[Background[Any]] = []
 
 
 def _after_fork_in_child() -> None:
     for each in _all:
-        each.begin_anew()
+        each.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class BlockingStore:
+    """A `CounterStore` whose coroutines end without an event loop: they block their thread until the answer is there.
+
+    Safe under threads, and after a fork.
+    """
+
+    def __init__(self, make: Callable[[], CounterStore]) -> None:
+        """`make` gives the store to wait for. Nothing is made or started before the first call."""
+        self._behind: BackgroundLoop[CounterStore] = BackgroundLoop(make)
+
+    async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.take`."""
+        background = self._behind.running()
+        return background.ask(background.resident.take, hits)
+
+    async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.peek`."""
+        background = self._behind.running()
+        return background.ask(background.resident.peek, hits)
+
+    async def give_back(self, receipts: Sequence[Receipt]) -> None:
+        """See `CounterStore.give_back`."""
+        background = self._behind.running()
+        background.ask(background.resident.give_back, receipts)
+
+    async def reset(self, keys: Sequence[Key]) -> None:
+        """See `CounterStore.reset`."""
+        background = self._behind.running()
+        background.ask(background.resident.reset, keys)
+
+    async def close(self) -> None:
+        """See `CounterStore.close`. Threads that still wait get a `StoreError`; the background thread ends."""
+        self._behind.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis.batch import Unconfirmed
+from headgate.adapters.redis.scripts import Unconfirmed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ _SHARE_OF_DEADLINE: Final = 0.4
 """For one WAIT; there may be one before ours."""
 
 
-class Confirmed:
+class ReplicaWait:
     """What is asked of one node's replicas."""
 
     def __init__(self, node: Node) -> None:
@@ -61,8 +61,8 @@ class Confirmed:
             return
         self._is_waiting = True
         most = max(replicas for _, replicas, _ in self._taken)
-        patience = max(1, int(self._node.deadline * 1000 * _SHARE_OF_DEADLINE))
-        self._node.send(("WAIT", most, patience), answered=self._on_waited)
+        timeouts = max(1, int(self._node.deadline * 1000 * _SHARE_OF_DEADLINE))
+        self._node.send(("WAIT", most, timeouts), answered=self._on_waited)
 
     def _on_waited(self, acknowledged: object) -> None:
         have = acknowledged if isinstance(acknowledged, int) else 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.adapters.redis.silence import Call, SilenceWatch, awake_timeout
+from headgate.adapters.redis.timeouts import Call, TimeoutWatch, awake_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,13 +61,13 @@ class Watched:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = VirtualLoop()
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self.loop)
-        self.heard_at = 0.0
+        self.last_reply_at = 0.0
         self.unread = False
         self.looks = 0
         self.silent: list[Call] = []
         self.kept_waiting = 0.0
-        self.watch = SilenceWatch(
-            DEADLINE, lambda: self.heard_at, self._has_unread, self._on_silent, lambda: self.kept_waiting
+        self.watch = TimeoutWatch(
+            DEADLINE, lambda: self.last_reply_at, self._has_unread, self._on_silent, lambda: self.kept_waiting
         )
 
     def _has_unread(self) -> bool:
@@ -84,7 +84,7 @@ class Watched:
         return made
 
     def reply(self) -> None:
-        self.heard_at = self.loop.now
+        self.last_reply_at = self.loop.now
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import hiredis
 
 from headgate.adapters.redis.replies import code_of, store_error
-from headgate.adapters.redis.silence import awake_timeout
+from headgate.adapters.redis.timeouts import awake_timeout
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ class Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.is_lost = False
         self._time = asyncio.get_running_loop().time
-        self.heard_at = self._time()
+        self.last_reply_at = self._time()
         """When the last reply came, or the connection was made, on the clock of the event loop."""
-        self.told: Callable[[object], None] | None = None
-        """Gets what the server says without being asked, on a connection that listens to a channel."""
+        self.on_push: Callable[[object], None] | None = None
+        """Gets what the server says without being execute, on a connection that listens to a channel."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
@@ -56,13 +56,13 @@ class Connection(asyncio.Protocol):
 
     def send(self, command: Sequence[bytes | str | int], answered: Callable[[object], None]) -> None:
         """Send a command; `answered` gets its answer, or a `StoreError` if the connection is lost first."""
-        assert self.transport is not None  # noqa: S101 (connected)
+        assert self.transport is not None  # noqa: S101 (open_connection)
         packed = hiredis.pack_command(tuple(command))  # type: ignore[arg-type] # its stub says one
         self._waiting.append(answered)  # not before it can be sent, or all later answers would be one off
         self.transport.write(packed)
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many commands have no answer yet."""
         return len(self._waiting)
 
@@ -91,15 +91,15 @@ class Connection(asyncio.Protocol):
                 return
             if answer is False:
                 return
-            if isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
+            if isinstance(answer, hiredis.PushNotification):  # news that nobody execute for
                 continue
-            self.heard_at = self._time()
+            self.last_reply_at = self._time()
             if self._waiting:
                 self._waiting.popleft()(answer)
-            elif self.told is not None:
-                self.told(answer)
+            elif self.on_push is not None:
+                self.on_push(answer)
             else:
-                self.abort(ConnectionError("it answers what was not asked"))
+                self.abort(ConnectionError("it answers what was not execute"))
                 return
 
     def abort(self, error: Exception | None = None) -> None:
@@ -119,31 +119,31 @@ class Connection(asyncio.Protocol):
             answered(StoreError(f"the connection was lost: {error or 'closed by the server'}", transient=True))
 
 
-class Lane:
+class Connector:
     """A connection that can be made, lost, and made again."""
 
     def __init__(self, find: Callable[[], Awaitable[ServerAddress]], lost: Callable[[], None]) -> None:
-        """`find` says where the server is, anew for each connection; `lost` is told when one is gone."""
+        """`find` says where the server is, anew for each connection; `lost` is on_push when one is gone."""
         self._find = find
         self._lost = lost
         self.connection: Connection | None = None
-        self._greeted: Connection | None = None
+        self._handshaking: Connection | None = None
         """The connection that is being made."""
         self._found_at = 0.0
 
     @property
-    def heard_at(self) -> float:
+    def last_reply_at(self) -> float:
         """When the server last replied, or the way to it got any further, on the clock of the event loop."""
-        connection = self.connection or self._greeted
-        return self._found_at if connection is None else connection.heard_at
+        connection = self.connection or self._handshaking
+        return self._found_at if connection is None else connection.last_reply_at
 
     def has_unread(self) -> bool:
         """Whether a reply lies in the socket at this moment."""
-        connection = self.connection or self._greeted
+        connection = self.connection or self._handshaking
         return connection is not None and connection.has_unread()
 
     async def connect(self) -> None:
-        """Connect and greet, unless connected; raises `StoreError` if that fails."""
+        """Connect and greet, unless open_connection; raises `StoreError` if that fails."""
         if self.connection is not None:
             return
         address = None
@@ -151,20 +151,20 @@ class Lane:
             async with awake_timeout(CONNECT_SECONDS):
                 address = await self._find()
                 self._found_at = asyncio.get_running_loop().time()
-                connection = await connected(address, self._on_lost, self._on_made)
+                connection = await open_connection(address, self._on_lost, self._on_made)
         except (OSError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
             msg = f"cannot connect to {address}: {reason}" if address is not None else reason
             raise StoreError(msg, transient=True) from error
         finally:
-            self._greeted = None
+            self._handshaking = None
         if self.connection is not None:  # somebody else was faster
             connection.abort()
         elif not connection.is_lost:
             self.connection = connection
 
     def _on_made(self, connection: Connection) -> None:
-        self._greeted = connection
+        self._handshaking = connection
 
     def _on_lost(self, connection: Connection) -> None:
         if connection is self.connection:
@@ -178,13 +178,13 @@ class Lane:
 
 
 def _nothing(_connection: Connection) -> None:
-    """Done where no one is told of a connection: that it was made, or that it is lost, which is told once."""
+    """Done where no one is on_push of a connection: that it was made, or that it is lost, which is on_push once."""
 
 
-async def connected(
+async def open_connection(
     address: ServerAddress, lost: Callable[[Connection], None], made: Callable[[Connection], None] = _nothing
 ) -> Connection:
-    """A connection on which the server has accepted its greeting; `made` gets it before that."""
+    """A connection on which the server has accepted its handshake; `made` gets it before that."""
     loop = asyncio.get_running_loop()
     if address.path is not None:
         _, connection = await loop.create_unix_connection(lambda: Connection(lost), address.path)
@@ -195,18 +195,18 @@ async def connected(
         )
     made(connection)
     try:
-        for command in address.greeting():
-            await _greeted(connection, command)
+        for command in address.handshake():
+            await _handshaking(connection, command)
     except BaseException:
         connection.abort()
         raise
     return connection
 
 
-async def _greeted(connection: Connection, command: Sequence[str]) -> None:
-    """Send a command of the greeting. What a server says against it may repeat the password, so it is not repeated."""
+async def _handshaking(connection: Connection, command: Sequence[str]) -> None:
+    """Send a command of the handshake. What a server says against it may repeat the password, so it is not repeated."""
     try:
-        await asked(connection, *command)
+        await execute(connection, *command)
     except StoreError as error:
         if error.__cause__ is None:  # the connection was lost
             raise
@@ -225,7 +225,7 @@ def keep_alive(sock: Any) -> None:  # noqa: ANN401 (asyncio's and uvloop's have 
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-async def asked(connection: Connection, *command: bytes | str | int) -> object:
+async def execute(connection: Connection, *command: bytes | str | int) -> object:
     """The answer to one command; an error reply is raised as `StoreError`."""
     answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
@@ -242,13 +242,13 @@ async def asked(connection: Connection, *command: bytes | str | int) -> object:
     return reply
 
 
-async def answer_from(address: ServerAddress, seconds: float, *command: str) -> object:
+async def execute_once(address: ServerAddress, seconds: float, *command: str) -> object:
     """The answer to one command on a connection of its own, in so many seconds; raises nothing but `StoreError`."""
     try:
         async with awake_timeout(seconds):
-            connection = await connected(address, _nothing)
+            connection = await open_connection(address, _nothing)
             try:
-                return await asked(connection, *command)
+                return await execute(connection, *command)
             finally:
                 connection.abort()
     except (OSError, TimeoutError, ValueError) as error:  # ValueError: no name that a host can have

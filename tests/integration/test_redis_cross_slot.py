@@ -10,7 +10,7 @@ import pytest
 from tests.support.servers import ring_url
 
 from headgate.adapters.redis import store_at
-from headgate.adapters.redis.slots import slot_of, tag_of
+from headgate.adapters.redis.topology import slot_of, tag_of
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import ALGORITHMS, Algorithm, Meter
@@ -183,8 +183,8 @@ def test_a_lost_server_of_a_ring_degrades_its_own_keys_only(ring: Place) -> None
         async with ring.opened() as store:
             hits = [hit(f"s{number}") for number in range(20)]
             lost = ring.servers[0]
-            mine = [each for each in hits if store.topology.place(each.key) == 0]
-            others = [each for each in hits if store.topology.place(each.key) != 0]
+            mine = [each for each in hits if store.topology.shard_of(each.key) == 0]
+            others = [each for each in hits if store.topology.shard_of(each.key) != 0]
             assert mine
             assert others
             lost.kill()
@@ -208,10 +208,10 @@ def test_a_ring_spreads_its_keys() -> None:
     """Each server gets its part of the subjects, with all their counters, and few move to a new one."""
     three, four = store_at("redis+ring://a,b,c").topology, store_at("redis+ring://a,b,c,d").topology
     keys = [f"rl:{{u=user{number}}}:search:sc1h" for number in range(3_000)]
-    placed = [three.place(key) for key in keys]
+    placed = [three.shard_of(key) for key in keys]
     assert all(600 < placed.count(place) < 1_400 for place in range(3))
-    assert [three.place(key.replace("search", "other")) for key in keys] == placed
-    moved = [(before, four.place(key)) for key, before in zip(keys, placed, strict=True)]
+    assert [three.shard_of(key.replace("search", "other")) for key in keys] == placed
+    moved = [(before, four.shard_of(key)) for key, before in zip(keys, placed, strict=True)]
     assert all(after in {before, 3} for before, after in moved)
     assert 400 < sum(after == 3 for _, after in moved) < 1_200
 

@@ -16,7 +16,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.machine import seconds_kept_waiting
+from headgate.adapters.clock import cpu_wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ class Call:
         """`answered` gets the answer, or a `StoreError`."""
         self._answered: Callable[[object], None] | None = answered
         self.since = 0.0
-        """When it was asked, on the clock of `SilenceWatch`."""
+        """When it was asked, on the clock of `TimeoutWatch`."""
 
     @property
     def is_settled(self) -> bool:
@@ -57,25 +57,25 @@ class Call:
             answered(answer)
 
 
-class SilenceWatch:
+class TimeoutWatch:
     """Watches the calls to one server, oldest first, with one timer for all of them."""
 
     def __init__(
         self,
         deadline: float,
-        heard_at: Callable[[], float],
+        last_reply_at: Callable[[], float],
         has_unread: Callable[[], bool],
         silent: Callable[[Call], None],
-        kept_waiting: Callable[[], float] = seconds_kept_waiting,
+        kept_waiting: Callable[[], float] = cpu_wait_seconds,
     ) -> None:
         """`silent` gets each call that is given up after `deadline` seconds of silence.
 
-        `heard_at` says when the server last replied or the way to it got any further, on the clock of the event
+        `last_reply_at` says when the server last replied or the way to it got any further, on the clock of the event
         loop; `has_unread` looks whether a reply lies in the socket at this moment; `kept_waiting` says how many
         seconds the machine has kept this thread waiting for a processor so far.
         """
         self._deadline = deadline
-        self._heard_at = heard_at
+        self._heard_at = last_reply_at
         self._has_unread = has_unread
         self._silent = silent
         self._kept_waiting = kept_waiting
@@ -139,9 +139,9 @@ class SilenceWatch:
         seen = min(now - self._looked, self._pause + _SLACK_SECONDS) - (kept - self._kept_before)
         seen = max(seen, _MIN_SHARE * self._pause)
         self._kept_before = kept
-        heard_at = self._heard_at()
+        last_reply_at = self._heard_at()
         self._clock += seen
-        self._silence = min(seen, now - heard_at) if heard_at >= self._looked else self._silence + seen
+        self._silence = min(seen, now - last_reply_at) if last_reply_at >= self._looked else self._silence + seen
         self._looked = now
 
     def close(self) -> None:

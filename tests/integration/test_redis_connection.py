@@ -141,10 +141,10 @@ def test_a_lost_connection_fails_what_was_under_way_and_comes_back(valkey: Serve
         async with opened(valkey) as store:
             await store.take((Hit("k", METERS[0], 1),))
             node = store.topology.node(0)
-            lost = node._lane.connection
+            lost = node._connector.connection
             assert lost is not None
             waiting = asyncio.ensure_future(store.take((Hit("k", METERS[0], 1),)))
-            while not lost.under_way:  # noqa: ASYNC110 (two turns of the loop, not a wait)
+            while not lost.in_flight:  # noqa: ASYNC110 (two turns of the loop, not a wait)
                 await asyncio.sleep(0)
             lost.abort(ConnectionResetError("cut"))
             with pytest.raises(StoreError, match="connection was lost") as caught:

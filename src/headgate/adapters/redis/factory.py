@@ -8,11 +8,10 @@ from headgate.adapters.redis.address import StoreAddress
 from headgate.adapters.redis.cluster import Cluster
 from headgate.adapters.redis.counter_copies import CounterCopies
 from headgate.adapters.redis.feed import SECONDS, RedisFeed
-from headgate.adapters.redis.node import Patience
-from headgate.adapters.redis.ring import Ring
+from headgate.adapters.redis.node import Timeouts
 from headgate.adapters.redis.sentinel import Sentinel
 from headgate.adapters.redis.store import RedisStore
-from headgate.adapters.redis.topology import OneServer
+from headgate.adapters.redis.topology import OneServer, Ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,11 +60,11 @@ def copies_on(server: ServerAddress) -> CounterCopies:
 
 
 def _topology(address: StoreAddress) -> Topology:
-    patience = Patience(address.deadline, address.probe_every)
+    timeouts = Timeouts(address.deadline, address.probe_every)
     if address.kind == "sentinel":
-        return Sentinel(address.servers, address.name, address.primary, patience)
+        return Sentinel(address.servers, address.name, address.primary, timeouts)
     if address.kind == "cluster":
-        return Cluster(address.servers, patience)
+        return Cluster(address.servers, timeouts)
     if address.kind == "ring":
-        return Ring(address.servers, patience)
-    return OneServer.at(address.servers[0], patience)
+        return Ring(address.servers, timeouts)
+    return OneServer.at(address.servers[0], timeouts)

@@ -157,7 +157,7 @@ def test_the_short_way_lets_go_of_the_lock() -> None:
         raise OSError(msg)
 
     store.clock = broken
-    hit = store.short_way(limiter.bare_keys.meters, limiter.hit_now)
+    hit = store.fast_path(limiter.bare_keys.meters, limiter.hit_now)
     with pytest.raises(OSError, match="stands still"):
         hit("k", "5/hour")
     assert not store.lock.locked()

@@ -7,30 +7,30 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis.lane import CONNECT_SECONDS, asked, connected
+from headgate.adapters.redis.connection import CONNECT_SECONDS, execute, open_connection
 from headgate.adapters.redis.replies import MOVED, code_of
-from headgate.adapters.redis.silence import awake_timeout
+from headgate.adapters.redis.timeouts import awake_timeout
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
-    from headgate.adapters.redis.lane import Connection
+    from headgate.adapters.redis.connection import Connection
     from headgate.adapters.redis.topology import Topology
     from headgate.core.decision import Key
 
-_MOST_DETOURS: Final = 5
-_MOST_UNREAD: Final = 10_000
+_MAX_REDIRECTS: Final = 5
+_MAX_UNREAD: Final = 10_000
 _END: Final = object()
 
 
-class Aside:
+class DedicatedConnection:
     """Talks with the server that holds one key, on connections that nobody else uses."""
 
     def __init__(self, topology: Topology, key: Key) -> None:
-        """`topology` is only asked where the server is. Nothing is connected yet."""
+        """`topology` is only execute where the server is. Nothing is open_connection yet."""
         self._topology = topology
-        self._place = topology.place(key)
+        self._shard = topology.shard_of(key)
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
@@ -40,12 +40,12 @@ class Aside:
         An error that will not pass is an answer like any other.
         """
         async with self._turn:
-            with self._in_words(seconds):
+            with self._as_store_error(seconds):
                 async with awake_timeout(seconds):
                     return await self._answers(commands)
 
     async def _answers(self, commands: Sequence[Sequence[bytes | str | int]]) -> Sequence[object]:
-        for _ in range(_MOST_DETOURS):
+        for _ in range(_MAX_REDIRECTS):
             connection = self._connection
             try:
                 if connection is None:
@@ -56,7 +56,7 @@ class Aside:
                 if not isinstance(error, StoreError):
                     raise
                 # If the key has moved, the topology now knows where to; and if the server is lost, it looks around.
-                self._topology.detour(self._place, error.__cause__ or error)
+                self._topology.redirect(self._shard, error.__cause__ or error)
                 if code_of(error.__cause__) != MOVED:
                     raise
         msg = "the key moves from server to server"
@@ -66,19 +66,19 @@ class Aside:
         """None once the server has said that we hear the channel, then each message; raises `StoreError` in the end."""
         arrived: asyncio.Queue[object] = asyncio.Queue()
 
-        def told(message: object) -> None:
+        def on_push(message: object) -> None:
             arrived.put_nowait(message)
-            if arrived.qsize() > _MOST_UNREAD:  # whoever listens is stuck
+            if arrived.qsize() > _MAX_UNREAD:  # whoever listens is stuck
                 connection.abort()
 
-        with self._in_words(CONNECT_SECONDS):
+        with self._as_store_error(CONNECT_SECONDS):
             async with awake_timeout(CONNECT_SECONDS):
                 connection = await self._connect(lambda _: arrived.put_nowait(_END), protocol=2)
-                connection.told = told
+                connection.on_push = on_push
         try:
-            with self._in_words(CONNECT_SECONDS):
+            with self._as_store_error(CONNECT_SECONDS):
                 async with awake_timeout(CONNECT_SECONDS):
-                    await asked(connection, "SUBSCRIBE", channel)
+                    await execute(connection, "SUBSCRIBE", channel)
             yield None
             while (message := await arrived.get()) is not _END:
                 match message:
@@ -90,11 +90,11 @@ class Aside:
         raise StoreError(msg, transient=True)
 
     async def _connect(self, lost: Callable[[Connection], None], protocol: int | None = None) -> Connection:
-        address = await self._topology.node(self._place).find()
-        return await connected(address if protocol is None else replace(address, protocol=protocol), lost)
+        address = await self._topology.node(self._shard).find()
+        return await open_connection(address if protocol is None else replace(address, protocol=protocol), lost)
 
     @contextmanager
-    def _in_words(self, seconds: float) -> Iterator[None]:
+    def _as_store_error(self, seconds: float) -> Iterator[None]:
         """Whatever goes wrong on the way is a `StoreError`."""
         try:
             yield
@@ -103,7 +103,7 @@ class Aside:
                 f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else f"cannot connect: {error}"
             )
             lost = StoreError(reason, transient=True)
-            self._topology.detour(self._place, lost)  # which makes a cluster look around
+            self._topology.redirect(self._shard, lost)  # which makes a cluster look around
             raise lost from error
 
     def _on_lost(self, connection: Connection) -> None:
@@ -115,14 +115,14 @@ class Aside:
             self._connection.abort()
 
     async def close(self) -> None:
-        """Drop what is connected."""
+        """Drop what is open_connection."""
         self._drop()
         await self._topology.close()
 
 
 async def _answer(connection: Connection, command: Sequence[bytes | str | int]) -> object:
     try:
-        return await asked(connection, *command)
+        return await execute(connection, *command)
     except StoreError as error:
         if error.transient:
             raise

@@ -16,13 +16,13 @@ from headgate.errors import Overloaded, PartlyAnswered, StoreError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from headgate.adapters.redis.batch import Batch
+    from headgate.adapters.redis.scripts import Batch
     from headgate.adapters.redis.store import RedisStore
-    from headgate.adapters.redis.topology import Place
+    from headgate.adapters.redis.topology import Shard
     from headgate.core.decision import Decision, Hit, Key
 
-    Parts = list[tuple[Place, list[Hit]]]
-    """The hits of one request, by place."""
+    Parts = list[tuple[Shard, list[Hit]]]
+    """The hits of one request, by shard."""
 
 log = logging.getLogger("headgate")
 T = TypeVar("T")
@@ -36,11 +36,11 @@ class _PartlyShed(Exception):
         self.decisions = decisions
 
 
-class Apart:
+class CrossSlotTake:
     """What a store does where one call is not enough."""
 
     def __init__(self, store: RedisStore) -> None:
-        """`store` asks one place at a time."""
+        """`store` asks one shard at a time."""
         self._store = store
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -78,7 +78,7 @@ class Apart:
             if not only_peek:
                 await self._undo_all(parts, decisions)
             # Nothing is counted, so what would have passed is answered as it stands.
-            looks = [(place, [hit._replace(cost=0, forced=False) for hit in which]) for place, which in admitted]
+            looks = [(shard, [hit._replace(cost=0, forced=False) for hit in which]) for shard, which in admitted]
             try:
                 decisions |= await self._answers(hits, looks, only_peek=True, singly=singly)
             except (PartlyAnswered, _PartlyShed):  # it is refused all the same; the others stay as they stood
@@ -86,10 +86,10 @@ class Apart:
         return [decisions[hit.key] for hit in hits]
 
     def _parts(self, hits: Sequence[Hit], *, singly: bool) -> Parts:
-        place = self._store.topology.place
+        shard = self._store.topology.shard_of
         if singly:
-            return [(place(hit.key), [hit]) for hit in hits]
-        return list(_grouped(hits, lambda hit: place(hit.key)).items())
+            return [(shard(hit.key), [hit]) for hit in hits]
+        return list(_grouped(hits, lambda hit: shard(hit.key)).items())
 
     async def _answers(
         self, hits: Sequence[Hit], parts: Parts, *, only_peek: bool, singly: bool
@@ -97,7 +97,7 @@ class Apart:
         """The decisions of these parts, by key; `PartlyAnswered` if some server did not answer."""
         ask = self._store.ask_alone if singly else self._store.ask
         answers = await asyncio.gather(
-            *[ask(which, place, only_peek=only_peek) for place, which in parts], return_exceptions=True
+            *[ask(which, shard, only_peek=only_peek) for shard, which in parts], return_exceptions=True
         )
         decisions: dict[Key, Decision] = {}
         errors: list[StoreError] = []
@@ -122,16 +122,16 @@ class Apart:
     async def _undo_all(self, parts: Parts, decisions: dict[Key, Decision]) -> None:
         """Undo the parts that were taken: those that were answered, and denied nothing."""
         taken = [
-            (place, which)
-            for place, which in parts
+            (shard, which)
+            for shard, which in parts
             if all(hit.key in decisions and decisions[hit.key].allowed for hit in which)
         ]
-        await asyncio.gather(*[self._undo(place, which, decisions) for place, which in taken])
+        await asyncio.gather(*[self._undo(shard, which, decisions) for shard, which in taken])
 
-    async def _undo(self, place: Place, hits: Sequence[Hit], decisions: dict[Key, Decision]) -> None:
+    async def _undo(self, shard: Shard, hits: Sequence[Hit], decisions: dict[Key, Decision]) -> None:
         receipts = [Receipt(hit.key, hit.meter, decisions[hit.key].stamp, hit.cost, "") for hit in hits]
         try:
-            await self._store.send_back(receipts, place, undo=True)
+            await self._store.send_back(receipts, shard, undo=True)
         except StoreError as error:
             # It stays charged until its time is over: too much, never too little.
             log.debug("could not give back after a denial: %s", error)
@@ -152,18 +152,18 @@ class Apart:
         for hits, future in batch:
             self._kept(ask(hits, future))
 
-    async def by_place(
-        self, things: Sequence[T], key: Callable[[T], Key], do: Callable[[list[T], Place], Awaitable[None]]
+    async def by_shard(
+        self, things: Sequence[T], key: Callable[[T], Key], do: Callable[[list[T], Shard], Awaitable[None]]
     ) -> None:
-        """Do something with things, wherever they are: one call for each place."""
-        grouped = _grouped(things, lambda thing: self._store.topology.place(key(thing)))
-        await asyncio.gather(*[do(group, place) for place, group in grouped.items()])
+        """Do something with things, wherever they are: one call for each shard."""
+        grouped = _grouped(things, lambda thing: self._store.topology.shard_of(key(thing)))
+        await asyncio.gather(*[do(group, shard) for shard, group in grouped.items()])
 
 
-def _grouped(things: Sequence[T], place: Callable[[T], Place]) -> dict[Place, list[T]]:
-    groups: dict[Place, list[T]] = {}
+def _grouped(things: Sequence[T], shard: Callable[[T], Shard]) -> dict[Shard, list[T]]:
+    groups: dict[Shard, list[T]] = {}
     for thing in things:
-        groups.setdefault(place(thing), []).append(thing)
+        groups.setdefault(shard(thing), []).append(thing)
     return groups
 
 
