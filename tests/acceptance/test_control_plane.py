@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import signal
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.valkey import free_port
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.postgres import Postgres
@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 PATIENCE = 10.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day"}
-
-
-def _until(is_so: Callable[[], bool], every: float = 0.02) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(every)
 
 
 def _limit(service: Service) -> int | None:
@@ -51,7 +44,7 @@ def test_a_whole_product_by_one_command(start: Start, tmp_path: Path) -> None:
     """Without any setting there are a database, counters, an admin API and a token, all kept in the data directory."""
     service = start(data_dir=str(tmp_path))
     assert service.admin.post("/v1/rules", json=RULE).status_code == 201
-    _until(lambda: _limit(service) == 5)
+    wait_until(lambda: _limit(service) == 5)
     assert service.check(user="u1").json()["remaining"] == 4
     service.signal(signal.SIGTERM)
     assert service.wait() == 0
@@ -69,13 +62,13 @@ def test_changes_reach_other_services(start: Start, revived: tuple[Postgres, Ser
         for name in ("one", "other")
     )
     assert one.admin.post("/v1/rules", json=RULE).status_code == 201
-    _until(lambda: _limit(other) == 5)
+    wait_until(lambda: _limit(other) == 5)
     assert one.admin.post("/v1/users", json={"id": "u1", "overrides": {"five": "9/day"}}).status_code == 201
-    _until(lambda: _limit(other) == 9)
+    wait_until(lambda: _limit(other) == 9)
     block = one.admin.post("/v1/blocks", json={"user": "u1", "reason": "abuse"}).json()
-    _until(lambda: not other.http.post("/v1/peek", json={"user": "u1"}).json()["allowed"])
+    wait_until(lambda: not other.http.post("/v1/peek", json={"user": "u1"}).json()["allowed"])
     assert other.admin.delete(f"/v1/blocks/{block['id']}").status_code == 204
-    _until(lambda: one.http.post("/v1/peek", json={"user": "u1"}).json()["allowed"])
+    wait_until(lambda: one.http.post("/v1/peek", json={"user": "u1"}).json()["allowed"])
     made = one.admin.post("/v1/keys", json={"user": "u1"}).json()
 
     def known(service: Service) -> bool:
@@ -84,7 +77,7 @@ def test_changes_reach_other_services(start: Start, revived: tuple[Postgres, Ser
 
     assert known(other)
     assert one.admin.post(f"/v1/keys/{made['key']['id']}/revoke").status_code == 200
-    _until(lambda: not known(other))
+    wait_until(lambda: not known(other))
 
 
 @pytest.mark.parametrize("away", ["nothing", "postgres", "valkey", "both"])
@@ -102,7 +95,7 @@ def test_a_service_starts_whatever_is_away(
     }
     first = start(**settings)
     assert first.admin.post("/v1/rules", json=RULE).status_code == 201
-    _until(lambda: _limit(first) == 5)
+    wait_until(lambda: _limit(first) == 5)
     first.signal(signal.SIGTERM)
     assert first.wait() == 0
     if away in {"postgres", "both"}:
@@ -127,7 +120,7 @@ def test_a_service_that_is_slow_to_start_keeps_its_ports(
     settings = {"port": str(port), "database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path)}
     with ThreadPoolExecutor() as threads:
         starting = threads.submit(start, **settings)
-        _until(lambda: _is_kept(port), every=0.25)  # seldom: to look takes the port for a moment
+        wait_until(lambda: _is_kept(port), interval=0.25)  # seldom: to look takes the port for a moment
         assert not starting.done()
         postgres.revive()
         assert starting.result().http.get("/livez").status_code == 200
@@ -157,9 +150,9 @@ def test_a_service_without_anything_starts_and_waits_for_rules(
     assert service.http.get("/livez").status_code == 200
     postgres.restart()
     valkey.restart()
-    _until(lambda: service.http.get("/readyz").status_code == 200)
+    wait_until(lambda: service.http.get("/readyz").status_code == 200)
     assert service.admin.post("/v1/rules", json=RULE).status_code == 201
-    _until(lambda: _limit(service) == 5)
+    wait_until(lambda: _limit(service) == 5)
 
 
 def test_commands_go_to_the_database_of_the_data_directory(start: Start, headgate: Run, tmp_path: Path) -> None:

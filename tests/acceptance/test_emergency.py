@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.acceptance.test_workers import answering, post
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.postgres import Postgres
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 PATIENCE = 30.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day", "on_store_error": "deny"}
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _processes(service: Service) -> list[dict[str, Any]]:
@@ -61,7 +54,7 @@ def test_the_emergency_lever_works_while_redis_is_unavailable(
     settings = {"database_url": url, "redis_url": valkey.url, "admin_token": TOKEN}
     one = start("--workers", "2", data_dir=str(tmp_path / "one"), **settings)
     other = start(data_dir=str(tmp_path / "other"), **settings)
-    _until(lambda: _follow(one, "feed", 4))
+    wait_until(lambda: _follow(one, "feed", 4))
     made = one.admin.post("/v1/rules", params={"wait": 10}, json=RULE)
     assert made.headers["headgate-applied"] == "4/4"
     valkey.freeze() if how == "frozen" else valkey.kill()
@@ -72,18 +65,20 @@ def test_the_emergency_lever_works_while_redis_is_unavailable(
     for service in (one, other):
         answers = [post(service, "/v1/peek", user="u1")[1] for _ in range(8)]
         assert {(answer["allowed"], answer["policy"]) for answer in answers} == {(False, "block")}
-    _until(lambda: _follow(one, "database", 4))
+    wait_until(lambda: _follow(one, "database", 4))
     assert one.http.get("/readyz").json()["following"] == "database"
     changed = one.admin.put("/v1/rules/five", params={"wait": 10}, json={**RULE, "limits": "7/day"})
     assert changed.json()["applied"]["have_it"] == 4
     number = changed.json()["version"]
     assert all(post(service, "/v1/peek", user="u2")[1]["limit"] == 7 for service in (one, other) for _ in range(4))
     one.admin.post("/v1/users", json={"id": "u2", "overrides": {"five": "9/day"}}).raise_for_status()
-    _until(lambda: all(post(each, "/v1/peek", user="u2")[1]["limit"] == 9 for each in (one, other) for _ in range(4)))
+    wait_until(
+        lambda: all(post(each, "/v1/peek", user="u2")[1]["limit"] == 9 for each in (one, other) for _ in range(4))
+    )
     other.wait_for_error("rules: following PostgreSQL directly, redis unavailable: ")
 
     valkey.revive()
-    _until(lambda: _follow(one, "feed", 4))
+    wait_until(lambda: _follow(one, "feed", 4))
     other.wait_for_error("rules: following redis again")
     for service in (one, other):
         assert post(service, "/v1/peek", user="u1")[1]["policy"] == "block"
@@ -101,7 +96,7 @@ def test_a_process_that_is_dead_or_stopped_does_not_hold_the_answer_up(
     postgres, valkey = servers
     settings = {"database_url": postgres.new_database(), "redis_url": valkey.url, "admin_token": TOKEN}
     one = start("--workers", "2", data_dir=str(tmp_path / "one"), **settings)
-    _until(lambda: _follow(one, "feed", 3))
+    wait_until(lambda: _follow(one, "feed", 3))
     stopped = answering(one)[0]
     os.kill(stopped, signal.SIGSTOP)
     try:
@@ -110,16 +105,16 @@ def test_a_process_that_is_dead_or_stopped_does_not_hold_the_answer_up(
         applied = answer.json()["applied"]
         assert str(stopped) in [name.rpartition(":")[2] for name in applied["waiting_for"]]
         assert applied["processes"] == 3 == applied["have_it"] + len(applied["waiting_for"])
-        _until(lambda: len(_processes(one)) == 2)
+        wait_until(lambda: len(_processes(one)) == 2)
         answer = one.admin.post("/v1/blocks", params={"wait": 10}, json={"user": "u2"})
         assert answer.json()["applied"] == {"processes": 2, "have_it": 2, "waiting_for": []}
     finally:
         os.kill(stopped, signal.SIGCONT)
-    _until(lambda: len(_processes(one)) == 3)
+    wait_until(lambda: len(_processes(one)) == 3)
     one.signal(signal.SIGTERM)
     assert one.wait() == 0
     other = start(data_dir=str(tmp_path / "other"), **settings)
-    _until(lambda: len(_processes(other)) == 1)
+    wait_until(lambda: len(_processes(other)) == 1)
 
 
 def test_a_command_says_who_has_a_block(
@@ -129,7 +124,7 @@ def test_a_command_says_who_has_a_block(
     postgres, valkey = servers
     database, redis = postgres.new_database(), valkey.url
     service = start(database_url=database, redis_url=redis, data_dir=str(tmp_path), admin_token=TOKEN)
-    _until(lambda: len(_processes(service)) == 1)
+    wait_until(lambda: len(_processes(service)) == 1)
     asked = headgate("blocks", "add", "--user", "u1", admin_url=service.admin_url, admin_token=TOKEN)
     assert re.search(r"^applied by [01] of 1 process", asked.stdout, re.MULTILINE)  # 1, unless the machine is busy
     alone = headgate("blocks", "add", "--user", "u2", database_url=database, redis_url=redis, data_dir=str(tmp_path))

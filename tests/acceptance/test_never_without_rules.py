@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from tests.acceptance.test_workers import post
 from tests.support.envoy_messages import MESSAGES
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.postgres import Postgres
@@ -23,13 +23,6 @@ PATIENCE = 20.0
 TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 STRICT = "rules: [{name: strict, per: [user], limits: 2/day, on_store_error: deny}]"
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -80,11 +73,11 @@ def test_a_service_runs_on_its_file_while_the_database_is_unavailable(
     file.unlink()
     postgres.restart()
     # What the file said is not lost with it, though it was never published.
-    _until(lambda: service.admin.get("/readyz").status_code == 200)
+    wait_until(lambda: service.admin.get("/readyz").status_code == 200)
     assert post(service, "/v1/peek", user="u1")[0] == 429
     file.write_text(STRICT.replace("2/day", "5/day"))
-    _until(lambda: all(post(service, "/v1/peek", user="u1")[1]["limit"] == 5 for _ in range(2 * workers)))
-    _until(lambda: service.http.get("/readyz").json()["rules"] in {"feed", "database"})
+    wait_until(lambda: all(post(service, "/v1/peek", user="u1")[1]["limit"] == 5 for _ in range(2 * workers)))
+    wait_until(lambda: service.http.get("/readyz").json()["rules"] in {"feed", "database"})
 
 
 @pytest.mark.parametrize("file", ["none", "unreadable"])
@@ -116,7 +109,7 @@ def test_a_service_that_knows_of_no_rules_decides_nothing(
     postgres.restart()
     if file == "unreadable":
         (tmp_path / "rules.yaml").write_text(STRICT)
-    _until(lambda: service.http.get("/readyz").status_code == 200)
+    wait_until(lambda: service.http.get("/readyz").status_code == 200)
     verdict = service.check(user="u1").json()
     assert (verdict["allowed"], verdict["limit"]) == (True, 2 if file == "unreadable" else None)
 

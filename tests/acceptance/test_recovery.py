@@ -9,15 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.service import environment
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.support.postgres import Postgres
     from tests.support.service import Run, Service, Start
@@ -54,13 +54,6 @@ class Operator:
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
-
-
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def _configuration(service: Service) -> dict[str, Any]:
@@ -111,7 +104,7 @@ def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Ser
     def peek(**who: str) -> Any:  # noqa: ANN401 (JSON)
         return service.http.post("/v1/peek", json=who).json()
 
-    _until(lambda: peek(user="u3")["limit"] == 5 and not peek(user="u2")["allowed"])
+    wait_until(lambda: peek(user="u3")["limit"] == 5 and not peek(user="u2")["allowed"])
     for _ in range(2):
         assert service.check(user="u3").json()["allowed"]
     before = _configuration(service)
@@ -126,8 +119,8 @@ def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Ser
     valkey.ask("FLUSHALL")
     for command in others:
         somebody.types(command)
-    _until(lambda: peek(user="u3").get("limit") == 5 and peek(user="u3")["source"] == "store")
-    _until(lambda: not peek(user="u2")["allowed"])
+    wait_until(lambda: peek(user="u3").get("limit") == 5 and peek(user="u3")["source"] == "store")
+    wait_until(lambda: not peek(user="u2")["allowed"])
     assert _configuration(service) == before
     assert peek(api_key=key)["limit"] == 9
     answer = admin.get("/v1/rules/five", headers={"Authorization": f"Bearer {token}"})
@@ -141,11 +134,11 @@ def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Ser
         somebody.types(command)
     assert admin.put("/v1/rules/five", json=RULE | {"limits": "7/day"}).status_code == 200
     assert admin.post("/v1/blocks", json={"user": "u4"}).status_code == 201
-    _until(lambda: peek(user="u3")["limit"] == 7 and not peek(user="u4")["allowed"])
+    wait_until(lambda: peek(user="u3")["limit"] == 7 and not peek(user="u4")["allowed"])
     somebody.types(restore)
-    _until(lambda: peek(user="u3")["limit"] == 5 and peek(user="u4")["allowed"])
+    wait_until(lambda: peek(user="u3")["limit"] == 5 and peek(user="u4")["allowed"])
     assert admin.put("/v1/rules/five", json=RULE | {"limits": "4/day"}).status_code == 200
-    _until(lambda: peek(user="u3")["limit"] == 4)
+    wait_until(lambda: peek(user="u3")["limit"] == 4)
 
 
 def test_servers_of_our_own_are_restored(start: Start, headgate: Run, tmp_path: Path) -> None:
@@ -153,7 +146,7 @@ def test_servers_of_our_own_are_restored(start: Start, headgate: Run, tmp_path: 
     settings = {"data_dir": str(tmp_path), "admin_token": TOKEN}
     service = start(**settings)
     assert service.admin.post("/v1/rules", json=RULE).status_code == 201
-    _until(lambda: service.check(user="u1").json()["limit"] == 5)
+    wait_until(lambda: service.check(user="u1").json()["limit"] == 5)
     used = service.check(user="u1").json()["remaining"]
     made = headgate("backup", "--redis", data_dir=str(tmp_path))
     assert made.returncode == 0, made.stderr

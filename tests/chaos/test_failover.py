@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.chaos.load import Load, share
-from tests.support.valkey import until
+from tests.support.waiting import wait_until
 
 from headgate import Limiter, Request
 from headgate.adapters.redis.topology import slot_of
@@ -45,7 +45,7 @@ async def _failover(
             await asyncio.sleep(0.5)
             began = time.perf_counter()
             await asyncio.to_thread(fail)
-            await asyncio.to_thread(until, promoted, "another primary is there")
+            await asyncio.to_thread(wait_until, promoted, "another primary is there")
             elected = time.perf_counter()
             await asyncio.sleep(_RECOVERED)
     assert load.errors == []

@@ -7,16 +7,16 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.support.backups import contents, execute, fill
 from tests.support.postgres import AS_NOBODY, found_programs, migrated
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy" / "postgres"
 PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "recover.md"
@@ -58,7 +58,7 @@ class Cluster:
             self._running[data] = subprocess.Popen(  # noqa: S603 (from the wheel)
                 [*words, "-c", f"unix_socket_directories={self.folder}", "-c", f"port={port}"], stdout=log, stderr=log
             )
-        _until(lambda: self._answers(data))
+        wait_until(lambda: self._answers(data))
 
     def _answers(self, data: Path) -> bool:
         assert self._running[data].poll() is None, (self.folder / f"{data.name}.log").read_text()
@@ -86,13 +86,6 @@ def _url(data: Path) -> str:
     return f"postgresql://postgres@/postgres?host={data.parent}&port={_port(data)}"
 
 
-def _until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def cluster(servers_folder: Path) -> Iterator[Cluster]:
     """One that ends with the test."""
@@ -117,7 +110,7 @@ def test_a_database_returns_to_a_point_in_time(cluster: Cluster) -> None:
     execute(_url(data), "SELECT pg_sleep(0.05)")
     execute(_url(data), "TRUNCATE rules, tiers, users, api_keys, tokens CASCADE")
     ((segment,),) = execute(_url(data), "SELECT pg_walfile_name(pg_switch_wal())")
-    _until((cluster.wal / str(segment)).exists)
+    wait_until((cluster.wal / str(segment)).exists)
 
     shutil.copytree(base, again)
     for path in [again, *again.rglob("*")]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 import hiredis
 import pytest
-from tests.support.valkey import Server, free_port, until
+from tests.support.valkey import Server, free_port
+from tests.support.waiting import wait_until
 
 from headgate.adapters.redis import store_at
 from headgate.core.decision import Hit
@@ -126,10 +127,10 @@ def test_silent_covers_an_answer_on_its_way(proxy: FaultProxy, client: Client, v
     """What was asked before the silence is not answered in it."""
     valkey.freeze()
     client.send("INCR", "k")
-    until(lambda: proxy.commands == 2, "the command is on its way")
+    wait_until(lambda: proxy.commands == 2, "the command is on its way")
     proxy.play(Fault.SILENT)
     valkey.thaw()
-    until(lambda: valkey.ask("GET", "k") == b"2", "the server did it")
+    wait_until(lambda: valkey.ask("GET", "k") == b"2", "the server did it")
     assert client.hears_nothing()
 
 
@@ -171,13 +172,13 @@ def test_slow_keeps_the_order(proxy: FaultProxy, client: Client, valkey: Server)
     """An answer that is not slow any more does not overtake those that were, nor does an error."""
     proxy.play(Fault.SLOW, seconds=2 * A_MOMENT)
     client.send("SET", "k", "slow")
-    until(lambda: valkey.ask("GET", "k") == b"slow", "the server did it")
+    wait_until(lambda: valkey.ask("GET", "k") == b"slow", "the server did it")
     proxy.play(Fault.SLOW, seconds=A_MOMENT / 10)
     client.send("INCR", "n")
-    until(lambda: valkey.ask("GET", "n") == b"1", "the server did it")
+    wait_until(lambda: valkey.ask("GET", "n") == b"1", "the server did it")
     proxy.heal()
     client.send("INCR", "n")
-    until(lambda: valkey.ask("GET", "n") == b"2", "the server did it")
+    wait_until(lambda: valkey.ask("GET", "n") == b"2", "the server did it")
     proxy.says("ERR no")
     client.send("INCR", "n")
     assert [str(client.answer()) for _ in range(4)] == ["b'OK'", "1", "2", "ERR no"]
@@ -233,7 +234,7 @@ def test_says_waits_for_earlier_answers(proxy: FaultProxy, client: Client, valke
     """A command that was passed on before gets its own answer first."""
     valkey.freeze()
     client.send("GET", "k")
-    until(lambda: proxy.commands == 2, "the command is on its way")
+    wait_until(lambda: proxy.commands == 2, "the command is on its way")
     proxy.says(ErrorLine.OOM)
     client.send("GET", "k")
     assert client.hears_nothing()

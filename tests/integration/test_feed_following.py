@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.changing import change, limit, publish
 from tests.support.servers import ring_url
+from tests.support.waiting import wait_until_async
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryCache
@@ -71,13 +72,7 @@ class Process:
                     await task
 
     async def until(self, number: int) -> None:
-        await _until(lambda: self.snapshots.current.number == number)
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 (a thread is at work, or a server)
-            await asyncio.sleep(0.005)
+        await wait_until_async(lambda: self.snapshots.current.number == number)
 
 
 @asynccontextmanager
@@ -104,7 +99,7 @@ def test_a_change_is_in_force_at_once(database_url: str, valkey: Server) -> None
                 await one.until(await one.publish(amount))
             number = await change(one.database, "user", "u1")
             await one.announcer.announce()
-            await _until(lambda: "user:u1" in one.forgotten)
+            await wait_until_async(lambda: "user:u1" in one.forgotten)
             assert (await one.feed.state()).position.number == number
             assert one.following.missed == 0
 
@@ -145,10 +140,10 @@ def test_announcements_that_are_lost_are_made_up_for(
         monkeypatch.setattr(RedisFeed, "announcements", silence)
         async with process(valkey.url, database_url) as one:
             await one.until(await one.publish(1))
-            await _until(lambda: one.forgotten.count("*") == 1)
+            await wait_until_async(lambda: one.forgotten.count("*") == 1)
             await change(one.database, "user", "u1")
             await one.until(await one.publish(2))
-            await _until(lambda: one.forgotten.count("*") == 2)
+            await wait_until_async(lambda: one.forgotten.count("*") == 2)
             assert one.following.missed == 1
 
     asyncio.run(run())
@@ -192,7 +187,7 @@ def test_rules_stay_while_redis_is_away(database_url: str, valkey: Server, *, is
             await one.until(number)
             (valkey.kill if is_killed else valkey.freeze)()
             later = await publish(one.database, limit(2))
-            await _until(lambda: one.following.trouble is not None)
+            await wait_until_async(lambda: one.following.trouble is not None)
             assert one.snapshots.current.number == number
             valkey.revive()
             await one.until(later)

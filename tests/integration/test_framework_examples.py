@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import httpx
 import pytest
-from tests.support.valkey import free_port, until
+from tests.support.valkey import free_port
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def _running(name: str, store: str, workers: int = 4) -> Iterator[str]:
     with subprocess.Popen(command, cwd=_EXAMPLES, env=environment, stdout=subprocess.DEVNULL) as server:  # noqa: S603 (ours)
         try:
             address = f"http://127.0.0.1:{port}"
-            until(lambda: _answers(address), f"{name} answers")
+            wait_until(lambda: _answers(address), f"{name} answers")
             yield address
         finally:
             server.terminate()
@@ -98,7 +99,9 @@ def test_limits_hold_with_four_workers(name: str, valkey: Server) -> None:
         # booked when it is over, which may be after its answer; until then one that costs nothing passes.
         pages = [_get(address, "/report?pages=60", **{"x-user": "ann"}).status_code for _ in range(2)]
         assert pages == [200, 200]
-        until(lambda: _get(address, "/report?pages=0", **{"x-user": "ann"}).status_code == 429, "a report is refused")
+        wait_until(
+            lambda: _get(address, "/report?pages=0", **{"x-user": "ann"}).status_code == 429, "a report is refused"
+        )
         assert _get(address, "/report?pages=60", **{"x-user": "ann"}).status_code == 429
         assert "ratelimit" not in _get(address, "/health").headers
 

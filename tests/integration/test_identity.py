@@ -7,7 +7,7 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from tests.support.fake_records import until
+from tests.support.waiting import wait_until_async
 
 from headgate import Limiter, Request
 from headgate.adapters.clock import wall_clock
@@ -96,7 +96,7 @@ def test_records_are_shared_between_processes(database_url: str, valkey: Server)
         async with people(database_url, cache) as (identity, _):
             await identity.stated(Request(user="u1"))
             await identity.stated(Request(api_key=KEY))
-            await until(lambda: len(identity.records._tasks) == 0 if identity.records else False)
+            await wait_until_async(lambda: len(identity.records._tasks) == 0 if identity.records else False)
         async with people(database_url, RedisCache(store)) as (identity, database):
             async with database.use() as connection:
                 await connection.execute("UPDATE users SET tier = 'free' WHERE id = 'u1'")
@@ -135,7 +135,7 @@ def test_decisions_go_on_while_the_database_is_frozen(postgres: Postgres) -> Non
                 assert all(request.assumed for request in found)
             finally:
                 postgres.thaw()
-            await until(lambda: records.is_available)
+            await wait_until_async(lambda: records.is_available)
             for _ in range(2):
                 user = await identity.stated(Request(user="u1", tier="free"))
                 assert (user.assumed, user.tier) == (False, "pro")

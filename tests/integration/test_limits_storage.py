@@ -20,7 +20,8 @@ import limits.storage
 import limits.strategies
 import pytest
 from limits import RateLimitItemPerHour
-from tests.support.valkey import free_port, until
+from tests.support.valkey import free_port
+from tests.support.waiting import wait_until
 
 import headgate.limits
 
@@ -62,8 +63,8 @@ def _serving(module: str, interface: str, storage: str) -> Iterator[str]:
 
     asked: list[httpx.HTTPTransport] = []
     try:
-        until(answers, f"{module} answers")
-        until(several_answer, f"several processes of {module} answer")
+        wait_until(answers, f"{module} answers")
+        wait_until(several_answer, f"several processes of {module} answer")
         yield f"http://127.0.0.1:{port}"
     finally:
         process.send_signal(signal.SIGTERM)

@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI
 from flask import Flask
 from starlette.responses import PlainTextResponse
 from tests.integration.accounts import Accounts
-from tests.support.valkey import until
+from tests.support.waiting import wait_until
 
 from headgate import InvalidSettings, fastapi
 from headgate.adapters.postgres import Database
@@ -75,7 +75,7 @@ class Application:
 
     def comes_to_say(self, expected: str, path: str = "/", **headers: str) -> None:
         """Wait until it says that."""
-        until(lambda: self.said(path, **headers) == expected, f"the application says {expected}", _PATIENCE)
+        wait_until(lambda: self.said(path, **headers) == expected, f"the application says {expected}", _PATIENCE)
 
 
 def _told(found: Any) -> str:  # noqa: ANN401 (an admission)

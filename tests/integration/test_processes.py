@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from tests.integration.changing import change, limit, publish
 from tests.support.admin import with_admin
+from tests.support.waiting import wait_until_async
 
 from headgate.adapters.memory import MemoryFeed
 from headgate.adapters.postgres import Database
@@ -59,12 +60,6 @@ def _with_database(url: str, test: Callable[[Database], Coroutine[None, None, No
     asyncio.run(run())
 
 
-async def _until(is_so: Callable[[], Coroutine[None, None, bool]]) -> None:
-    async with asyncio.timeout(30):
-        while not await is_so():  # noqa: ASYNC110 (a server has to be asked)
-            await asyncio.sleep(0.01)
-
-
 def test_a_process_is_listed_with_what_it_runs_on(database_url: str) -> None:
     """At once, again whenever it has taken something, and no more once it has left."""
 
@@ -78,10 +73,10 @@ def test_a_process_is_listed_with_what_it_runs_on(database_url: str) -> None:
             return await numbers() == list(expected)
 
         async with one.reporting():
-            await _until(lambda: is_listed_with((0, 0, "none")))
+            await wait_until_async(lambda: is_listed_with((0, 0, "none")))
             number = await publish(database, limit(5))
             await one.take()
-            await _until(lambda: is_listed_with((number, 0, "database")))
+            await wait_until_async(lambda: is_listed_with((number, 0, "database")))
         (listed,) = await processes.list()
         assert (listed.host, listed.pid, listed.role, listed.region, listed.following) == (
             *("host", 1, "service", "eu"),
@@ -102,11 +97,11 @@ def test_who_has_a_change_is_waited_for_and_no_longer_than_told(database_url: st
         assert await processes.applied(60) == Applied(0, 0, [])
         one, two = Process(database, 1), Process(database, 2)
         async with one.reporting(), two.reporting():
-            await _until(lambda: _number(processes, 2))
+            await wait_until_async(lambda: _number(processes, 2))
             assert await processes.applied(60) == Applied(2, 2, [])  # nothing was ever published
             await publish(database, limit(5))
             await one.take()
-            await _until(lambda: _has(processes, 1))
+            await wait_until_async(lambda: _has(processes, 1))
             assert await processes.applied(0) == Applied(2, 1, ["host:2"])
             waiting = asyncio.create_task(processes.applied(60))
             await two.take()
@@ -125,7 +120,7 @@ def test_an_application_with_rules_of_its_own_is_waited_for_only_with_blocks(dat
         async with one.reporting():
             await change(database, "block", "b")
             await one.take()
-            await _until(lambda: _has(processes, 1))
+            await wait_until_async(lambda: _has(processes, 1))
             await publish(database, limit(5))
             assert await processes.applied(0) == Applied(1, 1, [])
             await change(database, "block", "b")
@@ -142,12 +137,12 @@ def test_a_process_of_another_history_does_not_have_it(database_url: str) -> Non
         await publish(database, limit(5))
         async with one.reporting():
             await one.take()
-            await _until(lambda: _has(processes, 1))
+            await wait_until_async(lambda: _has(processes, 1))
             async with database.use() as connection:
                 await connection.execute("UPDATE lineage SET id = gen_random_uuid()")
             assert (await processes.applied(0)).have_it == 0
             await one.take()
-            await _until(lambda: _has(processes, 1))
+            await wait_until_async(lambda: _has(processes, 1))
 
     _with_database(database_url, test)
 

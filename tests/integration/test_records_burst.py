@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 import uvloop
-from tests.support.fake_records import steady, until
+from tests.support.fake_records import steady
+from tests.support.waiting import wait_until_async
 
 from headgate import Limiter, Request
 from headgate.adapters.clock import wall_clock
@@ -167,7 +168,7 @@ def test_a_frozen_database_marks_every_verdict_and_a_recovered_one_none(
                 assert not identity.records.is_available
             finally:
                 postgres.thaw()
-            await until(lambda: identity.records is not None and identity.records.is_available)
+            await wait_until_async(lambda: identity.records is not None and identity.records.is_available)
             assert await wrong_tiers(identity, USERS, USERS) == 0
 
     run_loop(run())
@@ -182,7 +183,7 @@ def test_the_last_record_known_is_in_redis_for_a_process_that_starts_anew(
         async with process(users_url, valkey.url) as identity:
             assert await wrong_tiers(identity, 20, 20) == 0
             assert identity.records is not None
-            await until(lambda: identity.records is not None and not identity.records._tasks)
+            await wait_until_async(lambda: identity.records is not None and not identity.records._tasks)
         tomorrow = wall_clock() + 80_000 * SECOND
         postgres.freeze()
         try:

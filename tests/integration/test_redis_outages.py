@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.valkey import Server, until
+from tests.support.valkey import Server
+from tests.support.waiting import wait_until
 
 from headgate import Limiter, Request
 from headgate.adapters.redis import store_at
@@ -260,7 +261,7 @@ def test_those_who_came_during_a_wait_share_the_next_one(sentinel_setup: Sentine
             primary = sentinel_setup.primary()
             before = calls(primary, "wait")
             first = asyncio.ensure_future(limiter.check(Request(user="u")))
-            await asyncio.to_thread(until, lambda: is_waiting(primary), "a wait is under way")
+            await asyncio.to_thread(wait_until, lambda: is_waiting(primary), "a wait is under way")
             others = []
             for number in range(5):
                 others.append(asyncio.ensure_future(limiter.check(Request(user=f"u{number}"))))
@@ -284,7 +285,7 @@ def test_a_primary_that_freezes_is_not_waited_for_twice(sentinel_setup: Sentinel
             for replica in sentinel_setup.replicas():
                 replica.freeze()
             first = asyncio.ensure_future(limiter.check(Request(user="u")))
-            await asyncio.to_thread(until, lambda: is_waiting(primary), "a wait is under way")
+            await asyncio.to_thread(wait_until, lambda: is_waiting(primary), "a wait is under way")
             primary.freeze()
             second = asyncio.ensure_future(limiter.check(Request(user="u2")))
             assert (await first).source is Source.STORE

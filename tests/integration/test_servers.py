@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import hiredis
 import pytest
-from tests.support.valkey import Server, free_port, until
+from tests.support.valkey import Server, free_port
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ def test_servers_do_not_outlive_the_test_run(tmp_path: Path) -> None:
             return True
         return False
 
-    until(is_gone, "the server is gone")
+    wait_until(is_gone, "the server is gone")
 
 
 def test_sentinels_agree_on_a_primary(sentinel_setup: SentinelSetup) -> None:
@@ -86,7 +87,7 @@ def test_sentinels_agree_on_a_primary(sentinel_setup: SentinelSetup) -> None:
     primary = sentinel_setup.primary()
     primary.ask("SET", KEY, "1")
     for replica in sentinel_setup.replicas():
-        until(partial(replica.ask, "GET", KEY), "a replica has what was written")
+        wait_until(partial(replica.ask, "GET", KEY), "a replica has what was written")
         with pytest.raises(hiredis.ReplyError, match="READONLY"):
             replica.ask("SET", KEY, "2")
 
@@ -95,18 +96,18 @@ def test_sentinels_elect_another_primary(sentinel_setup: SentinelSetup) -> None:
     """When the primary is killed, the sentinels make a replica primary; the old one comes back as a replica."""
     lost = sentinel_setup.primary()
     lost.kill()
-    until(lambda: sentinel_setup.primary() is not lost, "the sentinels name another primary")
+    wait_until(lambda: sentinel_setup.primary() is not lost, "the sentinels name another primary")
     sentinel_setup.primary().ask("SET", KEY, "1")
     sentinel_setup.heal()
     assert lost in sentinel_setup.replicas()
-    until(lambda: lost.ask("GET", KEY) == b"1", "the old primary follows the new one")
+    wait_until(lambda: lost.ask("GET", KEY) == b"1", "the old primary follows the new one")
 
 
 def test_a_frozen_primary_is_replaced(sentinel_setup: SentinelSetup) -> None:
     """A primary that is there but silent is replaced too."""
     lost = sentinel_setup.primary()
     lost.freeze()
-    until(lambda: sentinel_setup.primary() is not lost, "the sentinels name another primary")
+    wait_until(lambda: sentinel_setup.primary() is not lost, "the sentinels name another primary")
 
 
 def test_a_sentinel_that_was_frozen_watches_again(sentinel_setup: SentinelSetup) -> None:
@@ -133,7 +134,7 @@ def test_a_replica_takes_over_in_a_cluster(cluster_setup: ClusterSetup, slot: in
     lost = cluster_setup.node_of(slot)
     heir = cluster_setup.replica_of(lost)
     lost.kill()
-    until(lambda: heir.ask("SET", KEY, "1") == b"OK", "the replica takes writes")
+    wait_until(lambda: heir.ask("SET", KEY, "1") == b"OK", "the replica takes writes")
     cluster_setup.heal()
     assert cluster_setup.node_of(slot) is heir
     assert cluster_setup.replica_of(heir) is lost

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from tests.support.valkey import Server, free_port, until
+from tests.support.valkey import Server, free_port
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ class ClusterSetup:
                 if other is not node:
                     node.ask("CLUSTER", "MEET", "127.0.0.1", str(other.port), bus)
         for primary, replica in zip(primaries, replicas, strict=True):
-            until(partial(replica.ask, "CLUSTER", "REPLICATE", self._ids[primary]), "a replica knows its primary")
+            wait_until(partial(replica.ask, "CLUSTER", "REPLICATE", self._ids[primary]), "a replica knows its primary")
         self.heal()
 
     def primaries(self) -> list[Server]:
@@ -112,7 +113,7 @@ class ClusterSetup:
         for node in (to, source):
             node.ask("CLUSTER", "SETSLOT", str(slot), "NODE", self._ids[to])
         del self._moves[slot]
-        until(
+        wait_until(
             lambda: all(self._owner(node, slot) is to for node in self.nodes if node.answers),
             f"every node knows that slot {slot} moved",
         )
@@ -125,7 +126,7 @@ class ClusterSetup:
             for node in move:
                 node.ask("CLUSTER", "SETSLOT", str(slot), "STABLE")
         self._moves.clear()
-        until(lambda: all(map(self._sees_all, self.nodes)), "all six nodes are one cluster")
+        wait_until(lambda: all(map(self._sees_all, self.nodes)), "all six nodes are one cluster")
 
     def _sees_all(self, node: Server) -> bool:
         info = node.text("CLUSTER", "INFO")

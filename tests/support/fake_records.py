@@ -7,6 +7,8 @@ import json
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from tests.support.waiting import wait_until_async
+
 from headgate.core.units import SECOND
 from headgate.dataplane.lookups import Deadlines
 from headgate.dataplane.records import Records
@@ -16,15 +18,9 @@ from headgate.ports import Looked
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 QUICK = Deadlines(reply=0.02, connect=0.1, abandon=60.0, probe=0.001)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that nobody announces."""
-    while not holds():  # noqa: ASYNC110 (that is the point)
-        await asyncio.sleep(0.001)
 
 
 def steady() -> int:
@@ -163,4 +159,4 @@ class Set:
 
     async def shared(self) -> None:
         """Until all that was read is in the shared cache."""
-        await until(lambda: not self.records._tasks)
+        await wait_until_async(lambda: not self.records._tasks)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from tests.support.valkey import Server, free_port, until
+from tests.support.valkey import Server, free_port
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +65,7 @@ class SentinelSetup:
         for sentinel in self.sentinels:
             for period, millis in _HURRY.items():
                 sentinel.ask("SENTINEL", "DEBUG", period, str(millis))
-        until(self._is_whole, "three sentinels agree on a primary with two replicas")
+        wait_until(self._is_whole, "three sentinels agree on a primary with two replicas")
 
     def _is_whole(self) -> bool:
         primary = self.primary()

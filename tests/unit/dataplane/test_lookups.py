@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_records import QUICK, FakeSource, steady, until
+from tests.support.fake_records import QUICK, FakeSource, steady
+from tests.support.waiting import wait_until_async
 
 from headgate.dataplane.lookups import MAX_NAMES, MAX_QUERIES, MAX_WAITING, Lookups
 from headgate.dataplane.wanted import Wanted
@@ -59,7 +60,7 @@ def test_what_is_asked_together_is_one_query() -> None:
         looking = Looking()
         looking.source.add_key(bytes(32))
         looking.lookups.ask([*users("u1", "u2"), Wanted("key:00", bytes(32), 0)])
-        await until(lambda: len(looking.reader.answers) == 3)
+        await wait_until_async(lambda: len(looking.reader.answers) == 3)
         assert looking.source.queries == [["u1", "u2"], [bytes(32).hex()]]
         assert looking.reader.answers["user:u1"] == {"tier": "pro"}
         assert looking.reader.answers["user:u2"] is None
@@ -78,11 +79,11 @@ def test_queries_are_bounded_in_size_and_in_number() -> None:
         looking.source.frozen = asyncio.Event()
         looking.lookups.ask(numbered(5 * MAX_NAMES))
         looking.lookups.ask(users("u1"))
-        await until(lambda: len(looking.source.queries) == MAX_QUERIES)
+        await wait_until_async(lambda: len(looking.source.queries) == MAX_QUERIES)
         await asyncio.sleep(0)
         assert [len(query) for query in looking.source.queries] == [MAX_NAMES] * MAX_QUERIES
         looking.source.frozen.set()
-        await until(lambda: len(looking.reader.answers) == 5 * MAX_NAMES + 1)
+        await wait_until_async(lambda: len(looking.reader.answers) == 5 * MAX_NAMES + 1)
         assert [len(query) for query in looking.source.queries] == [MAX_NAMES] * 5 + [1]
         assert looking.reader.unread == []
         await looking.lookups.close()
@@ -102,7 +103,7 @@ def test_many_who_wait_are_no_evidence_against_the_database() -> None:
 
         looking.source.users = in_a_while  # type: ignore[method-assign] # slow, and alive
         looking.lookups.ask(numbered(40 * MAX_NAMES))
-        await until(lambda: len(looking.reader.answers) + len(looking.reader.unread) == 40 * MAX_NAMES)
+        await wait_until_async(lambda: len(looking.reader.answers) + len(looking.reader.unread) == 40 * MAX_NAMES)
         assert looking.reader.unread == []
         assert looking.lookups.is_available
         await looking.lookups.close()
@@ -130,17 +131,17 @@ def test_a_silent_database_is_unavailable_after_the_deadline(caplog: pytest.LogC
         looking = Looking()
         looking.source.frozen = asyncio.Event()
         looking.lookups.ask(numbered(3 * MAX_NAMES))
-        await until(lambda: not looking.lookups.is_available)
+        await wait_until_async(lambda: not looking.lookups.is_available)
         assert len(looking.reader.unread) == 3 * MAX_NAMES
         asked = len(looking.source.queries)
         looking.lookups.ask(users("u1"))
         assert looking.reader.unread[-1] == "user:u1"
         assert len(looking.source.queries) == asked
         looking.source.frozen.set()
-        await until(lambda: looking.lookups.is_available)
+        await wait_until_async(lambda: looking.lookups.is_available)
         assert looking.reader.recoveries == 1
         looking.lookups.ask(users("u1"))
-        await until(lambda: looking.reader.answers.get("user:u1") is not None)
+        await wait_until_async(lambda: looking.reader.answers.get("user:u1") is not None)
         await looking.lookups.close()
 
     asyncio.run(run())
@@ -157,10 +158,10 @@ def test_a_reply_that_lies_in_the_socket_is_a_reply() -> None:
         looking.source.frozen = asyncio.Event()
         looking.source.unread = True
         looking.lookups.ask(users("u1"))
-        await until(lambda: looking.source.looks >= 50)
+        await wait_until_async(lambda: looking.source.looks >= 50)
         assert looking.lookups.is_available
         looking.source.frozen.set()
-        await until(lambda: "user:u1" in looking.reader.answers)
+        await wait_until_async(lambda: "user:u1" in looking.reader.answers)
         await looking.lookups.close()
 
     asyncio.run(run())
@@ -173,7 +174,7 @@ def test_a_connection_in_the_making_has_a_longer_deadline() -> None:
         looking = Looking(reply=0.005, connect=0.05)
         looking.source.frozen, looking.source.connecting = asyncio.Event(), True
         looking.lookups.ask(users("u1"))
-        await until(lambda: not looking.lookups.is_available)
+        await wait_until_async(lambda: not looking.lookups.is_available)
         assert looking.source.looks >= 0.05 / (0.005 / 10)
         await looking.lookups.close()
 
@@ -187,10 +188,10 @@ def test_a_connection_that_was_made_breaks_the_silence() -> None:
         looking = Looking(reply=0.02, connect=60.0)
         looking.source.frozen, looking.source.connecting = asyncio.Event(), True
         looking.lookups.ask(users("u1"))
-        await until(lambda: looking.lookups._silence.lasts > 30_000)
+        await wait_until_async(lambda: looking.lookups._silence.lasts > 30_000)
         looking.source.connecting = False
         looks = looking.source.looks
-        await until(lambda: not looking.lookups.is_available)
+        await wait_until_async(lambda: not looking.lookups.is_available)
         assert looking.source.looks >= looks + 10, "a deadline of its own"
         await looking.lookups.close()
 
@@ -204,12 +205,12 @@ def test_a_database_that_refuses_is_unavailable_and_probed() -> None:
         looking = Looking()
         looking.source.away = True
         looking.lookups.ask(users("u1"))
-        await until(lambda: not looking.lookups.is_available)
+        await wait_until_async(lambda: not looking.lookups.is_available)
         assert looking.reader.unread == ["user:u1"]
         probes = len(looking.source.queries)
-        await until(lambda: len(looking.source.queries) >= probes + 3)
+        await wait_until_async(lambda: len(looking.source.queries) >= probes + 3)
         looking.source.away = False
-        await until(lambda: looking.lookups.is_available)
+        await wait_until_async(lambda: looking.lookups.is_available)
         probes = len(looking.source.queries)
         await asyncio.sleep(5 * QUICK.probe)
         assert len(looking.source.queries) == probes, "no more probes"
@@ -225,9 +226,9 @@ def test_connections_that_stay_silent_are_abandoned() -> None:
         looking = Looking(reply=0.005, abandon=0.02)
         looking.source.frozen = asyncio.Event()
         looking.lookups.ask(numbered(MAX_NAMES * MAX_QUERIES))
-        await until(lambda: looking.source.abandoned > 0)
+        await wait_until_async(lambda: looking.source.abandoned > 0)
         looking.source.frozen = None
-        await until(lambda: looking.lookups.is_available)
+        await wait_until_async(lambda: looking.lookups.is_available)
         await looking.lookups.close()
 
     asyncio.run(run())
@@ -258,7 +259,7 @@ def test_a_fault_of_our_own_leaves_no_caller_waiting(caplog: pytest.LogCaptureFi
 
         looking.source.users = broken  # type: ignore[assignment, method-assign] # a fault
         looking.lookups.ask(users("u1"))
-        await until(lambda: looking.reader.unread == ["user:u1"])
+        await wait_until_async(lambda: looking.reader.unread == ["user:u1"])
         assert looking.lookups.is_available
         await looking.lookups.close()
 

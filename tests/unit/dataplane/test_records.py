@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.fake_records import Set, until
+from tests.support.fake_records import Set
+from tests.support.waiting import wait_until_async
 
 from headgate.core.known import KnownUser
 from headgate.core.own_limits import NO_LIMITS
@@ -111,7 +112,7 @@ def test_a_burst_goes_to_the_cache_in_pieces() -> None:
         set_up = Set()
         set_up.cache.slow = asyncio.Event()
         first = [asyncio.create_task(set_up.records.user(f"a{number}")) for number in range(MAX_NAMES + 1)]
-        await until(lambda: len(set_up.cache.gets) == 1)
+        await wait_until_async(lambda: len(set_up.cache.gets) == 1)
         second = [asyncio.create_task(set_up.records.user(f"b{number}")) for number in range(10)]
         await asyncio.sleep(0)
         set_up.cache.slow.set()
@@ -145,7 +146,7 @@ def test_what_took_long_to_read_is_not_shared() -> None:
         set_up.source.users_on_record["u1"] = PRO
         set_up.source.frozen = asyncio.Event()
         asking = asyncio.create_task(set_up.records.user("u1"))
-        await until(lambda: bool(set_up.source.asked))
+        await wait_until_async(lambda: bool(set_up.source.asked))
         set_up.advance(5)
         set_up.source.frozen.set()
         assert tier(await asking) == "pro"
@@ -183,7 +184,7 @@ def test_what_is_forgotten_while_it_is_read_is_not_kept(name: str) -> None:
         set_up.source.users_on_record["u1"] = PRO
         set_up.source.frozen = frozen = asyncio.Event()
         old = asyncio.create_task(set_up.records.user("u1"))
-        await until(lambda: bool(set_up.source.asked))
+        await wait_until_async(lambda: bool(set_up.source.asked))
         set_up.records.forget(["rules", name])
         frozen.set()
         assert tier(await old) == "pro"
@@ -244,7 +245,7 @@ def test_closing_answers_those_who_wait() -> None:
         set_up = Set()
         set_up.cache.slow = asyncio.Event()
         asking = asyncio.create_task(set_up.records.user("u1"))
-        await until(lambda: bool(set_up.cache.gets))
+        await wait_until_async(lambda: bool(set_up.cache.gets))
         await set_up.records.close()
         assert (await asking).is_assumed
 

@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_records import Set, until
+from tests.support.fake_records import Set
+from tests.support.waiting import wait_until_async
 
 if TYPE_CHECKING:
     from headgate.dataplane.wanted import Entry
@@ -108,7 +109,7 @@ def test_a_change_wins_over_what_is_being_looked_up() -> None:
         set_up.cache.values["hg:user:u1"] = json.dumps([0, PRO]).encode()
         set_up.source.frozen = asyncio.Event()
         asking = asyncio.create_task(set_up.records.user("u1"))
-        await until(lambda: bool(set_up.source.asked))
+        await wait_until_async(lambda: bool(set_up.source.asked))
         set_up.records.forget(["user:u1"])
         assert gist(await asking) == (None, True, True)
         await set_up.records.close()
@@ -148,7 +149,7 @@ def test_all_is_right_again_when_the_database_has_recovered() -> None:
         assert {gist(entry) for entry in found} == {(None, True, True)}
         set_up.source.frozen = None
         frozen.set()
-        await until(lambda: set_up.records.is_available)
+        await wait_until_async(lambda: set_up.records.is_available)
         found = await asyncio.gather(*map(set_up.records.user, names))
         assert {gist(entry) for entry in found} == {("pro", False, False)}
         await set_up.records.close()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 from tests.support.spool import batch
+from tests.support.waiting import wait_until_async
 
 from headgate.core.account import Account
 from headgate.core.units import SECOND
@@ -18,7 +19,6 @@ from headgate.errors import SinkError
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from headgate.core.event import EventBatch
 
@@ -113,12 +113,6 @@ class _Lock:
         self.is_taken = False
 
 
-async def _until(is_met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE):
-        while not is_met():  # noqa: ASYNC110 (nothing tells)
-            await asyncio.sleep(0.001)
-
-
 def _shipping(source: _Source, *sinks: _Sink, lock: _Lock | None = None, now: int = 0, seconds: float = 60) -> Shipping:
     return Shipping([Route("events", source, sinks)], (lock or _Lock()).take, lambda: now, seconds)
 
@@ -130,7 +124,7 @@ def test_every_sink_stores_everything_in_order() -> None:
         source = _Source(*(batch(number, 1) for number in range(40)))
         one, two = _Sink("one"), _Sink("two")
         async with _shipping(source, one, two) as shipped:
-            await _until(lambda: len(one.stored) == len(two.stored) == 40)
+            await wait_until_async(lambda: len(one.stored) == len(two.stored) == 40)
             source.batches.append(batch(40, 2))
         assert one.stored == two.stored == source.batches
         assert one.is_closed
@@ -149,7 +143,7 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
         away = _Sink("away", *(SinkError("nobody answers") for _ in range(5)), ZeroDivisionError("a fault"))
         there = _Sink("there")
         async with _shipping(source, away, there):
-            await _until(lambda: len(away.stored) == len(there.stored) == 2)
+            await wait_until_async(lambda: len(away.stored) == len(there.stored) == 2)
         assert away.stored == there.stored == source.batches
 
     asyncio.run(run())
@@ -167,10 +161,10 @@ def test_a_spool_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFix
         source, sink = _Source(batch(0, 1)), _Sink("one")
         source.error = OSError("the disk is gone")
         async with _shipping(source, sink) as shipped:
-            await _until(lambda: shipped.state()["events", "one"].error is not None)
+            await wait_until_async(lambda: shipped.state()["events", "one"].error is not None)
             assert shipped.state()["events", "one"].error == "the spool cannot be read: the disk is gone"
             source.error = None
-            await _until(lambda: sink.stored != [])
+            await wait_until_async(lambda: sink.stored != [])
 
     asyncio.run(run())
     assert caplog.messages == ["events wait in the spool, the spool cannot be read: the disk is gone"]
@@ -184,7 +178,7 @@ def test_an_end_waits_for_sinks_only_so_long(caplog: pytest.LogCaptureFixture) -
         source, sink = _Source(batch(0, 4)), _Sink("one")
         sink.is_away = True
         async with _shipping(source, sink, seconds=0.1) as shipped:
-            await _until(sink.tried.is_set)
+            await wait_until_async(sink.tried.is_set)
         assert source.places == {}
         assert shipped.state()["events", "one"].account == Account(spooled=4)
 
@@ -199,7 +193,7 @@ def test_a_sink_that_comes_back_at_the_end_gets_everything() -> None:
         source, sink = _Source(batch(0, 4)), _Sink("one")
         sink.is_away = True
         async with _shipping(source, sink):
-            await _until(sink.tried.is_set)
+            await wait_until_async(sink.tried.is_set)
             asyncio.get_running_loop().call_later(0.05, setattr, sink, "is_away", False)  # noqa: FBT003 (setattr's)
         assert sink.stored == source.batches
 
@@ -213,7 +207,7 @@ def test_refused_events_are_accounted_for() -> None:
         source, sink = _Source(batch(0, 4)), _Sink("one")
         sink.refuses = 1
         async with _shipping(source, sink) as shipped:
-            await _until(lambda: sink.stored != [])
+            await wait_until_async(lambda: sink.stored != [])
         assert shipped.state()["events", "one"].account == Account(stored=3, refused=1)
 
     asyncio.run(run())
@@ -226,13 +220,13 @@ def test_one_process_ships_at_a_time() -> None:
         lock, source = _Lock(), _Source()
         first, second, third = (_Sink("sink") for _ in range(3))
         async with _shipping(source, third, lock=lock):
-            await _until(lambda: lock.holders == 1)
+            await wait_until_async(lambda: lock.holders == 1)
             async with _shipping(source, first, lock=lock):
                 await asyncio.sleep(0.02)
             assert lock.holders == 1
         source.batches.append(batch(0, 1))
         async with _shipping(source, second, lock=lock):
-            await _until(lambda: second.stored != [])
+            await wait_until_async(lambda: second.stored != [])
         assert first.stored == third.stored == []
 
     asyncio.run(run())
@@ -246,12 +240,12 @@ def test_a_lock_that_cannot_be_taken_is_said_and_tried_again(caplog: pytest.LogC
         lock, source, one, two = _Lock(), _Source(batch(0, 1)), _Sink("one"), _Sink("two")
         lock.error = IsADirectoryError(errno.EISDIR, "Is a directory", "shipping.lock")
         async with _shipping(source, one, two, lock=lock) as shipped:
-            await _until(lambda: lock.tries > 3)
+            await wait_until_async(lambda: lock.tries > 3)
             words = "the spool cannot be locked: shipping.lock: Is a directory"
             assert [state.error for state in shipped.state().values()] == [words, words]
             lock.error = None
-            await _until(lambda: one.stored != [] and two.stored != [])
-            await _until(lambda: {state.error for state in shipped.state().values()} == {None})
+            await wait_until_async(lambda: one.stored != [] and two.stored != [])
+            await wait_until_async(lambda: {state.error for state in shipped.state().values()} == {None})
 
     asyncio.run(run())
     assert caplog.messages[:2] == [
@@ -270,8 +264,8 @@ def test_the_lag_is_for_how_long_a_sink_has_not_had_everything() -> None:
         async with Shipping([Route("events", source, [sink])], _Lock().take, lambda: time[0], 0.01) as shipped:
             assert shipped.state()["events", "one"].lag == 0
             source.batches.append(batch(0, 1))
-            await _until(sink.tried.is_set)
-            await _until(lambda: shipped.state()["events", "one"].account.spooled == 1)
+            await wait_until_async(sink.tried.is_set)
+            await wait_until_async(lambda: shipped.state()["events", "one"].account.spooled == 1)
             time[0] += 3 * SECOND
             assert shipped.state()["events", "one"].lag == 3
 
