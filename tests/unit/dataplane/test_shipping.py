@@ -19,7 +19,6 @@ from headgate.errors import SinkError
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-
     from headgate.core.event import EventBatch
 
 _PATIENCE: Final = 60.0
