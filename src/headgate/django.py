@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.limits import RouteLimit, exempt, is_exempt, limits_at, mark
-from headgate.edge.frameworks.routes import NOWHERE, Place
+from headgate.edge.frameworks.routes import NO_ROUTE, Route
 from headgate.errors import InvalidSettings, shown
 from headgate.wsgi import thread_gate
 
@@ -70,7 +70,7 @@ class RateLimitMiddleware:
         asked = self._threads.ask(
             request.META,
             request.path_info,
-            _place(request),
+            _route(request),
             self._who(request),
             None if cost is None else lambda: cost(request),
         )
@@ -176,13 +176,13 @@ def _function(given: Any) -> Callable[[HttpRequest], Any] | None:  # noqa: ANN40
     return function
 
 
-def _place(request: HttpRequest) -> Place:
+def _route(request: HttpRequest) -> Route:
     """Where a call goes: the route of its URL pattern, and what stands at its view."""
     try:
         found = resolve(request.path_info, getattr(request, "urlconf", None))
     except Resolver404:
-        return NOWHERE
-    return Place(f"/{found.route}", limits_at(found.func), is_exempt(found.func))
+        return NO_ROUTE
+    return Route(f"/{found.route}", limits_at(found.func), is_exempt(found.func))
 
 
 def _limits(resolver: Any) -> Iterator[RouteLimit]:  # noqa: ANN401 (Django's)

@@ -20,7 +20,7 @@ from flask import Flask, Response, current_app, g, request
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import decoded_path
 from headgate.edge.frameworks.limits import RouteLimit, exempt, is_exempt, limits_at, mark
-from headgate.edge.frameworks.routes import Place
+from headgate.edge.frameworks.routes import Route
 from headgate.errors import InvalidSettings
 from headgate.wsgi import thread_gate
 
@@ -140,7 +140,7 @@ class RateLimiter:
         asked = self._threads.ask(
             request.environ,
             decoded_path(request.environ),
-            _place(app.view_functions),
+            _route(app.view_functions),
             None if identify is None else lambda: identify(present),
             None if cost is None else lambda: cost(present),
         )
@@ -164,10 +164,10 @@ class RateLimiter:
             self._threads.close(found)
 
 
-def _place(views: dict[str, Any]) -> Place:
+def _route(views: dict[str, Any]) -> Route:
     """Where the present call goes: its rule, as a template in which variables stand in braces."""
     rule = request.url_rule
     if rule is None:
-        return Place()
+        return Route()
     view = views.get(rule.endpoint)
-    return Place(_VARIABLE.sub(r"{\1}", rule.rule), limits_at(view), is_exempt(view))
+    return Route(_VARIABLE.sub(r"{\1}", rule.rule), limits_at(view), is_exempt(view))

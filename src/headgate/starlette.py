@@ -12,23 +12,27 @@ setup(app, "redis://localhost:6379", rules="rules.yaml")
 from __future__ import annotations
 
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import HTTPConnection
 
 from headgate import asgi
 from headgate.asgi import Admission
 from headgate.edge.frameworks.asgi import KEY
 from headgate.edge.frameworks.limits import RouteLimit, exempt, mark
-from headgate.edge.frameworks.server_errors import answer_errors_with_headers
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
     from typing import TypeAlias
 
     from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
 
     from headgate.edge.frameworks.asgi import App, Scope
     from headgate.edge.frameworks.calls import Who
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 
     Identify: TypeAlias = Callable[[HTTPConnection], Who | Awaitable[Who]]
     Cost: TypeAlias = Callable[[HTTPConnection], int | Awaitable[int | None] | None]
+    HeadersFor: TypeAlias = Callable[[MutableMapping[str, Any]], list[tuple[str, str]]]
+
 
 __all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limit", "setup"]
 
@@ -184,3 +190,42 @@ def check_enforced(connection: HTTPConnection, limit: RouteLimit) -> Admission:
 def admission(connection: HTTPConnection) -> Admission:
     """What the limiter said about a call; its `settle` books what the call really cost."""
     return asgi.admission(connection.scope)
+
+
+def answer_errors_with_headers(app: Starlette, headers_for: HeadersFor) -> None:
+    """Have the application's answers to errors carry what `headers_for` gives for the scope of a call."""
+    build = app.build_middleware_stack
+
+    def built() -> ASGIApp:
+        stack = build()
+        return _ServerErrors(stack, headers_for) if isinstance(stack, ServerErrorMiddleware) else stack
+
+    # Starlette calls it once, for the first call. That is where others who wrap applications do so too.
+    app.build_middleware_stack = built  # type: ignore[method-assign] # on purpose
+
+
+class _ServerErrors(ServerErrorMiddleware):
+    """Starlette's own, with headers on what it makes. A call that goes well is none the slower for it."""
+
+    def __init__(self, found: ServerErrorMiddleware, headers_for: HeadersFor) -> None:
+        own = found.handler
+        self._headers_for = headers_for
+
+        async def handler(request: Request, error: Exception) -> Response:
+            made: Any = await run_in_threadpool(own, request, error)  # type: ignore[arg-type] # it is not None
+            return self._with_headers(request, await made if isawaitable(made) else made)
+
+        super().__init__(found.app, None if own is None else handler, found.debug)
+
+    def debug_response(self, request: Request, exc: Exception) -> Response:
+        """See `ServerErrorMiddleware`."""
+        return self._with_headers(request, super().debug_response(request, exc))
+
+    def error_response(self, request: Request, exc: Exception) -> Response:
+        """See `ServerErrorMiddleware`."""
+        return self._with_headers(request, super().error_response(request, exc))
+
+    def _with_headers(self, request: Request, response: Response) -> Response:
+        for name, value in self._headers_for(request.scope):
+            response.headers.append(name, value)
+        return response

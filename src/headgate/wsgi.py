@@ -13,8 +13,7 @@ from headgate import sync
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.gate import Gate
 from headgate.edge.frameworks.limits import route_limiter
-from headgate.edge.frameworks.without_loop import Checking, ThreadGate
-from headgate.edge.frameworks.wsgi import KEY, WsgiGate
+from headgate.edge.frameworks.threads import KEY, Checking, ThreadGate, WsgiGate
 from headgate.errors import InvalidSettings
 from headgate.wiring.frameworks import central, check_workers, credentials_for_threads
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headgate.edge.frameworks.limits import RouteLimit
-    from headgate.edge.frameworks.wsgi import App, Cost, Identify
+    from headgate.edge.frameworks.threads import App, Cost, Identify
     from headgate.wiring import Rules
 
 __all__ = ["Admission", "RateLimitMiddleware", "admission", "thread_gate"]

@@ -20,7 +20,7 @@ from headgate.core.decision import Hit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
 from headgate.errors import StoreError
-from headgate.testing import ErrorLine, Fault, FaultProxy, resp_requests
+from headgate.testing import ErrorLine, Fault, FaultProxy, fault_link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,9 +280,9 @@ def test_what_is_not_a_command_is_reset(proxy: FaultProxy, client: Client, sent:
 
 def test_commands_are_told_apart() -> None:
     """Commands are cut where they end; what does not end is kept only up to a bound."""
-    assert doctest.testmod(resp_requests).failed == 0
+    assert doctest.testmod(fault_link).failed == 0
     with pytest.raises(ValueError, match="does not end"):
-        resp_requests.RequestReader().feed(bytes(17 * 1024 * 1024))
+        fault_link.RequestReader().feed(bytes(17 * 1024 * 1024))
 
 
 def test_a_server_that_is_none_is_reset() -> None:

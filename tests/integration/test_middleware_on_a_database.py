@@ -20,7 +20,7 @@ from headgate.adapters.postgres import Database
 from headgate.adapters.redis import RedisCache, feed_at, store_at
 from headgate.controlplane.announcing import Announcer
 from headgate.dataplane.without_waiting import run
-from headgate.edge.frameworks.blocking_identity import BlockingIdentity
+from headgate.edge.frameworks.threads import BlockingIdentity
 from headgate.flask import RateLimiter
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.client.calls import Pacers
 from headgate.client.dialects import Reading, Standing, read
-from headgate.client.policy import IDEMPOTENT, RetryPolicy
+from headgate.client.retries import IDEMPOTENT, RetryPolicy
 from headgate.client.verdicts import OnFailure, RemoteDecision, RemoteVerdict
 from headgate.errors import CircuitOpen, WaitTooLong
 

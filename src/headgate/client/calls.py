@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.client.dialects import read
 from headgate.client.pacer import Pacer, is_refusal
-from headgate.client.policy import RetryPolicy
+from headgate.client.retries import RetryPolicy
 from headgate.core.units import SECOND, Micros
 from headgate.errors import CircuitOpen, WaitTooLong
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     KeyFunction: TypeAlias = Callable[[str, Mapping[str, str]], str]
     """From an address and headers to the name of the budget that the call draws on."""
 
-_MOST_PACERS: Final = 10_000
+_MAX_PACERS: Final = 10_000
 
 
 def steady_clock() -> Micros:
@@ -62,21 +62,21 @@ class Pacers:
         self._lock = Lock()
         self._pacers: OrderedDict[str, Pacer] = OrderedDict()
 
-    def call(self, method: str, url: str, headers: Mapping[str, str], *, has_replayable_body: bool) -> Call:
+    def call(self, method: str, url: str, headers: Mapping[str, str], *, has_replayable_body: bool) -> PacedCall:
         """A call that is about to be made."""
         repeatable = has_replayable_body and method.upper() in self.policy.methods
-        return Call(self, self._pacer(self._key(url, headers)), repeatable=repeatable)
+        return PacedCall(self, self._pacer(self._key(url, headers)), repeatable=repeatable)
 
     def _pacer(self, name: str) -> Pacer:
         with self._lock:
             pacer = self._pacers.pop(name, None) or Pacer(self.policy)
             self._pacers[name] = pacer  # now the one that was used last
-            if len(self._pacers) > _MOST_PACERS:
+            if len(self._pacers) > _MAX_PACERS:
                 self._pacers.popitem(last=False)
             return pacer
 
 
-class Call:
+class PacedCall:
     """One call on its way through its attempts."""
 
     def __init__(self, pacers: Pacers, pacer: Pacer, *, repeatable: bool) -> None:

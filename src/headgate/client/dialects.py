@@ -1,4 +1,4 @@
-"""What servers say about their limits, in every dialect there is, read into one form.
+"""What servers say about their limits, in every dialect, read into one form.
 
     Retry-After: 120                     Retry-After: Wed, 21 Oct 2026 07:28:00 GMT
     RateLimit: "default";r=50;t=30       RateLimit-Policy: "default";q=100;w=60       IETF draft, 8 and later
@@ -8,25 +8,96 @@
     X-Rate-Limit-Reset: 1767225600       X-RateLimit-Remaining-Minute: 7              X; Kong
     X-RateLimit-Reset-Requests: 6m0s     Anthropic-RateLimit-Requests-Remaining: 9    OpenAI; Anthropic
 
-Servers are strangers: whatever cannot be read is passed over, and no value is believed
-beyond `LONGEST`. Pure; the time is an argument, and times come out as spans from it.
+Servers are not trusted: a value that cannot be read is ignored, and no wait is longer than `MAX_SPAN`. Pure: the time
+is an argument, and times come out as spans from it.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from headgate.client.resets import LONGEST, delta, instant, span_until
-from headgate.core.units import DAY, HOUR, MINUTE, SECOND, Micros
+from headgate.core.units import DAY, HOUR, MILLISECOND, MINUTE, SECOND, Micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_LONGEST_VALUE: Final = 4_096
-_MOST_POLICIES: Final = 32
-_LARGEST: Final = 10**15 - 1
+
+MAX_SPAN: Final[Micros] = 400 * DAY
+"""No server is believed to mean a longer wait."""
+
+_NUMBER: Final = re.compile(r"(?P<whole>[0-9]{1,20})(?:\.(?P<part>[0-9]{1,20}))?", re.ASCII)
+_SPAN: Final = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,12})?(?:ms|us|µs|ns|d|h|m|s)){1,6}")
+_SPAN_PART: Final = re.compile(r"(?P<number>[0-9.]+)(?P<unit>ms|us|µs|ns|d|h|m|s)")
+_UNITS: Final = {"d": DAY, "h": HOUR, "m": MINUTE, "s": SECOND, "ms": MILLISECOND, "us": 1, "µs": 1, "ns": 0.001}
+_MAX_TEXT: Final = 64
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# A number of seconds since 1970 is above 10^9 since 2001, which as a span would be 31 years; likewise in
+# milliseconds, microseconds and nanoseconds.
+_INSTANTS: Final = ((10**18, 1_000, -1), (10**15, 1, 1), (10**12, MILLISECOND, 1), (10**9, SECOND, 1))
+
+
+def delta(text: str) -> Micros | None:
+    """A span: ``30``, ``0.25`` or ``6m0s``."""
+    plain = text.strip()
+    if len(plain) > _MAX_TEXT:
+        return None
+    if found := _NUMBER.fullmatch(plain):
+        return min(_micros(found), MAX_SPAN)
+    if not _SPAN.fullmatch(plain):
+        return None
+    parts = [(part["number"], part["unit"]) for part in _SPAN_PART.finditer(plain)]
+    return min(round(sum(float(number) * _UNITS[unit] for number, unit in parts)), MAX_SPAN)
+
+
+def instant(text: str) -> Micros | None:
+    """An instant: a date as HTTP writes it, or as RFC 3339 does. Microseconds since the epoch."""
+    plain = text.strip()
+    if not 0 < len(plain) <= _MAX_TEXT:
+        return None
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            when = read(plain)
+            when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+            return int((when - _EPOCH).total_seconds() * SECOND)
+        except (ValueError, OverflowError, TypeError, IndexError):  # strangers' dates; parsedate raises all of these
+            continue
+    return None
+
+
+def span_until(text: str, now: Micros) -> Micros | None:
+    """How long until a reset that may be given as a span, as an instant or as a date."""
+    found = _NUMBER.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
+    when = instant(text) if found is None else _instant_of(found)
+    if when is None:
+        return delta(text)
+    return min(max(0, when - now), MAX_SPAN)
+
+
+def _instant_of(found: re.Match[str]) -> Micros | None:
+    """The instant that a number means; None if it is so small that it means a span."""
+    whole = int(found["whole"])
+    for least, unit, direction in _INSTANTS:
+        if whole >= least:
+            return whole * unit + _part(found, unit) if direction > 0 else whole // unit
+    return None
+
+
+def _micros(found: re.Match[str]) -> Micros:
+    return int(found["whole"]) * SECOND + _part(found, SECOND)
+
+
+def _part(found: re.Match[str], unit: int) -> int:
+    return int(float(f"0.{found['part']}") * unit) if found["part"] else 0
+
+
+_MAX_VALUE: Final = 4_096
+_MAX_POLICIES: Final = 32
+_MAX_NUMBER: Final = 10**15 - 1
 _WHOLE: Final = re.compile(r"[0-9]{1,15}", re.ASCII)
 _FIELD: Final = re.compile(r"(?P<vendor>[a-z-]{0,40}?)rate-?limit-(?P<words>[a-z0-9_-]{1,80})", re.ASCII)
 _WINDOWS: Final = {"second": SECOND, "minute": MINUTE, "hour": HOUR, "day": DAY, "month": 31 * DAY}
@@ -64,7 +135,7 @@ def read(headers: Iterable[tuple[str, str]], now: Micros) -> Reading:
     """Read the headers of a response that arrived at `now`, in microseconds since the epoch."""
     given: dict[str, str] = {}
     for name, value in headers:
-        if len(value) <= _LONGEST_VALUE:
+        if len(value) <= _MAX_VALUE:
             low = name.lower()
             given[low] = f"{given[low]}, {value}" if low in given else value
     now = _servers_clock(given.get("date"), now)
@@ -77,7 +148,7 @@ def _complete(standings: Iterable[Standing]) -> tuple[Standing, ...]:
     """Those that say what remains, each policy once."""
     found: dict[str, Standing] = {}
     for standing in standings:
-        if standing.remaining is not None and len(found) < _MOST_POLICIES:
+        if standing.remaining is not None and len(found) < _MAX_POLICIES:
             found.setdefault(standing.policy, standing)
     # Kong says of one limit both "7 remain of this minute" and "7 remain"; the second adds nothing.
     if "" in found and found[""].window is None and any(standing.window for standing in found.values()):
@@ -98,16 +169,13 @@ def _retry_after(given: dict[str, str], now: Micros) -> Micros | None:
     """``Retry-After``, in seconds or as a date (RFC 9110, section 10.2.3); OpenAI and Azure also say milliseconds."""
     millis = given.get("retry-after-ms", "").strip()
     if _WHOLE.fullmatch(millis):
-        return min(int(millis) * 1_000, LONGEST)
+        return min(int(millis) * 1_000, MAX_SPAN)
     text = given.get("retry-after", "")
     span = delta(text)
     if span is not None:
         return span
     when = instant(text)
-    return None if when is None else min(max(0, when - now), LONGEST)
-
-
-# RateLimit and RateLimit-Policy
+    return None if when is None else min(max(0, when - now), MAX_SPAN)
 
 
 def _structured(given: dict[str, str]) -> Iterator[Standing]:
@@ -165,9 +233,6 @@ def _cut(text: str, at: str) -> list[str]:
     return [*parts, text[begin:]]
 
 
-# Three fields for each limit
-
-
 def _triples(given: dict[str, str], now: Micros) -> Iterable[Standing]:
     """Limit, remaining and reset in fields of their own, by whatever names."""
     found: dict[str, Standing] = {}
@@ -188,11 +253,11 @@ def _triples(given: dict[str, str], now: Micros) -> Iterable[Standing]:
             window=_WINDOWS.get(policy),
             counts_requests=not any(word in policy for word in _NOT_REQUESTS),
         )
-        found[whose] = _told(standing, what, value, now, is_delta=is_delta)
+        found[whose] = _with_field(standing, what, value, now, is_delta=is_delta)
     return found.values()
 
 
-def _told(standing: Standing, what: str, value: str, now: Micros, *, is_delta: bool) -> Standing:
+def _with_field(standing: Standing, what: str, value: str, now: Micros, *, is_delta: bool) -> Standing:
     """The standing with one more field."""
     if what == "remaining":
         return replace(standing, remaining=_first(value))
@@ -212,10 +277,10 @@ def _first(value: str) -> int | None:
 
 def _whole(text: str | None) -> int | None:
     plain = "" if text is None else text.strip()
-    return min(int(plain), _LARGEST) if _WHOLE.fullmatch(plain) else None
+    return min(int(plain), _MAX_NUMBER) if _WHOLE.fullmatch(plain) else None
 
 
 def _seconds(text: str | None) -> Micros | None:
     """A window; one of no length is none."""
     number = _whole(text)
-    return min(number * SECOND, LONGEST) if number else None
+    return min(number * SECOND, MAX_SPAN) if number else None

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from headgate.client.calls import Call
+    from headgate.client.calls import PacedCall
     from headgate.client.pacer import Pacer
 
 
-def _call(pacers: Pacers, request: httpx.Request) -> Call:
+def _call(pacers: Pacers, request: httpx.Request) -> PacedCall:
     # Bytes can be sent as often as one likes; whatever else a body is made from is gone after the first time.
     is_replayable = isinstance(request.stream, httpx.ByteStream)
     return pacers.call(request.method, str(request.url), request.headers, has_replayable_body=is_replayable)
@@ -91,7 +91,7 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
                 return response
             await response.aclose()
 
-    async def _take_turn(self, call: Call) -> None:
+    async def _take_turn(self, call: PacedCall) -> None:
         queue = self._queues.setdefault(call.pacer, asyncio.Lock())
         try:
             async with asyncio.timeout(call.patience):

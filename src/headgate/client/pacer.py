@@ -12,20 +12,19 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.client.circuit import Circuit, State
-from headgate.client.guess import Guess
-from headgate.client.pace import Pace
+from headgate.client.pace import GuessedPace, Pace
+from headgate.client.retries import Circuit, State
 from headgate.core.units import MILLISECOND, SECOND, Micros
 from headgate.errors import CircuitOpen
 
 if TYPE_CHECKING:
     from headgate.client.dialects import Reading
-    from headgate.client.policy import RetryPolicy
+    from headgate.client.retries import RetryPolicy
 
 _TOO_MANY_REQUESTS: Final = 429
 _UNAVAILABLE: Final = 503
 _FORBIDDEN: Final = 403
-_MOST_POLICIES: Final = 64
+_MAX_POLICIES: Final = 64
 _FIRST_ALONE: Final[Micros] = SECOND
 """So long the others wait for what the first answer says; it may be one that takes minutes."""
 _LOOK: Final[Micros] = 5 * MILLISECOND
@@ -57,7 +56,7 @@ class Pacer:
         self.queue = threading.Lock()
         """Threads that have to wait stand in line behind it, so that one of them sleeps for all."""
         self._paces: dict[str, Pace] = {}
-        self._guess = Guess()
+        self._guess = GuessedPace()
         self._circuit = Circuit(policy.circuit_after, round(policy.circuit_seconds * SECOND))
         self._is_known = False
         """Whether the API has ever answered. Until then one call goes first, for the others to learn from."""
@@ -120,10 +119,10 @@ class Pacer:
             for standing in reading.standings:
                 pace = self._paces.get(standing.policy)
                 if pace is None:
-                    if len(self._paces) >= _MOST_POLICIES:
+                    if len(self._paces) >= _MAX_POLICIES:
                         self._paces.clear()
                     pace = self._paces[standing.policy] = Pace()
-                pace.told(standing, number, self._newest, now)
+                pace.update(standing, number, self._newest, now)
             if refused:
                 self._refused(number, reading, now, chance)
                 return

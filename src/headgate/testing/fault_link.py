@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, cast
 import hiredis
 
 from headgate.testing.faults import Fault
-from headgate.testing.resp_requests import RequestReader
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,8 +19,70 @@ if TYPE_CHECKING:
 
     Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[object]]
 
+
+_MAX_BYTES: Final = 16 * 1024 * 1024
+_END: Final = b"\r\n"
+_EMPTY: Final = (_END, b"*0\r\n", b"*-1\r\n")
+"""What Redis reads over without an answer."""
+
+
+class RequestReader:
+    r"""Cuts a stream of bytes, however it arrives, into whole commands.
+
+    >>> reader = RequestReader()
+    >>> reader.feed(b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$2\r\n\r")
+    [b'*1\r\n$4\r\nPING\r\n']
+    >>> reader.feed(b"\n\r\nPING\r\n")
+    [b'*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n', b'PING\r\n']
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The commands that are whole with these bytes; raises `ValueError` if they are none, or far too large."""
+        buffer = self._buffer
+        buffer += data
+        commands = []
+        while (end := _end_of_command(buffer)) is not None:
+            command = bytes(buffer[:end])
+            del buffer[:end]
+            if command not in _EMPTY:
+                commands.append(command)
+        if len(buffer) > _MAX_BYTES:
+            msg = "a command that does not end"
+            raise ValueError(msg)
+        return commands
+
+
+def _end_of_command(buffer: bytearray) -> int | None:
+    """Where the first command ends: an array of strings that tell their length, or a plain line."""
+    at = _end_of_line(buffer, 0)
+    if at is None or not buffer.startswith(b"*"):
+        return at
+    for _ in range(int(buffer[1:at])):
+        start, at = at, _end_of_line(buffer, at)
+        if at is None:
+            return None
+        at += _length(bytes(buffer[start:at])) + len(_END)
+    return at if at <= len(buffer) else None
+
+
+def _length(line: bytes) -> int:
+    length = int(line[1:])
+    if not line.startswith(b"$") or not 0 <= length <= _MAX_BYTES:
+        msg = f"{line!r} does not begin a string of at most {_MAX_BYTES} bytes"
+        raise ValueError(msg)
+    return length
+
+
+def _end_of_line(buffer: bytearray, start: int) -> int | None:
+    end = buffer.find(_END, start)
+    return None if end < 0 else end + len(_END)
+
+
 _RESET: Final = struct.pack("ii", 1, 0)  # linger for no time: the kernel sends RST instead of FIN
-_MOST_LATE: Final = 1_000
+_MAX_LATE: Final = 1_000
 _ANSWERED_HERE: Final = frozenset({Fault.SAYS, Fault.GARBAGE})
 
 
@@ -162,7 +223,7 @@ class Link:
         """Read from either side only what can be passed on, so that no buffer grows without end."""
         flows = self._playing.fault is not Fault.STALLED and self.client.writable
         self.client.read(wanted=flows and self._server.writable and not self._commands)
-        self._server.read(wanted=flows and len(self._late) < _MOST_LATE)
+        self._server.read(wanted=flows and len(self._late) < _MAX_LATE)
 
     def _on_server_data(self, data: bytes) -> None:
         fault = self._playing.fault

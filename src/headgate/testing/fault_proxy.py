@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _HOST: Final = "127.0.0.1"
-_MOST_LINKS: Final = 1_000
+_MAX_LINKS: Final = 1_000
 _GARBAGE: Final = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
@@ -122,7 +122,7 @@ class FaultProxy:
 
     def _new_link(self) -> asyncio.Protocol:
         self.connections += 1
-        full = len(self._links) >= _MOST_LINKS
+        full = len(self._links) >= _MAX_LINKS
         link = Link(Playing(Fault.REFUSED) if full else self._playing, self._connect, self._see, self._links.discard)
         self._links.add(link)
         return link.client

@@ -42,7 +42,7 @@ from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES, DenyCache
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.snapshots import Follower, Snapshots
-from headgate.edge.frameworks.workers import workers_of
+from headgate.edge.frameworks.gate import workers_of
 from headgate.errors import InvalidSettings, shown
 from headgate.settings import DEFAULT_DATA_DIR, web_concurrency
 

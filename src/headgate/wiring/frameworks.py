@@ -11,8 +11,8 @@ from headgate.adapters.redis import is_redis_url
 from headgate.core.address import parse_network
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.proxies import Proxies
-from headgate.edge.frameworks.blocking_identity import BlockingIdentity
-from headgate.edge.frameworks.workers import ONE_EACH, workers_of
+from headgate.edge.frameworks.gate import ONE_EACH, workers_of
+from headgate.edge.frameworks.threads import BlockingIdentity
 from headgate.errors import InvalidSettings
 from headgate.settings import from_environment, web_concurrency
 

@@ -12,8 +12,8 @@ from tests.unit.client.limited_api import LimitedApi, nothing, only_x
 from tests.unit.client.virtual_time import clocks, run
 
 from headgate.client import AsyncRateLimitTransport, Pacers, Reading, RetryPolicy, Standing
+from headgate.client.dialects import MAX_SPAN
 from headgate.client.pacer import Pacer
-from headgate.client.resets import LONGEST
 from headgate.testing import FakeClock
 
 _PATIENT = RetryPolicy(max_wait=3_600, attempts=50, circuit_after=1_000)
@@ -116,14 +116,14 @@ def test_other_callers_of_the_same_limit_are_noticed() -> None:
 
 
 _numbers = st.none() | st.integers(0, 10**15 - 1) | st.integers(0, 3)
-_spans = st.none() | st.integers(0, LONGEST)
+_spans = st.none() | st.integers(0, MAX_SPAN)
 _standings = st.builds(
     Standing,
     st.sampled_from(["a", "b"]),
     limit=_numbers,
     remaining=st.integers(0, 10**15 - 1) | st.integers(0, 3),
     reset=_spans,
-    window=st.none() | st.integers(1, LONGEST),
+    window=st.none() | st.integers(1, MAX_SPAN),
     counts_requests=st.booleans(),
 )
 _readings = st.builds(Reading, _spans, st.lists(_standings, max_size=2).map(tuple))
@@ -137,7 +137,7 @@ def test_whatever_servers_say_a_wait_ends_when_it_was_said_to_end(
     pacer, now = Pacer(RetryPolicy(circuit_after=1_000)), 1
     for reading, refused in answers:
         number, wait = pacer.ask(now)
-        assert 0 <= wait <= 2 * LONGEST
+        assert 0 <= wait <= 2 * MAX_SPAN
         if not number:
             now += wait
             number, wait = pacer.ask(now)

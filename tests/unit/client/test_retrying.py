@@ -27,7 +27,7 @@ from headgate.client import (
     RetryPolicy,
     WaitTooLong,
 )
-from headgate.client.circuit import State
+from headgate.client.retries import State
 from headgate.errors import InvalidSettings
 from headgate.testing import FakeClock
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.edge.frameworks.workers import is_one_of_several, workers_of
+from headgate.edge.frameworks.gate import is_one_of_several, workers_of
 from headgate.settings import web_concurrency
 
 

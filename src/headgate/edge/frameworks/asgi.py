@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from headgate.dataplane.identity import Call, Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.dataplane.proxies import Proxies
-    from headgate.edge.frameworks.answers import Answer
     from headgate.edge.frameworks.calls import Who
-    from headgate.edge.frameworks.gate import Gate
-    from headgate.edge.frameworks.routes import Place
+    from headgate.edge.frameworks.gate import Answer, Gate
+    from headgate.edge.frameworks.routes import Route
 
     Message: TypeAlias = MutableMapping[str, Any]
     Scope: TypeAlias = MutableMapping[str, Any]
@@ -154,7 +153,7 @@ class AsgiGate:
     async def _asked(self, scope: Scope) -> Admission | None:
         """What the limiter says; None if nothing limits the call."""
         below = _below_root(scope, getattr(self.app, "root_path", ""))
-        place = self._place(scope, below)
+        place = self._route(scope, below)
         path = path_of(below)
         if place.exempt or path in self._gate.skipping:
             return None
@@ -168,7 +167,7 @@ class AsgiGate:
         verdict = await self._gate.limiter_for(place.limits).check(request, cost)
         return Admission(request, verdict, place.limits)
 
-    def _place(self, scope: Scope, below: str) -> Place:
+    def _route(self, scope: Scope, below: str) -> Route:
         return self._routes_of(scope.get("app") or self.app).find(scope["type"], scope.get("method", "GET"), below)
 
     def _routes_of(self, app: object) -> Routes:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterable, Iterator
 
-_DEEPEST: Final = 8
+_MAX_DEPTH: Final = 8
 _REMEMBERED: Final = 4_096
-_LONGEST_REMEMBERED: Final = 256
+_MAX_REMEMBERED_LENGTH: Final = 256
 
 
-class Place(NamedTuple):
+class Route(NamedTuple):
     """Where a call goes."""
 
     template: str | None = None
@@ -33,13 +33,13 @@ class _Entry(NamedTuple):
     pattern: re.Pattern[str]
     methods: frozenset[str] | None
     kinds: frozenset[str]
-    place: Place
+    place: Route
     below: tuple[_Entry, ...]
     """What an application that is mounted here has."""
     is_mount: bool
 
 
-NOWHERE: Final = Place()
+NO_ROUTE: Final = Route()
 _HTTP: Final = frozenset({"http"})
 _WEBSOCKET: Final = frozenset({"websocket"})
 
@@ -52,22 +52,22 @@ class Routes:
         self._app = app
         self._count = -1
         self._entries: tuple[_Entry, ...] = ()
-        self._known: dict[tuple[str, str, str], Place] = {}
+        self._known: dict[tuple[str, str, str], Route] = {}
 
-    def find(self, kind: str, method: str, path: str) -> Place:
+    def find(self, kind: str, method: str, path: str) -> Route:
         """The place that a call goes to; `path` is below the application's root."""
         routes = getattr(self._app, "routes", ())
         if len(routes) != self._count:  # some were added since
-            self._entries = tuple(_entries(routes, "", _DEEPEST))
+            self._entries = tuple(_entries(routes, "", _MAX_DEPTH))
             self._count = len(routes)
             self._known.clear()
         if not self._entries:
-            return NOWHERE
+            return NO_ROUTE
         name = (kind, method, path)
         place = self._known.get(name)
         if place is None:
-            place = _found(self._entries, kind, method, path) or NOWHERE
-            if len(path) + len(method) <= _LONGEST_REMEMBERED:
+            place = _found(self._entries, kind, method, path) or NO_ROUTE
+            if len(path) + len(method) <= _MAX_REMEMBERED_LENGTH:
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
                 self._known[name] = place
@@ -75,7 +75,7 @@ class Routes:
 
     def limits(self) -> Iterator[RouteLimit]:
         """All limits that stand at some route."""
-        yield from _limits(tuple(_entries(getattr(self._app, "routes", ()), "", _DEEPEST)))
+        yield from _limits(tuple(_entries(getattr(self._app, "routes", ()), "", _MAX_DEPTH)))
 
 
 def _limits(entries: tuple[_Entry, ...]) -> Iterator[RouteLimit]:
@@ -84,9 +84,9 @@ def _limits(entries: tuple[_Entry, ...]) -> Iterator[RouteLimit]:
         yield from _limits(entry.below)
 
 
-def _found(entries: tuple[_Entry, ...], kind: str, method: str, path: str) -> Place | None:
+def _found(entries: tuple[_Entry, ...], kind: str, method: str, path: str) -> Route | None:
     """As Starlette does: the first route whose pattern and method fit, else the first whose pattern does."""
-    partly: Place | None = None
+    partly: Route | None = None
     for entry in entries:
         match = entry.pattern.match(path) if kind in entry.kinds else None
         if match is None:
@@ -109,14 +109,14 @@ def _entries(routes: Iterable[Any], prefix: str, depth: int) -> Iterator[_Entry]
         view = getattr(route, "endpoint", None)
         below = getattr(route, "routes", None)
         if view is None:
-            place = Place(f"{prefix}{path}/*")
+            place = Route(f"{prefix}{path}/*")
             inner = tuple(_entries(below or (), prefix + path, depth - 1)) if depth else ()
             yield _Entry(pattern, None, _HTTP | _WEBSOCKET, place, inner, is_mount=True)
             continue
         methods = getattr(route, "methods", None)
         is_socket = methods is None and "WebSocket" in type(getattr(route, "original_route", route)).__name__
         limits = (*limits_at(view), *_depended_on(getattr(route, "dependant", None)))
-        place = Place(prefix + path, tuple(dict.fromkeys(limits)), is_exempt(view))
+        place = Route(prefix + path, tuple(dict.fromkeys(limits)), is_exempt(view))
         allowed = None if not methods else frozenset(methods)
         yield _Entry(pattern, allowed, _WEBSOCKET if is_socket else _HTTP, place, (), is_mount=False)
 

@@ -1,24 +1,67 @@
-"""When to leave an API alone for a while, because it has refused too often in a row.
+"""Which calls are sent again, after how long, and when the circuit opens because an API refuses too often in a row.
 
     closed ──too many──> open ──time passed──> trial ──answered──> closed
                           ^                      │
                           └───────refused────────┘
 
-Closed, calls go out. Open, none does. On trial, one does, and the others wait for what it finds.
+Closed, calls go out. Open, none does. On trial, one goes out, and the others wait for its result.
 `TRANSITIONS` is all that can happen.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from headgate.core.units import MINUTE
+from headgate.core.units import MINUTE, SECOND, Micros
+from headgate.errors import InvalidSettings, shown
 
-if TYPE_CHECKING:
-    from headgate.core.units import Micros
+IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods that may be sent twice (RFC 9110, section 9.2.2)."""
 
-LONGEST_REST: Final[Micros] = 10 * MINUTE
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """What to do about refusals. Spans are in seconds."""
+
+    attempts: int = 5
+    """How often a call is sent, the first time included."""
+    max_wait: float = 60.0
+    """How long a call may wait altogether, before and between its attempts."""
+    methods: frozenset[str] = IDEMPOTENT
+    """What may be sent again. Add ``POST`` only where an API does nothing of what it refuses."""
+    first_backoff: float = 0.5
+    """The longest wait after a first refusal that does not say how long to wait; it doubles with each."""
+    longest_backoff: float = 60.0
+    circuit_after: int = 5
+    """Open the circuit after so many refusals in a row."""
+    circuit_seconds: float = 30.0
+    """How long an open circuit stays open; twice as long each time a trial is refused."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that could never work."""
+        for name, least in (("attempts", 1), ("circuit_after", 1), ("max_wait", 0), ("circuit_seconds", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not least <= value < float("inf"):
+                msg = f"{name} of a RetryPolicy is a number from {least} on, not {shown(value)}"
+                raise InvalidSettings(msg)
+        if not 0 < self.first_backoff <= self.longest_backoff < float("inf"):
+            msg = "a RetryPolicy has a first_backoff above 0 that is no longer than its longest_backoff"
+            raise InvalidSettings(msg)
+
+    @property
+    def patience(self) -> Micros:
+        """`max_wait` in microseconds."""
+        return round(self.max_wait * SECOND)
+
+    def backoff(self, row: int, chance: float) -> Micros:
+        """The wait after `row` refusals in a row: full jitter, anything from 0 to a bound that doubles."""
+        bound = min(self.longest_backoff, self.first_backoff * 2.0 ** min(row - 1, 60))
+        return round(bound * chance * SECOND)
+
+
+MAX_REST: Final[Micros] = 10 * MINUTE
 
 
 class State(StrEnum):
@@ -81,7 +124,7 @@ class Circuit:
         """The API refused, and is not to be asked for `retry_after`."""
         self._row += 1
         if self.state is State.TRIAL:
-            self._rest = min(2 * self._rest, LONGEST_REST)
+            self._rest = min(2 * self._rest, MAX_REST)
             self._move(Event.REFUSED)
         elif self._row >= self._after:
             self._move(Event.TOO_MANY)
