@@ -20,7 +20,7 @@ from tests.support.stored_counts import billed
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.spool.batches import counts_from
-from headgate.adapters.spool.cursor import Cursor
+from headgate.adapters.spool.reader import Cursor
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres

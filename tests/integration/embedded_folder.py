@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from headgate.adapters.embedded.folder import take_lock
+from headgate.adapters.file_lock import take_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.archive.archiver import Progress
 from headgate.archive.event_columns import SCHEMA
 from headgate.archive.event_query import read
-from headgate.archive.factory import archive_place, open_archive, open_query
+from headgate.archive.factory import archive_store, open_archive, open_query
 from headgate.archive.part import Month
 from headgate.controlplane.rolling_up import RollingUp
 from headgate.core.counts import CountBatch
@@ -157,7 +157,7 @@ def test_the_life_of_events(chosen: Settings) -> None:
             assert [part.month for part in (await opened.archiving.plan()).deleted] == [MAY]
             assert [part.month for part in (await opened.archiving.run(Progress())).deleted] == [MAY]
             assert [part.month for part in await opened.archiving.parts()] == [Month(2026, 6)]
-            assert not archive_place(chosen).names("events/2026-05")
+            assert not archive_store(chosen).names("events/2026-05")
 
     asyncio.run(run())
 

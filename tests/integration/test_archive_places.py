@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.s3 import KEYS, S3Server
 
-from headgate.adapters.object_store import open_place
+from headgate.adapters.object_store import open_object_store
 from headgate.errors import ArchiveError, InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
 
 
 @pytest.fixture(params=["folder", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
     """An empty place of each kind."""
     if request.param == "folder":
-        return open_place(str(tmp_path / "kept"))
+        return open_object_store(str(tmp_path / "kept"))
     server: S3Server = request.getfixturevalue("s3")
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
-    return open_place(server.new_bucket(), server.endpoint)
+    return open_object_store(server.new_bucket(), server.endpoint)
 
 
-def test_files_are_kept(place: Place) -> None:
+def test_files_are_kept(place: ObjectStore) -> None:
     """What is written is read again, whole or in part, listed below its folder, replaced, and taken away."""
     assert place.names() == []
     assert place.write("events/2026-05/1/a.bin", b"first") == (5, sha256(b"first").hexdigest())
@@ -51,7 +51,7 @@ def test_files_are_kept(place: Place) -> None:
     assert place.names() == []
 
 
-def test_a_file_is_there_whole_or_not_at_all(place: Place) -> None:
+def test_a_file_is_there_whole_or_not_at_all(place: ObjectStore) -> None:
     """Whoever fails while a file is written leaves the one before it, or none."""
     place.write("one", b"before")
 
@@ -67,7 +67,7 @@ def test_a_file_is_there_whole_or_not_at_all(place: Place) -> None:
     assert place.read("one") == b"before"
 
 
-def test_what_is_not_there_is_said(place: Place) -> None:
+def test_what_is_not_there_is_said(place: ObjectStore) -> None:
     """A missing file is a sentence with its name, and so is a name that leads elsewhere."""
     for ask in (place.read, place.size, place.open_input):
         with pytest.raises(ArchiveError, match="none/such"):
@@ -79,7 +79,7 @@ def test_what_is_not_there_is_said(place: Place) -> None:
 
 def test_a_folder_that_cannot_be_used_is_said() -> None:
     """A folder that nobody can write in is a sentence, not a traceback."""
-    place = open_place("/proc/1")
+    place = open_object_store("/proc/1")
     with pytest.raises(ArchiveError, match=r"/proc/1/kept/x cannot be written: "):
         place.write("kept/x", b"content")
 
@@ -89,7 +89,7 @@ def test_a_bucket_that_is_not_there_is_said(s3: S3Server, monkeypatch: pytest.Mo
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ArchiveError, match=r"s3://none/x/a cannot be written: .*NO_SUCH_BUCKET"):
-        open_place("s3://none/x", s3.endpoint).write("a", b"b")
+        open_object_store("s3://none/x", s3.endpoint).write("a", b"b")
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_a_bucket_that_is_not_there_is_said(s3: S3Server, monkeypatch: pytest.Mo
 def test_malformed_places_are_refused(url: str) -> None:
     """An address that is no place is refused with a sentence that never repeats a key."""
     with pytest.raises(InvalidSettings) as refused:
-        open_place(url)
+        open_object_store(url)
     assert "secret" not in str(refused.value)

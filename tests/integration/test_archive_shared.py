@@ -15,7 +15,7 @@ from tests.support.postgres import migrated
 from tests.support.stored_events import all_events, events, store
 
 from headgate.archive.archiver import Progress
-from headgate.archive.factory import archive_place, open_archive
+from headgate.archive.factory import archive_store, open_archive
 from headgate.archive.part import Month
 from headgate.backup.catalog import find
 from headgate.backup.factory import database_of
@@ -141,7 +141,7 @@ def test_a_restored_database_keeps_its_archives(two: tuple[Settings, Settings]) 
     chosen, empty = two
 
     async def run() -> None:
-        place = archive_place(chosen)
+        place = archive_store(chosen)
         await store(chosen.database_url or "", events("2026-05", 20))
         async with open_archive(chosen, _now) as opened:
             await opened.archiving.run(Progress())

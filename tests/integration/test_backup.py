@@ -14,7 +14,7 @@ import pytest
 from tests.support.backups import contents, execute, fill
 from tests.support.s3 import KEYS
 
-from headgate.adapters.object_store import open_place
+from headgate.adapters.object_store import open_object_store
 from headgate.adapters.postgres import Database
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 DIES_BACKING_UP = """
 import asyncio, os, signal, sys
-from headgate.adapters.object_store import open_place
+from headgate.adapters.object_store import open_object_store
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
 from headgate.backup.writer import make
@@ -47,11 +47,11 @@ def die(rows, _total):
     if rows > 100:
         os.kill(os.getpid(), signal.SIGKILL)
 
-asyncio.run(make(Database(sys.argv[1]), open_place(sys.argv[2]), None, die, version='0'))
+asyncio.run(make(Database(sys.argv[1]), open_object_store(sys.argv[2]), None, die, version='0'))
 """
 DIES_RESTORING = """
 import asyncio, os, signal, sys
-from headgate.adapters.object_store import open_place
+from headgate.adapters.object_store import open_object_store
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
 from headgate.adapters.postgres import Database
@@ -61,7 +61,7 @@ def die(through, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async def run():
-    place = open_place(sys.argv[2])
+    place = open_object_store(sys.argv[2])
     await restore(Database(sys.argv[1]), place, await find(place, "latest"), die, replace=True)
 
 asyncio.run(run())
@@ -182,7 +182,7 @@ def test_a_backup_is_of_one_moment(postgres: Postgres, on: On, place: Path) -> N
     async def back_up() -> str:
         database = Database(url)
         try:
-            return (await make(database, open_place(str(place)), None, meanwhile, version="0")).name
+            return (await make(database, open_object_store(str(place)), None, meanwhile, version="0")).name
         finally:
             await database.close()
 
@@ -213,7 +213,7 @@ def test_nobody_waits_for_a_restore(postgres: Postgres, on: On, place: Path) -> 
         loop = asyncio.get_running_loop()
         reading: list[asyncio.Task[None]] = []
         try:
-            backups = open_place(str(place))
+            backups = open_object_store(str(place))
             manifest = await find(backups, "latest")
             await restore(
                 database,

@@ -14,8 +14,7 @@ from tests.support.recounts import START, alike, batches, metrics_of, usage_of
 from tests.support.stored_counts import cut_off, stored_metrics, stored_usage
 
 from headgate.adapters.postgres import Database
-from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
-from headgate.adapters.postgres.count_sink import PostgresCounts
+from headgate.adapters.postgres.count_sink import PostgresCounts, array_of_numbers, array_of_texts
 from headgate.core.counts import OTHER, CountBatch, Took
 from headgate.core.metric_rows import Bounds
 from headgate.errors import DatabaseError, SinkError

@@ -16,7 +16,7 @@ from tests.integration.embedded_folder import eventually, is_free, no_server_run
 
 from headgate import Limiter, StoreError
 from headgate.adapters.embedded import VALKEY, EmbeddedServer, EmbeddedStore
-from headgate.adapters.embedded.folder import take_lock
+from headgate.adapters.file_lock import take_lock
 from headgate.core.decision import Source
 from headgate.wiring import layer
 

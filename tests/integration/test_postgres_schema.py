@@ -11,9 +11,9 @@ import pytest
 from tests.integration.schema_text import SCHEMA, schema_of
 from tests.support.postgres import Postgres
 
-from headgate.adapters.embedded import postgres_programs
+from headgate.adapters.embedded import postgres
 from headgate.adapters.postgres import Database, migrate
-from headgate.adapters.postgres.statements import statements
+from headgate.adapters.postgres.connection import statements
 from headgate.controlplane.changes import Kind, changes, record
 from headgate.errors import DatabaseError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SERVERS = list(dict.fromkeys(postgres_programs._found()))
+SERVERS = list(dict.fromkeys(postgres._found()))
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ def migrated(postgres: Postgres) -> str:
     return postgres.new_database()
 
 
-@pytest.fixture(params=SERVERS, ids=[str(postgres_programs._version(folder)) for folder in SERVERS])
+@pytest.fixture(params=SERVERS, ids=[str(postgres._version(folder)) for folder in SERVERS])
 def server(request: pytest.FixtureRequest, servers_folder: Path) -> Iterator[Postgres]:
     """A server of each version that there is."""
     programs: Path = request.param
-    server = Postgres(servers_folder / f"postgres{postgres_programs._version(programs)}", programs)
+    server = Postgres(servers_folder / f"postgres{postgres._version(programs)}", programs)
     yield server
     server.kill()
 

@@ -12,10 +12,10 @@ import pytest
 from headgate import Limiter, Request
 from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
-from headgate.adapters.json_lines import JsonLines
+from headgate.adapters.event_json import JsonLines
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.event_sink import PostgresEvents
-from headgate.adapters.yaml_writing import write_rule_set
+from headgate.adapters.yaml_text import write_rule_set
 from headgate.cli.commands import run as run_command
 from headgate.core.event import EventBatch, EventKind, event_of
 from headgate.core.own_limits import LimitsByRule, OwnLimits

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.spool import batch, only_file, read_all
 
 from headgate.adapters.spool import EVENTS, Writer, spooled_events
-from headgate.adapters.spool.frame import HEAD
+from headgate.adapters.spool.log import HEAD
 
 SINKS = ("one", "two")
 _MANY = st.integers(1, 30)

@@ -32,7 +32,7 @@ class Written(NamedTuple):
     """In hexadecimal digits."""
 
 
-class Place(Protocol):
+class ObjectStore(Protocol):
     """Where files are kept."""
 
     url: str
@@ -63,15 +63,15 @@ class Place(Protocol):
         """The pyarrow file system that a file is in, and its path there."""
 
 
-def open_place(url: str, s3_endpoint: str | None = None) -> Place:
+def open_object_store(url: str, s3_endpoint: str | None = None) -> ObjectStore:
     """The place at ``s3://bucket/folder``, or in a folder; the latter is made when something is first written."""
     if not url.startswith("s3:"):
         if "://" in url:
             msg = f"{shown(url.partition('://')[0])} is no kind of place for archives; write a folder, or s3://bucket/folder"
             raise InvalidSettings(msg)
-        return FolderPlace(Path(url))
+        return FolderObjectStore(Path(url))
     try:
-        from headgate.adapters.s3_object_store import S3Place  # noqa: PLC0415 (an extra)
+        from headgate.adapters.s3_object_store import S3ObjectStore  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
         msg = "archives in S3 need pyarrow, which is not installed: pip install 'headgate[archive]'"
         raise InvalidSettings(msg) from error
@@ -84,7 +84,7 @@ def open_place(url: str, s3_endpoint: str | None = None) -> Place:
     if prefix and not _NAME.fullmatch(prefix):
         msg = "a folder in a bucket is written with letters, digits, '-', '_' and '.', and '/' between its parts"
         raise InvalidSettings(msg)
-    return S3Place(parts.netloc, prefix, s3_endpoint)
+    return S3ObjectStore(parts.netloc, prefix, s3_endpoint)
 
 
 def checked(name: str) -> str:
@@ -95,8 +95,8 @@ def checked(name: str) -> str:
     raise ArchiveError(msg)
 
 
-class FolderPlace:
-    """See `Place`."""
+class FolderObjectStore:
+    """See `ObjectStore`."""
 
     def __init__(self, folder: Path) -> None:
         """Nothing is made or looked at yet."""

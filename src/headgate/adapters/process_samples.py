@@ -1,4 +1,8 @@
-"""What the system knows about this process."""
+"""Metric samples of this process, and of all processes of one service through files in a shared folder.
+
+Any process answers `/metrics` for all of them. A process that replaces a dead one continues its counters, so no sum
+ever decreases.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,99 @@ import resource
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.core.metrics import Sample
+import msgspec
+
+from headgate.core.metrics import MetricKind, Sample, metric_of, summed
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headgate.core.units import Micros
+
+_SUFFIX: Final = ".json"
+_TOLD: Final = "told.txt"
+
+
+class _Kept(NamedTuple):
+    """What is in a file."""
+
+    process: int
+    samples: list[Sample]
+
+
+_read: Final = msgspec.json.Decoder(_Kept).decode
+_written: Final = msgspec.json.Encoder().encode
+
+
+class WorkerSamples:
+    """One process's file, and the way to those of the others."""
+
+    def __init__(self, folder: Path, worker: str) -> None:
+        """`worker` is who this process is among the others."""
+        self._folder = folder
+        self._file = folder / f"{worker}{_SUFFIX}"
+        self._told = folder / _TOLD
+        self._read: tuple[tuple[int, int], str] | None = None
+        """What was told last, and the file that it was read from."""
+        before = _kept(self._file)
+        self._inherited = [] if before is None else _counters(before.samples)
+
+    def share(self, samples: Iterable[Sample]) -> list[Sample]:
+        """Let the others know these samples; returns them as they are now known."""
+        whole = summed([*self._inherited, *samples])
+        new = self._file.with_suffix(".new")
+        with suppress(OSError):  # the disk is full, or the service is just ending: the others know the last ones
+            new.write_bytes(_written(_Kept(os.getpid(), whole)))
+            new.replace(self._file)
+        return whole
+
+    def keep(self, text: str) -> None:
+        """Keep what was told of all processes, for the others to tell as well."""
+        new = self._told.with_suffix(f".{os.getpid()}")
+        with suppress(OSError):  # as above
+            new.write_text(text, encoding="utf-8")
+            new.replace(self._told)
+
+    def kept(self) -> str | None:
+        """What was told last, by whichever process; None if that cannot be known."""
+        try:
+            found = self._told.stat()
+            if self._read is None or self._read[0] != (found.st_mtime_ns, found.st_ino):
+                self._read = (found.st_mtime_ns, found.st_ino), self._told.read_text(encoding="utf-8")
+        except OSError:  # nothing was told yet, or the service is just ending
+            return None
+        return self._read[1]
+
+    def of_others(self) -> list[Sample]:
+        """What the others shared last; of those that are dead only what is counted."""
+        found: list[Sample] = []
+        for file in self._folder.glob(f"*{_SUFFIX}"):
+            kept = None if file == self._file else _kept(file)
+            if kept is not None:
+                found += kept.samples if _is_alive(kept.process) else _counters(kept.samples)
+        return found
+
+
+def _kept(file: Path) -> _Kept | None:
+    try:
+        return _read(file.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None  # nobody was there yet, or the service is just ending
+
+
+def _counters(samples: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in samples if metric_of(sample.name).kind is not MetricKind.GAUGE]
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def process_samples(worker: str, started: Micros) -> Callable[[], Iterator[Sample]]:

@@ -1,27 +1,33 @@
-"""Rules in a file: read, checked, and watched for changes."""
+"""Rules in files: one file that is watched for changes, or several that form one rule set."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.adapters import yaml_text, zones
+from headgate.core.parsing.fields import shown
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidRules, Problem
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable, Sequence
 
+    from headgate.adapters.yaml_text import Document
+    from headgate.core.parsing.fields import Path as FieldPath
     from headgate.core.rule import RuleSet
 
-_NEWLINE = b"\n"
+_NEWLINE: Final = b"\n"
+_LISTS: Final = ("rules", "overrides")
 
 
 class RulesFile:
     """A YAML or JSON file with rules, as a `RuleSource`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Nothing is read yet."""
+        """The file is read by `load`."""
         self.path = Path(path)
 
     def load(self) -> RuleSet:
@@ -34,14 +40,14 @@ class RulesFile:
             raise InvalidRules(error.problems, lines) from error
 
     def document(self) -> yaml_text.Document:
-        """What the file says, and on which lines, whether or not it is right."""
+        """The data of the file with its line numbers, valid or not."""
         name = str(self.path)
         text = self._text(name)
         try:
             document = yaml_text.parse(text)
         except InvalidRules as error:
             raise InvalidRules(error.problems, [f"{name}:{line}" for line in error.lines]) from error
-        # A file may be seen while it is being written; then it is first of all empty.
+        # A file that is just being written is often empty at first.
         if document.data is None:
             raise _refused(name, "is empty; a file without rules says 'rules: []'")
         return document
@@ -57,11 +63,11 @@ class RulesFile:
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            place = f"{name}:{raw.count(_NEWLINE, 0, error.start) + 1}"
-            raise _refused(place, f"byte {raw[error.start]:#04x} is not UTF-8") from error
+            location = f"{name}:{raw.count(_NEWLINE, 0, error.start) + 1}"
+            raise _refused(location, f"byte {raw[error.start]:#04x} is not UTF-8") from error
 
     def signature(self) -> object:
-        """Changes when the file is written, replaced, removed or comes back."""
+        """A value that changes when the file is written, replaced, removed or created."""
         try:
             status = self.path.stat()
         except (OSError, ValueError) as error:
@@ -69,5 +75,86 @@ class RulesFile:
         return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _refused(place: str, message: str) -> InvalidRules:
-    return InvalidRules([Problem((), message)], [f"{place}: {message}"])
+def _refused(location: str, message: str) -> InvalidRules:
+    return InvalidRules([Problem((), message)], [f"{location}: {message}"])
+
+
+class RulesFiles:
+    """Several files that form one rule set, with the file and line of each part."""
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        """Read and combine the files; `InvalidRules` names every problem with its file and line."""
+        self.data: dict[str, Any] = {}
+        self._files: list[tuple[str, Document]] = []
+        self._locations: dict[FieldPath, tuple[int, FieldPath]] = {}
+        """For each top-level name and each list entry of the combined data: file number and path in it."""
+        self._problems: list[tuple[Problem, str]] = []
+        for path in paths:
+            self._read(RulesFile(path))
+        for number, (_, document) in enumerate(self._files):
+            self._add(number, document.data)
+        if self._problems:
+            raise InvalidRules(
+                [problem for problem, _ in self._problems],
+                [f"{location}: {problem}" for problem, location in self._problems],
+            )
+
+    def location(self, path: FieldPath) -> str | None:
+        """The file and line of a field of the combined data, as ``rules.yaml:12``; None if no file has it."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._locations:
+                number, inside = self._locations[path[:length]]
+                name, document = self._files[number]
+                return f"{name}:{document.line((*inside, *path[length:]))}"
+        return None
+
+    def _read(self, file: RulesFile) -> None:
+        try:
+            self._files.append((str(file.path), file.document()))
+        except InvalidRules as error:
+            locations = [
+                line.removesuffix(f": {problem}") for line, problem in zip(error.lines, error.problems, strict=True)
+            ]
+            self._problems += zip(error.problems, locations, strict=True)
+
+    def _add(self, number: int, data: object) -> None:
+        """Add the data of one file."""
+        is_list = isinstance(data, list)  # a bare list of rules
+        parts = {"rules": data} if is_list else data
+        if not isinstance(parts, Mapping):
+            self._problem(number, (), f"expected a mapping with rules and tiers, not {shown(data)}")
+            return
+        for name, value in parts.items():
+            inside: FieldPath = () if is_list else (name,)
+            if name in _LISTS and isinstance(value, list):
+                self._add_all(number, name, value, inside)
+            elif name == "tiers" and isinstance(value, Mapping):
+                for tier, body in value.items():
+                    self._add_one(
+                        number, self.data.setdefault("tiers", {}), ("tiers", tier), body, f"the tier {shown(tier)}"
+                    )
+            else:
+                self._add_one(number, self.data, (name,), value, shown(name))
+
+    def _add_all(self, number: int, name: str, values: Iterable[Any], inside: FieldPath) -> None:
+        known = self.data.setdefault(name, [])
+        self._locations.setdefault((name,), (number, inside))
+        names = {each.get("name"): index for index, each in enumerate(known) if isinstance(each, Mapping)}
+        for index, value in enumerate(values):
+            path: FieldPath = (name, len(known))
+            self._locations[path] = (number, (*inside, index))
+            rule = value.get("name") if isinstance(value, Mapping) else None
+            if name == "rules" and isinstance(rule, str) and rule in names:
+                first = self.location((name, names[rule], "name"))
+                self._problem(number, (*inside, index, "name"), f"the name {shown(rule)} is taken by {first}")
+            known.append(value)
+
+    def _add_one(self, number: int, into: dict[str, Any], path: FieldPath, value: object, what: str) -> None:
+        first = self._locations.setdefault(path, (number, path))
+        if first[0] != number:
+            self._problem(number, path, f"{what} is also in {self.location(path)}")
+        into[str(path[-1])] = value
+
+    def _problem(self, number: int, inside: FieldPath, message: str) -> None:
+        name, document = self._files[number]
+        self._problems.append((Problem(inside, message), f"{name}:{document.line(inside)}"))

@@ -21,8 +21,8 @@ _SECONDS_FOR_A_REQUEST: Final = 60
 _IN_MEMORY: Final = 2**23
 
 
-class S3Place:
-    """See `headgate.adapters.object_store.Place`."""
+class S3ObjectStore:
+    """See `headgate.adapters.object_store.ObjectStore`."""
 
     def __init__(self, bucket: str, prefix: str, endpoint: str | None) -> None:
         """`endpoint` is the address of a service that is not Amazon's. Nothing is asked yet."""

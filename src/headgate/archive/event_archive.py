@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
     from datetime import datetime
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.archive.part import Month, PartFile
 
 _ALL: Final = "events"
@@ -55,7 +55,7 @@ class EventArchive:
     origin = ""
     """Which database this is about; to be said before anything but `found` is asked."""
 
-    def __init__(self, place: Place, written_by: str) -> None:
+    def __init__(self, place: ObjectStore, written_by: str) -> None:
         """`written_by` is the name of this program and its version."""
         self.place = place
         self.url = place.url

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 from pyarrow import dataset as ds
 
-from headgate.adapters.object_store import FolderPlace
+from headgate.adapters.object_store import FolderObjectStore
 from headgate.archive.event_columns import SCHEMA
 from headgate.archive.parquet_writer import EventWriter
 from headgate.archive.part import Month
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.archive.event_archive import EventArchive
     from headgate.archive.part import PartFile
 
@@ -61,7 +61,7 @@ class EventQuery:
 
     async def add_warm(self, blocks: AsyncIterator[bytes], progress: Callable[[int], None]) -> None:
         """Keep events of the database for questions, as CSV; in files, so that memory has an end."""
-        writer = EventWriter(FolderPlace(self._folder), _WARM)
+        writer = EventWriter(FolderObjectStore(self._folder), _WARM)
         try:
             async for block in blocks:
                 await asyncio.to_thread(writer.add, block)
@@ -84,7 +84,7 @@ class EventQuery:
         connection = self._connection
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("archived", _dataset(self._archive.place, files))
-        connection.register("recent", _dataset(FolderPlace(self._folder), warm))
+        connection.register("recent", _dataset(FolderObjectStore(self._folder), warm))
         connection.execute(_view(self._span, _shared([file for _, file in files], self._warm)))
         temporary = str(self._folder / "spilled").replace("'", "''")
         connection.execute(f"SET temp_directory = '{temporary}'")
@@ -128,7 +128,7 @@ def _translated(error: Exception) -> Exception:
     return ArchiveError(f"the question cannot be answered: {text}")
 
 
-def _dataset(place: Place, files: Sequence[tuple[str, PartFile]]) -> ds.Dataset:
+def _dataset(place: ObjectStore, files: Sequence[tuple[str, PartFile]]) -> ds.Dataset:
     """Files, with what is known of their times: those that cannot matter to a question are not opened."""
     if not files:
         return ds.dataset(pa.table({field.name: pa.array([], field.type) for field in SCHEMA}, schema=SCHEMA))

@@ -10,9 +10,8 @@ import re
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.postgres.connection import Statements
+from headgate.adapters.postgres.connection import Statements, statements
 from headgate.adapters.postgres.faults import translated
-from headgate.adapters.postgres.statements import statements
 from headgate.archive.part import EVENT_COLUMNS, EventMark, Month
 from headgate.errors import Conflict, DatabaseError
 

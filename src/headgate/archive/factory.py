@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import open_database
-from headgate.adapters.object_store import open_place
+from headgate.adapters.object_store import open_object_store
 from headgate.archive.archiver import Archiving, Bounds, Progress
 from headgate.archive.retention import Retention
 from headgate.errors import ArchiveError, InvalidSettings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from datetime import datetime
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.archive.event_archive import EventArchive
     from headgate.archive.event_query import EventQuery
     from headgate.archive.event_table import EventTable
@@ -37,9 +37,9 @@ class OpenedArchive(NamedTuple):
     archive: EventArchive
 
 
-def archive_place(settings: Settings) -> Place:
+def archive_store(settings: Settings) -> ObjectStore:
     """Where archives and backups are kept."""
-    return open_place(settings.archive_url or str(settings.data_dir / "archive"), settings.s3_endpoint)
+    return open_object_store(settings.archive_url or str(settings.data_dir / "archive"), settings.s3_endpoint)
 
 
 def event_archive(settings: Settings) -> EventArchive:
@@ -49,7 +49,7 @@ def event_archive(settings: Settings) -> EventArchive:
     except ModuleNotFoundError as error:
         msg = f"the archive needs {error.name}, which is not installed: pip install 'headgate[archive]'"
         raise InvalidSettings(msg) from error
-    return EventArchive(archive_place(settings), f"headgate {version('headgate')}")
+    return EventArchive(archive_store(settings), f"headgate {version('headgate')}")
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from headgate.errors import ArchiveError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
 
 _GROUP: Final = 2**17
 _GROUPS: Final = 8
@@ -36,7 +36,7 @@ _OPTIONS: Final[dict[str, Any]] = {
 class EventWriter:
     """Writes one part. Its methods block."""
 
-    def __init__(self, place: Place, folder: str, group: int = _GROUP, groups: int = _GROUPS) -> None:
+    def __init__(self, place: ObjectStore, folder: str, group: int = _GROUP, groups: int = _GROUPS) -> None:
         """Write into a folder of a place: row groups of so many events, so many of them in each file."""
         self.digest = Digest()
         self._place = place

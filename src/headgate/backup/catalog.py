@@ -12,14 +12,14 @@ from headgate.errors import ArchiveError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.backup.manifest import Manifest
 
 LATEST: Final = "latest"
 _PARTS: Final = 3
 
 
-async def found(place: Place) -> tuple[Sequence[Manifest], Sequence[str]]:
+async def found(place: ObjectStore) -> tuple[Sequence[Manifest], Sequence[str]]:
     """All backups in a place, the oldest first, and a sentence for each that cannot be used."""
     manifest_files = [name for name in await asyncio.to_thread(place.names, "backups") if _is_manifest(name)]
     manifests_read, sentences = [], []
@@ -31,7 +31,7 @@ async def found(place: Place) -> tuple[Sequence[Manifest], Sequence[str]]:
     return sorted(manifests_read, key=lambda each: each.at), sentences
 
 
-async def find(place: Place, name: str, origin: str | None = None) -> Manifest:
+async def find(place: ObjectStore, name: str, origin: str | None = None) -> Manifest:
     """The manifest of a backup; `latest` is the newest that can be used.
 
     That is one of the database with this `origin`; without one there must be backups of one database only.
@@ -54,7 +54,7 @@ async def find(place: Place, name: str, origin: str | None = None) -> Manifest:
     raise ArchiveError(msg)
 
 
-async def verify(place: Place, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
+async def verify(place: ObjectStore, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
     """Read every file of a backup through; raises `ArchiveError` if one is missing or is not what was written."""
     through = 0
 
@@ -73,7 +73,7 @@ def _is_manifest(name: str) -> bool:
     return len(parts) == _PARTS and parts[-1] == manifests.NAME
 
 
-def _read(place: Place, name: str) -> Manifest:
+def _read(place: ObjectStore, name: str) -> Manifest:
     file = f"{manifests.folder_of(name)}/{manifests.NAME}"
     if file not in place.names(manifests.folder_of(name)):
         msg = f"there is no backup {name} in {place.url}; 'headgate backup list' shows those that there are"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from headgate.adapters.embedded import VALKEY, EmbeddedServer, Starting, named_folder, open_database
-from headgate.adapters.object_store import open_place
+from headgate.adapters.embedded import VALKEY, EmbeddedServer, ServerStarter, named_folder, open_database
+from headgate.adapters.object_store import open_object_store
 from headgate.adapters.redis import (
     RedisCache,
     ServerAddress,
@@ -26,15 +26,15 @@ from headgate.settings import complete
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.adapters.postgres import Database
     from headgate.adapters.redis import CounterCopies
     from headgate.settings import Settings
 
 
-def backup_place(settings: Settings, url: str | None) -> Place:
+def backup_store(settings: Settings, url: str | None) -> ObjectStore:
     """Where backups are: at an address, or where the settings say, or in the data directory."""
-    return open_place(url or settings.archive_url or str(settings.data_dir / "archive"), settings.s3_endpoint)
+    return open_object_store(url or settings.archive_url or str(settings.data_dir / "archive"), settings.s3_endpoint)
 
 
 @asynccontextmanager
@@ -87,7 +87,7 @@ async def _redis_server(settings: Settings, url: str) -> AsyncIterator[ServerAdd
         yield None
         return
     server = EmbeddedServer(named_folder(urlsplit(url), settings.data_dir, "valkey"), VALKEY)
-    starting = Starting(server)
+    starting = ServerStarter(server)
     await starting.start()
     try:
         yield ServerAddress(path=str(server.socket))

@@ -16,7 +16,7 @@ from headgate.errors import ArchiveError, Conflict, InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.adapters.postgres import Database
     from headgate.adapters.redis import CounterCopies
     from headgate.adapters.redis.counter_copies import Restored
@@ -64,7 +64,7 @@ async def in_use(database: Database) -> bool:
 
 
 async def restore(
-    database: Database, place: Place, manifest: Manifest, progress: Progress, *, replace: bool = False
+    database: Database, place: ObjectStore, manifest: Manifest, progress: Progress, *, replace: bool = False
 ) -> Outcome:
     """Make the database what it was when the backup was made; it was verified already.
 
@@ -82,7 +82,7 @@ async def restore(
 
 
 async def restore_counters(
-    counters: CounterCopies, place: Place, manifest: Manifest, file: File, progress: Progress
+    counters: CounterCopies, place: ObjectStore, manifest: Manifest, file: File, progress: Progress
 ) -> Restored:
     """Put the counters of a backup back into Redis, except those that there are."""
     source = taken(place, f"{manifests.folder_of(manifest.name)}/{file.name}", file, _through(progress, file.text))
@@ -114,7 +114,7 @@ async def _in_use(writer: TableWriter) -> bool:
     return bool(await writer.in_use([table for table in kept_tables() if table not in NEVER_EMPTY]))
 
 
-async def _load(writer: TableWriter, place: Place, manifest: Manifest, progress: Progress) -> int:
+async def _load(writer: TableWriter, place: ObjectStore, manifest: Manifest, progress: Progress) -> int:
     total = 0
     through = _through(progress, sum(file.text for file in manifest.tables))
     files = {file.holds: file for file in manifest.tables}

@@ -16,7 +16,7 @@ from headgate.errors import ArchiveError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
-    from headgate.adapters.object_store import Place, Written
+    from headgate.adapters.object_store import ObjectStore, Written
     from headgate.backup.manifest import File
 
     Sink = Callable[[bytes], Coroutine[Any, Any, None]]
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     things: int
 
 
-async def keep(place: Place, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Kept:
+async def keep(place: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Kept:
     """Keep what `produce` hands to its sink, compressed; it returns how many things that were.
 
     Four pieces are in memory at most: the source waits for the place.
@@ -81,7 +81,7 @@ async def keep(place: Place, name: str, produce: Callable[[Sink], Awaitable[int]
         raise
 
 
-async def taken(place: Place, name: str, file: File, progress: Callable[[int], None]) -> AsyncIterator[bytes]:
+async def taken(place: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> AsyncIterator[bytes]:
     """The content of a file, decompressed; `ArchiveError` in the end if it was not the file of the manifest."""
     opened = await asyncio.to_thread(place.open_input, name)
     hashed, unpacking, text = sha256(), zlib.decompressobj(_GZIP), 0
@@ -106,7 +106,7 @@ async def taken(place: Place, name: str, file: File, progress: Callable[[int], N
         raise ArchiveError(_differs(name))
 
 
-def check(place: Place, name: str, file: File, progress: Callable[[int], None]) -> None:
+def check(place: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> None:
     """Read a file through and raise `ArchiveError` unless it is the file of the manifest. Blocks."""
     size = place.size(name)
     if size != file.size:

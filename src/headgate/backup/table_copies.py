@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headgate.adapters.postgres.connection import statements
 from headgate.adapters.postgres.database import CHANGES
 from headgate.adapters.postgres.faults import outcome_is_unknown, translated
 from headgate.adapters.postgres.migrations import MIGRATING, carried_out_on, carry_out_on, known, pending, undo_on
-from headgate.adapters.postgres.statements import statements
 from headgate.errors import Conflict, DatabaseError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.adapters.postgres import Database
     from headgate.adapters.redis import CounterCopies
     from headgate.backup.streams import Sink
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 async def make(
     database: Database,
-    place: Place,
+    place: ObjectStore,
     counters: CounterCopies | None,
     progress: Progress,
     *,
@@ -75,7 +75,7 @@ async def make(
 class _Making:
     """The files of one backup, one after another."""
 
-    def __init__(self, place: Place, name: str, progress: Progress, about: int) -> None:
+    def __init__(self, place: ObjectStore, name: str, progress: Progress, about: int) -> None:
         self.name = name
         self.files: list[File] = []
         self._place = place

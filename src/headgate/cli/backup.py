@@ -76,7 +76,7 @@ async def _make(
     # Imported here, because a database is an extra, and only these verbs need all of this.
     from headgate.backup import factory  # noqa: PLC0415 (as said above)
 
-    place = factory.backup_place(chosen, to)
+    place = factory.backup_store(chosen, to)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(factory.database_of(chosen))
         counters = await stack.enter_async_context(factory.counters_of(chosen)) if with_counters else None
@@ -115,7 +115,7 @@ def list_backups(from_: From = None, *, as_json: Json = False) -> int:
 async def _found(url: str | None) -> "tuple[list[Manifest], list[str]]":
     from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
 
-    manifests, sentences = await catalog.found(factory.backup_place(settings(), url))
+    manifests, sentences = await catalog.found(factory.backup_store(settings(), url))
     return list(manifests), list(sentences)
 
 
@@ -133,7 +133,7 @@ def verify(name: Name, from_: From = None, *, as_json: Json = False) -> int:
 async def _verify(name: str, url: str | None, progress: Callable[[int, int], None]) -> "Manifest":
     from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
 
-    place = factory.backup_place(settings(), url)
+    place = factory.backup_store(settings(), url)
     manifest = await catalog.find(place, name)
     await catalog.verify(place, manifest, progress)
     return manifest

@@ -16,7 +16,7 @@ from headgate.errors import ArchiveError, Conflict, HeadgateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.adapters.redis.counter_copies import Restored
     from headgate.backup.manifest import Manifest
     from headgate.backup.restorer import Outcome
@@ -49,10 +49,10 @@ def restore(
     Every file is verified first. Then everything happens in one transaction: whatever goes wrong, the
     database is as it was. Processes that are running work by what was restored within a second.
     """
-    from headgate.backup.factory import backup_place  # noqa: PLC0415 (a database is an extra)
+    from headgate.backup.factory import backup_store  # noqa: PLC0415 (a database is an extra)
 
     chosen = settings()
-    place = backup_place(chosen, from_)
+    place = backup_store(chosen, from_)
     with progress_bar("verifying", show=not as_json) as progress:
         manifest = asyncio.run(_verified(chosen, place, name, progress, with_counters=redis))
     if replace and not yes:
@@ -75,7 +75,7 @@ def restore(
 
 
 async def _verified(
-    chosen: "Settings", place: "Place", name: str, progress: "Progress", *, with_counters: bool
+    chosen: "Settings", place: "ObjectStore", name: str, progress: "Progress", *, with_counters: bool
 ) -> "Manifest":
     from headgate.backup import catalog, factory, restorer  # noqa: PLC0415 (a database is an extra)
 
@@ -113,7 +113,7 @@ async def _in_use(chosen: "Settings") -> bool:
 
 async def _restore(
     chosen: "Settings",
-    place: "Place",
+    place: "ObjectStore",
     manifest: "Manifest",
     progress: "Progress",
     *,

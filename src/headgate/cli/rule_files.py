@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 from rich.text import Text as Styled
 
-from headgate.adapters.rules_files import RulesFiles
+from headgate.adapters.rules_file import RulesFiles
 from headgate.cli.admin_client import AdminClient, admin, at
 from headgate.cli.options import Json, Text, Token, Url
 from headgate.cli.output import console, counted, print_applied, print_done, print_json, print_note
@@ -92,7 +92,7 @@ class _Wish:
         try:
             answer: dict[str, Any] = client.post(at("ruleset", verb), self._files.data, **self._query, **query)
         except InvalidFields as error:
-            places = [self._files.place(problem.path) for problem in error.problems]
+            places = [self._files.location(problem.path) for problem in error.problems]
             lines = [
                 f"{place}: {problem}" if place else str(problem)
                 for place, problem in zip(places, error.problems, strict=True)

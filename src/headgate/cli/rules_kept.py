@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from headgate.adapters.rules_file import RulesFile
-from headgate.adapters.yaml_writing import write_rule_set
+from headgate.adapters.yaml_text import write_rule_set
 from headgate.cli.activity import difference
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url

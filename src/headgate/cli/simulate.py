@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
-from headgate.adapters.rules_files import RulesFiles
+from headgate.adapters.rules_file import RulesFiles
 from headgate.cli.admin_client import admin, at
 from headgate.cli.environment import settings
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
@@ -166,7 +166,7 @@ def _draft(files: list[str]) -> tuple[str, RuleSet]:
     try:
         rule_set = parse_rule_set(read.data, zones.zone)
     except InvalidRules as error:
-        places = [(read.place(problem.path), problem) for problem in error.problems]
+        places = [(read.location(problem.path), problem) for problem in error.problems]
         lines = [f"{place}: {problem}" if place else str(problem) for place, problem in places]
         raise InvalidRules(error.problems, lines) from error
     return ", ".join(files), rule_set

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headgate.adapters import zones
 from headgate.adapters.embedded import open_database
 from headgate.adapters.memory import MemoryStore
-from headgate.adapters.object_store import FolderPlace
+from headgate.adapters.object_store import FolderObjectStore
 from headgate.archive.factory import event_archive, open_archive
 from headgate.core.meter import Calendars
 from headgate.dataplane.bare_keys import BareKeys
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from typing import Any
 
-    from headgate.adapters.object_store import Place
+    from headgate.adapters.object_store import ObjectStore
     from headgate.core.rule import RuleSet
     from headgate.core.units import Micros
     from headgate.settings import Settings
@@ -146,11 +146,11 @@ def _files(origin: str, span: Span, fields: Mapping[str, str] | None) -> Any:  #
         msg = f"there is no {shown(origin)}; write 'events', 'archive', a log file, or a folder of Parquet files"
         raise InvalidSettings(msg)
     if path.suffix == _PARQUET:
-        return _parquet([(FolderPlace(path.parent), path.name)], span)
+        return _parquet([(FolderObjectStore(path.parent), path.name)], span)
     return LogFile(path, fields)
 
 
-async def _archived(settings: Settings) -> list[tuple[Place, str]]:
+async def _archived(settings: Settings) -> list[tuple[ObjectStore, str]]:
     """The files of the archive; if it has those of several databases, of the one in the settings."""
     archive = event_archive(settings)
     parts, faults = await archive.found()
@@ -162,13 +162,13 @@ async def _archived(settings: Settings) -> list[tuple[Place, str]]:
     return [(archive.place, f"{part.folder}/{file.name}") for part in parts for file in part.files]
 
 
-def _in_folder(folder: Path) -> list[tuple[Place, str]]:
+def _in_folder(folder: Path) -> list[tuple[ObjectStore, str]]:
     """All Parquet files in a folder and below."""
-    place = FolderPlace(folder)
+    place = FolderObjectStore(folder)
     return [(place, name) for name in place.names() if name.endswith(_PARQUET)]
 
 
-def _parquet(files: list[tuple[Place, str]], span: Span) -> Any:  # noqa: ANN401 (the class is in an extra)
+def _parquet(files: list[tuple[ObjectStore, str]], span: Span) -> Any:  # noqa: ANN401 (the class is in an extra)
     try:
         from headgate.simulate.parquet_events import ParquetEvents  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:

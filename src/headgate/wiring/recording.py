@@ -135,7 +135,7 @@ def _event_sinks(settings: Settings, control: ControlPlane | None) -> list[Event
 
         sinks.append(PostgresEvents(control.another_database(_SECONDS_TO_STORE), wall_clock))
     if settings.events_file is not None:
-        from headgate.adapters.json_lines import JsonLines  # noqa: PLC0415 (few need it)
+        from headgate.adapters.event_json import JsonLines  # noqa: PLC0415 (few need it)
 
         sinks.append(JsonLines(settings.events_file))
     if settings.kafka_brokers is not None:

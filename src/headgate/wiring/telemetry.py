@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic, wall_clock
-from headgate.adapters.process_samples import process_samples
-from headgate.adapters.worker_samples import WorkerSamples
+from headgate.adapters.process_samples import WorkerSamples, process_samples
 from headgate.core.decision_totals import DecisionTotals
 from headgate.core.exposition import exposition
 from headgate.core.metrics import summed

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import headgate.adapters
 from headgate.adapters.event_json import event_json
-from headgate.adapters.kafka.messages import message_of, subject_of
+from headgate.adapters.kafka.delivery import message_of, subject_of
 from headgate.core.decision import Source
 from headgate.core.event import Event, EventBatch, EventKind
 from headgate.edge.admin.endpoints.activity import EventView

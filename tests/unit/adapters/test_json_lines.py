@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.spool import batch, batch_of, event
 
-from headgate.adapters import json_lines
-from headgate.adapters.json_lines import JsonLines
+from headgate.adapters import event_json
+from headgate.adapters.event_json import JsonLines
 from headgate.errors import SinkError
 from headgate.ports import Stored
 
@@ -79,7 +79,7 @@ def test_a_batch_longer_than_what_is_looked_through_is_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
 ) -> None:
     """Whole or torn, with others before it, and with lines that are longer than that by themselves."""
-    monkeypatch.setattr(json_lines, "_REMEMBERED", 1_000)
+    monkeypatch.setattr(event_json, "_REMEMBERED", 1_000)
     file = tmp_path / "events"
     before = batch(0, 5)
     long = batch_of(*(event(5 + number, extra={"attributes": {"a": "x" * 4_000}}) for number in range(20)))
@@ -93,8 +93,8 @@ def test_a_batch_longer_than_what_is_looked_through_is_written_once(
 
 def test_only_the_end_of_a_long_file_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands in it."""
-    monkeypatch.setattr(json_lines, "_REMEMBERED", 4_000)
-    monkeypatch.setattr(json_lines, "_MOST_BATCHES", 2)
+    monkeypatch.setattr(event_json, "_REMEMBERED", 4_000)
+    monkeypatch.setattr(event_json, "_MOST_BATCHES", 2)
     (tmp_path / "events").write_text("x\n" * 5_000 + '[]\n{"batch": 7}\n', encoding="ascii")
     made = [batch(number, 1) for number in range(4)]
     _store(tmp_path / "events", *made)
@@ -135,7 +135,7 @@ def test_a_full_disk_leaves_no_half_batch(tmp_path: Path, monkeypatch: pytest.Mo
         room[0] -= written
         return written
 
-    monkeypatch.setattr(json_lines.os, "write", little)  # type: ignore[attr-defined] # the module's own
+    monkeypatch.setattr(event_json.os, "write", little)  # type: ignore[attr-defined] # the module's own
 
     async def run() -> None:
         sink, made = JsonLines(tmp_path / "events"), batch(0, 5)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate.adapters.kafka import KafkaSink
-from headgate.adapters.kafka.brokers import OPTIONS, Brokers
+from headgate.adapters.kafka.producer import OPTIONS, Brokers
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.adapters.postgres import address
+from headgate.adapters.postgres import database
 from headgate.errors import InvalidSettings
 
 
@@ -20,13 +20,13 @@ from headgate.errors import InvalidSettings
 )
 def test_addresses_as_people_write_them(url: str) -> None:
     """Everything that PostgreSQL's own clients take is taken, and nothing of it is lost."""
-    assert address.read(url).url.replace("%2F", "/") == url
-    assert address.read(url).cached_statements > 0
+    assert database.parse_address(url).url.replace("%2F", "/") == url
+    assert database.parse_address(url).cached_statements > 0
 
 
 def test_behind_pgbouncer_no_statement_is_kept() -> None:
     """The option is headgate's own, and does not reach the server."""
-    read = address.read("postgresql://host/name?pgbouncer=true&search_path=own")
+    read = database.parse_address("postgresql://host/name?pgbouncer=true&search_path=own")
     assert read == ("postgresql://host/name?search_path=own", 0)
 
 
@@ -46,5 +46,5 @@ def test_behind_pgbouncer_no_statement_is_kept() -> None:
 def test_an_address_that_cannot_be_read_is_not_repeated(url: str) -> None:
     """A password with a sign that must be encoded is refused at once, and stands in no message."""
     with pytest.raises(InvalidSettings) as caught:
-        address.read(url)
+        database.parse_address(url)
     assert "sec" not in str(caught.value)

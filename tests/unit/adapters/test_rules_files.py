@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.adapters.rules_files import RulesFiles
+from headgate.adapters.rules_file import RulesFiles
 from headgate.errors import InvalidRules
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def test_files_are_one_rule_set_together(tmp_path: Path) -> None:
         "default_tier": "pro",
     }
     one, two, three = map(str, paths)
-    assert files.place(("rules", 0, "limits")) == f"{one}:5"
-    assert files.place(("rules", 1, "limits")) == f"{two}:2"
-    assert files.place(("rules", 2, "limits")) == f"{three}:5"
-    assert files.place(("tiers", "pro", "price")) == f"{three}:2"
-    assert files.place(("default_tier",)) == f"{three}:3"
-    assert files.place(("rules",)) == f"{one}:3"
-    assert files.place(("overrides", 0)) is None
+    assert files.location(("rules", 0, "limits")) == f"{one}:5"
+    assert files.location(("rules", 1, "limits")) == f"{two}:2"
+    assert files.location(("rules", 2, "limits")) == f"{three}:5"
+    assert files.location(("tiers", "pro", "price")) == f"{three}:2"
+    assert files.location(("default_tier",)) == f"{three}:3"
+    assert files.location(("rules",)) == f"{one}:3"
+    assert files.location(("overrides", 0)) is None
 
 
 def test_a_name_in_two_files_is_a_problem_that_names_both(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from headgate.adapters.spool import (
 )
 from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
-from headgate.adapters.spool.frame import framed
+from headgate.adapters.spool.log import framed
 from headgate.adapters.spool.stream import COUNTS_TOGETHER, ENOUGH_AT_ONCE
 from headgate.core.account import Account
 from headgate.core.event import EventBatch

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from headgate.adapters.process_samples import process_samples
-from headgate.adapters.worker_samples import WorkerSamples
+from headgate.adapters.process_samples import WorkerSamples, process_samples
 from headgate.core.metrics import Sample
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def test_each_knows_what_the_others_have_shared(tmp_path: Path) -> None:
 def test_a_dead_process_leaves_its_counters_only(tmp_path: Path) -> None:
     """Of a process that has died the counters stay in the sums; how things stood with it does not."""
     code = (
-        "import sys; from pathlib import Path; from headgate.adapters.worker_samples import WorkerSamples;"
+        "import sys; from pathlib import Path; from headgate.adapters.process_samples import WorkerSamples;"
         "from headgate.core.metrics import Sample;"
         "WorkerSamples(Path(sys.argv[1]), '2').share("
         "[Sample('headgate_decisions_total', 5, ('allowed', 'false')), Sample('headgate_blocks', 3, ('2',))])"

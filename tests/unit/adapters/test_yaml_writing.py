@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.adapters import yaml_text
-from headgate.adapters.yaml_writing import write_rule_set
+from headgate.adapters.yaml_text import write_rule_set
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rules.yaml"
 TEXTS = st.one_of(

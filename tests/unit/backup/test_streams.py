@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.adapters.object_store import FolderPlace, Written
+from headgate.adapters.object_store import FolderObjectStore, Written
 from headgate.backup.manifest import File
 from headgate.backup.streams import keep, taken
 from headgate.errors import ArchiveError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PIECE = bytes(range(256)) * 64
 
 
-class FullDisk(FolderPlace):
+class FullDisk(FolderObjectStore):
     """A folder on a disk that is full after so many pieces."""
 
     room = 2
@@ -50,7 +50,7 @@ def _no_thread_is_left() -> Iterator[None]:
 
 def test_what_is_kept_is_taken_again(tmp_path: Path) -> None:
     """A file holds what came, compressed, and gives it back in pieces, to the byte."""
-    place = FolderPlace(tmp_path)
+    place = FolderObjectStore(tmp_path)
 
     async def produce(sink: Sink) -> int:
         for _ in range(200):
@@ -99,9 +99,9 @@ def test_a_source_that_fails_leaves_no_file(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
     with pytest.raises(ConnectionError):
-        asyncio.run(keep(FolderPlace(tmp_path), "a.gz", failing))
+        asyncio.run(keep(FolderObjectStore(tmp_path), "a.gz", failing))
     with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(keep(FolderPlace(tmp_path), "a.gz", endless), 0.05))
+        asyncio.run(asyncio.wait_for(keep(FolderObjectStore(tmp_path), "a.gz", endless), 0.05))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +112,7 @@ def test_more_than_was_written_is_not_read(tmp_path: Path) -> None:
     file = File("bomb", (), 1, len(packed), 1_000, sha256(packed).hexdigest())
 
     async def go() -> int:
-        return sum([len(piece) async for piece in taken(FolderPlace(tmp_path), "bomb.gz", file, lambda _: None)])
+        return sum([len(piece) async for piece in taken(FolderObjectStore(tmp_path), "bomb.gz", file, lambda _: None)])
 
     with pytest.raises(ArchiveError, match=r"bomb\.gz is damaged"):
         asyncio.run(go())

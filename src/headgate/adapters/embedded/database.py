@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from headgate.adapters.embedded.folder import named_folder
 from headgate.adapters.embedded.postgres import EmbeddedPostgres
-from headgate.adapters.embedded.starting import Starting
+from headgate.adapters.embedded.server import ServerStarter, named_folder
 from headgate.errors import InvalidSettings
 from headgate.settings import DEFAULT_DATA_DIR
 
@@ -30,7 +29,7 @@ def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase
     if not isinstance(url, str) or not url.startswith("embedded:"):
         return OpenedDatabase(lambda seconds: Database(url, seconds=seconds))
     postgres = EmbeddedPostgres(named_folder(urlsplit(url), data_dir, "postgres"))
-    starting = Starting(postgres.server)
+    starting = ServerStarter(postgres.server)
     return OpenedDatabase(
         lambda seconds: Database(postgres.url, seconds=seconds, before_connecting=starting.start), starting
     )
@@ -39,7 +38,7 @@ def open_database(url: str, data_dir: Path = DEFAULT_DATA_DIR) -> OpenedDatabase
 class OpenedDatabase:
     """A database with what has to be started before it, and stopped after it."""
 
-    def __init__(self, make: Callable[[float], Database], starting: Starting | None = None) -> None:
+    def __init__(self, make: Callable[[float], Database], starting: ServerStarter | None = None) -> None:
         """`make` makes a database whose calls have so many seconds.
 
         `starting` starts the server that it is on; without it, somebody else looks after that.

@@ -1,32 +1,89 @@
-"""A server in a child process: started, shared, taken over from the dead, and stopped in order.
+"""A server in a child process: started, shared with other processes, taken over after a crash, stopped in order.
 
-Two locks in the folder say who is who. `owner.lock` is held by the process that started the
-server and will stop it, as long as both live; all others only connect, and look now and then
-whether somebody holds it. If not, the next of them who is asked takes over. `server.lock` is
-held by the server itself, through a descriptor that it inherits without knowing. So a server
-whose owner is dead shows as a server without an owner, and never do two servers write in one
-folder.
+Two locks in its folder say who does what. `owner.lock` is held by the process that started the server and will stop
+it. Other processes only connect, and check now and then that an owner exists; if not, the next one that needs the
+server takes over. `server.lock` is held by the server itself, through an inherited descriptor. So a server whose owner
+died is seen as a server without an owner, and two servers never write in one folder.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from headgate.adapters.clock import monotonic
-from headgate.adapters.embedded.folder import take_lock
-from headgate.errors import HeadgateError
+from headgate.adapters.file_lock import take_lock
+from headgate.errors import HeadgateError, InvalidSettings
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
+    from signal import Signals
+    from urllib.parse import SplitResult
 
-    from headgate.adapters.embedded.folder import Lock
-    from headgate.adapters.embedded.program import Program
+    from headgate.adapters.file_lock import Lock
+    from headgate.errors import DatabaseError, StoreError
+
+
+def named_folder(address: SplitResult, data_dir: Path, name: str) -> Path:
+    """The folder that ``embedded:///path/to/folder`` names; ``embedded://`` means `name` in the data directory."""
+    path = unquote(address.path)
+    if address.netloc or address.query or address.fragment or "\0" in path or path[:1] not in {"", "/"}:
+        # The URL is not repeated in the message: it may hold a password.
+        msg = "embedded:// names a folder or nothing; write embedded:// or embedded:///path/to/folder"
+        raise InvalidSettings(msg)
+    return Path(path) if path.strip("/") else data_dir / name
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kind of server, as `EmbeddedServer` runs it."""
+
+    name: str
+    keeps: str
+    """What is in its folder, in a word."""
+    socket: str
+    """The file in its folder that it listens on."""
+    end: Signals
+    """What ends it in order."""
+    instead: str
+    """What to do where it does not run at all."""
+    error: type[StoreError | DatabaseError]
+    command: Callable[[Path], list[str]]
+    """Make what the server needs in a folder, and return the command that runs it there."""
+    answers: Callable[[Path], bool]
+    """Whether a server in that folder does its work."""
+    end_orphan: Callable[[Path], None]
+    """Ask the server in a folder to end, if there is one."""
+
+
+# Linux ends the server when the thread that started it is gone, however its process died. The wish has to
+# be made in the child, and after a change of user, which forgets it. Between fork and exec no Python may run in a
+# program with threads, so the child is an interpreter that makes it and then becomes the server. Its parent may be
+# gone by then.
+_UNTIL_THE_PARENT_DIES: Final = """\
+import ctypes, os, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(sys.argv[2]))
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+def until_the_parent_dies(command: Sequence[str], end: Signals) -> list[str]:
+    """This command, for a child that gets the signal `end` when the thread that starts it ends, if that can be had."""
+    if sys.platform != "linux":
+        return list(command)  # what outlives its parent there is ended by the next one to start
+    return [sys.executable, "-I", "-S", "-c", _UNTIL_THE_PARENT_DIES, str(os.getpid()), str(int(end)), *command]
+
 
 _LONGEST_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
 _SECONDS_TO_START: Final = 60.0
@@ -181,3 +238,36 @@ class EmbeddedServer:
         if monotonic() > deadline:
             raise self._program.error(trouble, transient=True)
         threading.Event().wait(_SECONDS_BETWEEN_TRIES)
+
+
+class ServerStarter:
+    """The starts of a server, one at a time, for programs with an event loop."""
+
+    def __init__(self, server: EmbeddedServer) -> None:
+        """Nothing is started yet."""
+        self._server = server
+        self._under_way: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the server, unless that was done. All who ask meanwhile wait for the same start."""
+        if self._server.serving:
+            return
+        if self._under_way is None:
+            self._under_way = asyncio.get_running_loop().create_task(asyncio.to_thread(self._server.start))
+            self._under_way.add_done_callback(self._on_start)
+        await asyncio.shield(self._under_way)
+
+    def _on_start(self, starting: asyncio.Task[None]) -> None:
+        self._under_way = None
+        if not starting.cancelled():
+            starting.exception()  # looked at, or Python complains where nobody waits any more
+
+    async def settled(self) -> None:
+        """Return when no start is under way, so that nothing is left behind by what is closed next."""
+        if self._under_way is not None:
+            with suppress(HeadgateError):
+                await self._under_way
+
+    async def stop(self) -> None:
+        """Stop the server, if this process started it."""
+        await asyncio.to_thread(self._server.stop)

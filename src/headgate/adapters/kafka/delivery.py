@@ -1,17 +1,56 @@
-"""How far the events of one batch are on their way. What the brokers have confirmed is not sent again."""
+"""The delivery of one batch: its events as Kafka records, and which of them the brokers have confirmed.
+
+A confirmed event is not sent again.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError
 
-from headgate.adapters.kafka.messages import headers_of
+from headgate.adapters.event_json import SCHEMA, VERSION, event_json
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-    from headgate.core.event import EventBatch
+    from headgate.core.event import Event, EventBatch
+
+_UNWRITABLE: Final = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+class Message(NamedTuple):
+    """A record, but for its headers."""
+
+    key: bytes | None
+    value: bytes
+
+
+def subject_of(event: Event) -> str | None:
+    """Whom an event is about: ``user:u1``, else ``key:…``, else ``tenant:…``, else ``ip:…``."""
+    named = (("user", event.user), ("key", event.api_key), ("tenant", event.tenant), ("ip", event.ip))
+    return next((f"{kind}:{name}" for kind, name in named if name), None)
+
+
+def message_of(event: Event, batch: EventBatch) -> Message | None:
+    """The record of one event; None if JSON cannot say what it holds."""
+    subject = subject_of(event)
+    try:
+        key = None if subject is None else subject.encode()
+        value = event_json(event, batch)
+    except _UNWRITABLE:
+        return None
+    return Message(key, value)
+
+
+def headers_of(batch: EventBatch) -> list[tuple[str, str | bytes | None]]:
+    """What every record of a batch carries beside its value."""
+    return [
+        ("headgate-batch", batch.id),
+        ("headgate-schema", f"{SCHEMA}/{VERSION}"),
+        ("content-type", "application/json"),
+    ]
+
 
 _NEVER: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD})
 _IN_COMPANY: Final = _NEVER | {KafkaError._INVALID_DIFFERENT_RECORD}  # noqa: SLF001 (its public name)

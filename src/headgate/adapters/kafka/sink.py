@@ -16,11 +16,8 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from headgate.adapters.clock import monotonic
-from headgate.adapters.kafka.brokers import Brokers
-from headgate.adapters.kafka.client import fault_of, let_go, new_producer
-from headgate.adapters.kafka.delivery import Delivery
-from headgate.adapters.kafka.messages import message_of
-from headgate.adapters.kafka.words import Lines, is_for_good, log, sentence
+from headgate.adapters.kafka.delivery import Delivery, message_of
+from headgate.adapters.kafka.producer import Brokers, Lines, fault_of, is_for_good, let_go, log, new_producer, sentence
 from headgate.errors import InvalidSettings, SinkError
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Counts in PostgreSQL: each batch is added once, to the minutes and to what users have used each day.
+"""Counts in PostgreSQL: each batch is added once, to the metrics of its minutes and to the daily usage of its users.
 
-Batches that come together are added up before, because most of their users are the same. What the minutes have
-already is read first, so that their rows are bounded over all batches and processes (`headgate.core.metric_rows`);
-processes that store take turns, or each would fill the room that is left.
+Batches that are stored together are summed first, because most of their users are the same. The rows that a minute
+already has are read first, so that its number of rows is bounded over all batches and processes
+(`headgate.core.metric_rows`). Processes take turns; otherwise each would fill the remaining room.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.postgres.arrays import array_of_numbers, array_of_texts
 from headgate.adapters.postgres.daily_users import MAX_USERS, DailyUsers
 from headgate.core.counts import added_up, usage_columns
 from headgate.core.metric_rows import Known, Place, metric_rows
@@ -22,7 +21,7 @@ from headgate.errors import DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headgate.core.counts import Count, CountBatch, Took, UsageColumns
     from headgate.core.metric_rows import MetricRow
@@ -179,3 +178,23 @@ def _text(text: str, most: int) -> str:
 
 def _time(instant: Micros) -> datetime:
     return _EPOCH + timedelta(microseconds=instant)
+
+
+_BETWEEN: Final = "\0"
+"""No text in PostgreSQL can hold it."""
+
+
+def array_of_numbers(numbers: Iterable[int]) -> str:
+    """Such as ``{1,2}``."""
+    return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def array_of_texts(texts: Iterable[str]) -> str:
+    """Such as ``{"a","b"}``. None of them may hold a zero character."""
+    all_of_them = [*texts]
+    joined = _BETWEEN.join(all_of_them)
+    if joined.count(_BETWEEN) >= len(all_of_them) > 0:
+        msg = "a text holds a zero character"
+        raise ValueError(msg)
+    escaped = joined.replace("\\", "\\\\").replace('"', '\\"')
+    return '{"' + escaped.replace(_BETWEEN, '","') + '"}' if all_of_them else "{}"

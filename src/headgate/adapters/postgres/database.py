@@ -1,26 +1,72 @@
-"""A pool of connections, and transactions that change things one after another.
+"""The database: its address, a pool of connections, and transactions.
 
-No call waits for the server longer than its deadline, whatever the server does: what remains to be done
-with a connection that failed (rolling back, calling off a statement) is done behind the caller's back.
+No call waits for the server longer than its deadline, whatever the server does. What remains to be done with a
+failed connection (roll back, cancel a statement) happens in the background.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
-from headgate.adapters.postgres import address, jsonb
-from headgate.adapters.postgres.connection import Statements, is_lost
+from headgate.adapters.postgres.connection import Statements, is_lost, set_jsonb_codec
 from headgate.adapters.postgres.faults import outcome_is_unknown, translated
-from headgate.errors import DatabaseError
+from headgate.errors import DatabaseError, InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from asyncpg.pool import PoolConnectionProxy
+
+_SCHEMES: Final = ("postgresql", "postgres")
+_STATEMENTS: Final = 200
+_HOST: Final = r"(?:[^\[\]:@,]*|\[[0-9A-Fa-f:.%]+\])(?::[0-9]{1,5})?"
+_HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*")
+_PORTS: Final = re.compile(r"[0-9]{1,5}(?:,[0-9]{1,5})*|")
+
+
+class Address(NamedTuple):
+    """What asyncpg is told."""
+
+    url: str
+    cached_statements: int
+    """How many prepared statements a connection may keep."""
+
+
+def parse_address(url: str) -> Address:
+    """``postgresql://…`` as people write it; with ``?pgbouncer=true`` nothing outlives a transaction."""
+    try:
+        parts = urlsplit(url)
+        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except (AttributeError, TypeError, ValueError):
+        parts, given = urlsplit(""), []
+    # An address is never repeated in a message: it may hold a password.
+    if parts.scheme not in _SCHEMES:
+        msg = "that is not the address of a database; write postgresql://user:password@host:5432/name"
+        raise InvalidSettings(msg)
+    _, at, hosts = parts.netloc.partition("@")
+    if "@" in parts.path or parts.fragment or not _HOSTS.fullmatch(hosts if at else parts.netloc):
+        msg = (
+            "the address of the database cannot be read; write postgresql://user:password@host:5432/name, and in a "
+            "password %40 for @, %3A for :, %2F for /, %3F for ?, %23 for #, %25 for %"
+        )
+        raise InvalidSettings(msg)
+    options = dict(given)
+    if not _PORTS.fullmatch(options.get("port", "")):
+        msg = "port in the address of a database is a number"
+        raise InvalidSettings(msg)
+    bouncer = options.pop("pgbouncer", "false")
+    if bouncer not in {"true", "false"}:
+        msg = "pgbouncer in the address of a database is true or false"
+        raise InvalidSettings(msg)
+    query = f"?{urlencode(options)}" if options else ""
+    return Address(url.partition("?")[0] + query, 0 if bouncer == "true" else _STATEMENTS)
+
 
 _OLDEST: Final = 14
 CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
@@ -54,11 +100,11 @@ class Database:
         most_connections: int = _MOST_CONNECTIONS,
         before_connecting: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
-        """`url` is ``postgresql://…``, see `address.read`. No call takes longer than `seconds`.
+        """`url` is ``postgresql://…``, see `read`. No call takes longer than `seconds`.
 
         `before_connecting` is awaited before each new connection, and may start the server.
         """
-        self._address = address.read(url)
+        self._address = parse_address(url)
         self._seconds = seconds
         self._most = most_connections
         self._before_connecting = before_connecting
@@ -163,7 +209,7 @@ class Database:
         connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(*address, **options)
         try:
             _check_version(connection.get_server_version().major)
-            await jsonb.prepare(connection)
+            await set_jsonb_codec(connection)
         except BaseException:
             connection.terminate()  # where asyncpg would wait until the server has taken leave
             raise

@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.postgres.jsonb import encoded as jsonb
+from headgate.adapters.postgres.connection import encode_jsonb
 from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _row(event: Event, end: bytes) -> bytes:
             _numbers(event[13:17]),
             _NULL if retry_after is None else _DOUBLE(8, retry_after),
             _NULL if latency is None else _DOUBLE(8, latency),
-            _NULL if extra is None else _sized(jsonb(extra)),
+            _NULL if extra is None else _sized(encode_jsonb(extra)),
             end,
         )
     )

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
+from headgate.adapters.postgres.connection import statements
 from headgate.adapters.postgres.faults import translated
-from headgate.adapters.postgres.statements import statements
 from headgate.errors import DatabaseError, HeadgateError
 
 if TYPE_CHECKING:

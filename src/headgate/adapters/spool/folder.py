@@ -7,14 +7,14 @@ import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.embedded.folder import take_lock
+from headgate.adapters.file_lock import take_lock
 from headgate.core.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from headgate.adapters.embedded.folder import Lock
+    from headgate.adapters.file_lock import Lock
 
 _LOCK: Final = "lock"
 _SHIPPING: Final = "shipping.lock"

@@ -1,20 +1,108 @@
-"""Writing one log: frames at the end of the newest file, and the oldest file deleted when there is no more room.
+"""One log of the spool: numbered frames in segment files, and the end that writes them.
 
-What is written is with the operating system before `append` returns, so it outlives the process. It is not
-forced to the disk: a machine that loses its power may lose what it had not written by then.
+Every event in a log has a number, from 0. A frame stores the number of its first event, so a gap between two
+frames says exactly how many events are missing. Head and payload have checksums of their own. A segment file is
+named after its first event; when the log is full, the oldest segment is deleted.
+
+A frame is with the operating system before `append` returns, so it survives the process. It is not synced to disk:
+a power failure may lose the last frames.
 """
 
 from __future__ import annotations
 
 import os
+import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
-
-from headgate.adapters.spool.frame import HEAD, framed
-from headgate.adapters.spool.segments import delete, segment, segments, size_of
+from typing import TYPE_CHECKING, Final, NamedTuple
+from zlib import crc32
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_MARK: Final = b"hgf1"
+_FIELDS: Final = struct.Struct("<4sQIII")  # mark, first, many, size, sum of the payload
+_SUM: Final = struct.Struct("<I")
+HEAD: Final = _FIELDS.size + _SUM.size
+LARGEST: Final = 64 * 1024 * 1024
+"""A payload that claims to be larger is none."""
+
+
+class Head(NamedTuple):
+    """What a frame says of itself."""
+
+    first: int
+    """The number of its first event."""
+    many: int
+    """How many events it has; with none, it only says what `first` is by now."""
+    size: int
+    """Of the payload, in bytes."""
+    sum: int
+
+    @property
+    def end(self) -> int:
+        """The number of the first event behind it."""
+        return self.first + self.many
+
+
+def framed(first: int, many: int, payload: bytes) -> bytes:
+    """A frame as it is written."""
+    fields = _FIELDS.pack(_MARK, first, many, len(payload), crc32(payload))
+    return b"".join((fields, _SUM.pack(crc32(fields)), payload))
+
+
+def head_of(data: bytes) -> Head | None:
+    """The head that some bytes begin with; None if they are not one."""
+    if len(data) < HEAD:
+        return None
+    fields = data[: _FIELDS.size]
+    mark, first, many, size, check = _FIELDS.unpack(fields)
+    if mark != _MARK or size > LARGEST or crc32(fields) != _SUM.unpack_from(data, _FIELDS.size)[0]:
+        return None
+    return Head(first, many, size, check)
+
+
+def is_whole(head: Head, payload: bytes) -> bool:
+    """Whether it is the payload that the head was made for."""
+    return len(payload) == head.size and crc32(payload) == head.sum
+
+
+def find_head(data: bytes, start: int) -> int | None:
+    """Where the next head begins at or behind `start`, if there is one."""
+    at = data.find(_MARK, start)
+    while at >= 0:
+        if head_of(data[at : at + HEAD]) is not None:
+            return at
+        at = data.find(_MARK, at + 1)
+    return None
+
+
+_END: Final = ".log"
+
+
+def segment(folder: Path, first: int) -> Path:
+    """The file that begins with an event's number."""
+    return folder / f"{first:020d}{_END}"
+
+
+def segments(folder: Path) -> list[int]:
+    """The numbers that the files begin with, in order; none if there is no folder."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        names = [file.name.removesuffix(_END) for file in folder.iterdir() if file.name.endswith(_END)]
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+    return []
+
+
+def size_of(folder: Path, first: int) -> int:
+    """The bytes of a file; 0 if somebody has deleted it."""
+    with suppress(FileNotFoundError):
+        return segment(folder, first).stat().st_size
+    return 0
+
+
+def delete(folder: Path, first: int) -> None:
+    """Delete a file, unless somebody has."""
+    segment(folder, first).unlink(missing_ok=True)
+
 
 _PARTS: Final = 8
 _LARGEST_SEGMENT: Final = 8 * 1024 * 1024

@@ -1,24 +1,122 @@
-"""A sink's way through one log. Its place is in a small file beside it, so that it goes on there after a restart."""
+"""A sink's progress through one log. Its offset is saved in a small file beside the log and survives a restart.
+
+A `Cursor` moves from frame to frame and skips what is missing or damaged; a `Reader` counts what its sink stored.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.spool.cursor import Cursor
-from headgate.adapters.spool.segments import segments
+from headgate.adapters.spool.log import HEAD, Head, find_head, head_of, is_whole, segment, segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from io import FileIO
     from pathlib import Path
 
-    from headgate.adapters.spool.cursor import Found
+
+class Found(NamedTuple):
+    """A frame, and where the one behind it begins."""
+
+    head: Head
+    payload: bytes | None
+    """None if it is damaged, or was not asked for."""
+    behind: int
+
+
+class Cursor:
+    """A place in a log: the number of the next event, and where that is in which file."""
+
+    def __init__(self, folder: Path, number: int = 0, segment: int = 0, offset: int = 0) -> None:
+        """At the beginning, unless told."""
+        self._folder = folder
+        self.number = number
+        self.segment = segment
+        self.offset = offset
+
+    def copy(self) -> Cursor:
+        """Another one, at the same place."""
+        return Cursor(self._folder, self.number, self.segment, self.offset)
+
+    def find(self) -> Found | None:
+        """The next frame that has events and is whole; None if there is none yet.
+
+        What is damaged or was deleted is passed over: then `number` has moved on to what is there, and
+        the difference is what was lost.
+        """
+        while (found := self._next(with_payload=True)) is not None:
+            if found.payload is not None and found.head.many:
+                return found
+            self.move_behind(found)
+        return None
+
+    def go_to_end(self) -> None:
+        """Behind the last frame that is there by now, whatever is in it."""
+        while (found := self._next(with_payload=False)) is not None:
+            self.move_behind(found)
+
+    def move_behind(self, found: Found) -> None:
+        """Be done with a frame."""
+        self.offset, self.number = found.behind, found.head.end
+
+    def _next(self, *, with_payload: bool) -> Found | None:
+        while True:
+            there = segments(self._folder)
+            if self.segment not in there:
+                if not self._go_on(there):
+                    return None
+                continue
+            try:
+                with segment(self._folder, self.segment).open("rb", buffering=0) as file:
+                    found = self._look(file, with_payload=with_payload)
+            except FileNotFoundError:  # it was deleted just now
+                continue
+            if found is not None:
+                self.number = max(self.number, found.head.first)
+                return found
+            # Where a later file was there before the look, nobody writes to this one any more.
+            if not self._go_on(there):
+                return None
+
+    def _go_on(self, there: list[int]) -> bool:
+        """To the beginning of the next file, if there is one."""
+        following = bisect_right(there, self.segment) if self.segment in there else 0
+        later = [first for first in there[following:] if first >= self.segment]
+        if not later:
+            return False
+        self.segment, self.offset = later[0], 0
+        self.number = max(self.number, self.segment)
+        return True
+
+    def _look(self, file: FileIO, *, with_payload: bool) -> Found | None:
+        """The next frame in a file; None if there is none, or only a part of one."""
+        file.seek(self.offset)
+        data = file.read(HEAD)
+        head = head_of(data)
+        if head is None:
+            rest = data + file.readall()
+            at = find_head(rest, 1)
+            if at is None:
+                return None
+            self.offset += at
+            file.seek(self.offset)
+            head = head_of(file.read(HEAD))
+            assert head is not None  # noqa: S101 (it was found there)
+        behind = self.offset + HEAD + head.size
+        if behind > os.fstat(file.fileno()).st_size:
+            return None
+        payload = file.read(head.size) if with_payload else None
+        return Found(head, payload if payload is not None and is_whole(head, payload) else None, behind)
+
 
 _END: Final = ".place"
 
 
-class Place(NamedTuple):
+class Offset(NamedTuple):
     """Where a reader is, and what became of all before it."""
 
     number: int
@@ -66,9 +164,9 @@ class Reader:
     def lose(self, found: Found) -> None:
         """Go on behind a frame that nobody can read."""
         self._cursor.move_behind(found)
-        self.keep_place()
+        self.save_offset()
 
-    def keep_place(self) -> None:
+    def save_offset(self) -> None:
         """Write the place down. On a full disk that fails: then what comes after a restart may have come before."""
         new = self._file.with_suffix(".new")
         with suppress(OSError):
@@ -76,10 +174,10 @@ class Reader:
             new.replace(self._file)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Offset:
         """Where it is."""
         cursor = self._cursor
-        return Place(cursor.number, cursor.segment, cursor.offset, self._begun, self._stored, self._refused)
+        return Offset(cursor.number, cursor.segment, cursor.offset, self._begun, self._stored, self._refused)
 
     @property
     def number(self) -> int:
@@ -98,19 +196,19 @@ def places(folder: Path) -> list[str]:
     return sorted(file.name.removesuffix(_END) for file in folder.glob(f"*{_END}"))
 
 
-def _kept(file: Path) -> Place | None:
+def _kept(file: Path) -> Offset | None:
     """The place in a file; None if there is no file, or nothing good in it."""
     with suppress(FileNotFoundError, ValueError, TypeError):
-        place = Place(**json.loads(file.read_bytes()))
+        place = Offset(**json.loads(file.read_bytes()))
         if all(type(number) is int and number >= 0 for number in place):
             return place
     return None
 
 
-def _beginning(folder: Path) -> Place:
+def _beginning(folder: Path) -> Offset:
     """Where a new reader begins: if nobody has read here, at the very beginning, be it deleted or not."""
     others = [place for file in folder.glob(f"*{_END}") if (place := _kept(file)) is not None]
     first = 0
     if others:
         first = next(iter(segments(folder)), max(place.number for place in others))
-    return Place(first, first, 0, first, 0, 0)
+    return Offset(first, first, 0, first, 0, 0)

@@ -9,10 +9,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from headgate.adapters.spool import batches
-from headgate.adapters.spool.cursor import Cursor
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
-from headgate.adapters.spool.reader import Reader, places
-from headgate.adapters.spool.segments import delete, segments
+from headgate.adapters.spool.log import delete, segments
+from headgate.adapters.spool.reader import Cursor, Reader, places
 from headgate.core.account import NOTHING, Account
 from headgate.core.counts import CountBatch
 from headgate.core.event import EventBatch
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from headgate.adapters.spool.cursor import Found
+    from headgate.adapters.spool.reader import Found
 
 log = logging.getLogger("headgate")
 B = TypeVar("B", EventBatch, CountBatch)
@@ -53,7 +52,7 @@ class _Spooled:
         self._absent = {name: Reader(path, name) for name in places(path) if name not in sinks}
         self.readers = {sink: Reader(path, sink) for sink in sinks}
         for reader in self.readers.values():  # once all of them know where to begin
-            reader.keep_place()
+            reader.save_offset()
         least = min(self._all, key=lambda reader: reader.number)
         self._end = Cursor(path, *least.place[:3])
         self.is_gone = False
@@ -64,7 +63,7 @@ class _Spooled:
         was_gone, self.is_gone = self.is_gone, not self._path.is_dir()
         if was_gone and not self.is_gone:
             for reader in self._all:
-                reader.keep_place()
+                reader.save_offset()
         self._end.go_to_end()
         done = min(reader.number for reader in self._all)
         there = segments(self._path)
