@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import threading
-from contextlib import asynccontextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
@@ -21,10 +18,7 @@ from headgate.edge.admin.server import serve_admin
 from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from headgate.controlplane.users import Users
-    from headgate.settings import Settings
+    from collections.abc import Iterator
 
 EXAMPLES = str(Path(__file__).parents[2] / "examples" / "rules.yaml")
 
@@ -44,28 +38,9 @@ class Headgate(Protocol):
     def __call__(self, *words: str, code: int = 0) -> Said: ...
 
 
-@asynccontextmanager
-async def _application(chosen: Settings) -> AsyncIterator[tuple[Any, str]]:
-    async with opened(chosen.database_url or "") as admin:
-        current = await admin.parts.snapshots.current()
-        if current is not None:
-            await admin.parts.rules._announce()
-        yield admin.app, BOOTSTRAP
-
-
-@asynccontextmanager
-async def _users(chosen: Settings) -> AsyncIterator[Users]:
-    async with opened(chosen.database_url or "") as admin:
-        yield admin.parts.users
-
-
 @pytest.fixture
 def headgate(database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Headgate:
     """Runs a command on a database of this test's own, in this process, and expects an exit code."""
-    module = ModuleType("headgate.wiring_control")
-    module.admin_application = _application  # type: ignore[attr-defined] # what the wiring provides
-    module.user_service = _users  # type: ignore[attr-defined] # as above
-    monkeypatch.setitem(sys.modules, "headgate.wiring_control", module)
     monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
 
     def run(*words: str, code: int = 0) -> Said:

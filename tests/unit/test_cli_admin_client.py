@@ -19,7 +19,7 @@ from headgate.cli import commands
 from headgate.cli.admin_client import admin, at
 from headgate.cli.asgi_call import call
 from headgate.errors import InvalidFields
-from headgate.wiring import control
+from headgate.wiring import commands as wired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, MutableMapping
@@ -315,12 +315,12 @@ def test_without_an_address_the_api_runs_in_this_process(
     events: list[str] = []
 
     @asynccontextmanager
-    async def admin_application(chosen: Settings) -> AsyncIterator[tuple[Any, str]]:
-        events.append(f"opened on {chosen.database_url}")
+    async def admin_application(chosen: Settings, *, decides: bool) -> AsyncIterator[tuple[Any, str]]:
+        events.append(f"opened on {chosen.database_url}, deciding: {decides}")
         yield _application, "own"
         events.append("closed")
 
-    monkeypatch.setattr(control, "admin_application", admin_application)
+    monkeypatch.setattr(wired, "admin_application", admin_application)
     monkeypatch.setenv("HEADGATE_DATABASE_URL", "postgresql://somewhere")
     with admin(None, None) as client:
         assert client.get("/v1/me") == ["GET", "/v1/me", "/v1/me", "", "Bearer own", ""]
@@ -328,4 +328,4 @@ def test_without_an_address_the_api_runs_in_this_process(
     with pytest.raises(ZeroDivisionError), admin(None, None):
         raise ZeroDivisionError
     assert capsys.readouterr().err == "headgate: that failed\n  ZeroDivisionError: \n"
-    assert events == ["opened on postgresql://somewhere", "closed"] * 2
+    assert events == ["opened on postgresql://somewhere, deciding: False", "closed"] * 2

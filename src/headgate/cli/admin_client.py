@@ -116,7 +116,7 @@ def at(*parts: object) -> str:
 
 
 @contextmanager
-def open_client(chosen: Settings) -> Iterator[AdminClient]:
+def open_client(chosen: Settings, *, decides: bool = False) -> Iterator[AdminClient]:
     """A client as the settings say; it is good inside the ``with``."""
     if chosen.admin_url is not None:
         yield AdminClient(_over_http(chosen.admin_url, chosen.admin_token))
@@ -125,10 +125,10 @@ def open_client(chosen: Settings) -> Iterator[AdminClient]:
         msg = "there is nobody to ask; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
     # Imported here, because whoever asks a running service needs none of it.
-    from headgate.wiring.control import admin_application  # noqa: PLC0415 (as said above)
+    from headgate.wiring.commands import admin_application  # noqa: PLC0415 (as said above)
 
     with _sentences(), asyncio.Runner() as runner:
-        application = admin_application(chosen)
+        application = admin_application(chosen, decides=decides)
         app, token = runner.run(application.__aenter__())
         try:
             yield AdminClient(_in_process(runner, app, token))
@@ -137,9 +137,9 @@ def open_client(chosen: Settings) -> Iterator[AdminClient]:
 
 
 @contextmanager
-def admin(url: str | None, token: str | None) -> Iterator[AdminClient]:
-    """A client by the environment and the options --url and --token."""
-    with open_client(admin_settings(url, token)) as client:
+def admin(url: str | None, token: str | None, *, decides: bool = False) -> Iterator[AdminClient]:
+    """A client by the environment and the options --url and --token; `decides` is for verbs that need a limiter."""
+    with open_client(admin_settings(url, token), decides=decides) as client:
         yield client
 
 

@@ -114,7 +114,7 @@ def near_limits(
     as_json: Json = False,
 ) -> None:
     """Show who is near a limit, as was recorded in the last hour unless told."""
-    with admin(url, token) as client:
+    with admin(url, token, decides=user is not None) as client:
         asked = {"user": user, "rule": rule, "share": share, **_between(since, until)}
         found, _ = client.some(at("near-limits"), limit, **asked)
     if as_json:

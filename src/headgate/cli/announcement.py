@@ -48,7 +48,7 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
         line("admin", admin_address.url)
         if chosen.admin_token is None:
             line("token", control.admin_token)
-        line("rules", f"{control.runs_on} ({rules}; changes are picked up)")
+        line("rules", f"{control.runtime.runs_on} ({rules}; changes are picked up)")
         line("database", _database(chosen))
     if grpc_address is not None:
         kind = "Envoy's rate-limit service" + ("" if chosen.tls_cert is None else ", with TLS")

@@ -49,7 +49,7 @@ def explain(
     Exit code 0 is allowed, 2 denied, 1 no answer.
     """
     request = Request(user, tenant, api_key, ip, tier, method, path, attributes_of(attribute))
-    with admin(url, token) as client:
+    with admin(url, token, decides=True) as client:
         answer = client.post(at("explain"), check_members(request, cost_of(cost)))
     if as_json:
         print_json(answer)

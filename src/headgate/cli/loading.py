@@ -67,10 +67,10 @@ def _load(path: Path, form: Form) -> None:
 
 async def _carry_out(chosen: Settings, path: Path, form: Form, progress: Callable[[int], None]) -> int:
     # Imported here, because only these verbs work without the admin API.
-    from headgate.wiring import control  # noqa: PLC0415 (as said above)
+    from headgate.wiring import commands  # noqa: PLC0415 (as said above)
 
     opened: AbstractAsyncContextManager[Any] = (
-        control.user_service(chosen) if form is USERS else control.key_service(chosen)
+        commands.user_service(chosen) if form is USERS else commands.key_service(chosen)
     )
     async with opened as service:
         try:

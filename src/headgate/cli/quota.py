@@ -25,7 +25,7 @@ def quota(
     as_json: Json = False,
 ) -> None:
     """Show every limit that can apply to a user: what is used, what is left, and when all of it is back."""
-    with admin(url, token) as client:
+    with admin(url, token, decides=True) as client:
         path = at("users", user, "quota")
         answer = client.post(f"{path}/reset") if reset else client.get(path)
     if as_json:

@@ -65,10 +65,10 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
         admin_address = None
         if control is not None:
             # Here, because it takes as long to import as all the rest.
-            from headgate.wiring.control import serving_admin  # noqa: PLC0415 (see above)
+            from headgate.edge.admin.server import serving_admin  # noqa: PLC0415 (see above)
 
             admin_address = ports.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
-            await stack.enter_async_context(serving_admin(control, admin_address))
+            await stack.enter_async_context(serving_admin(control.admin, admin_address))
         identity = None if control is None else control.identity
         turns, closed = Turns(), ClosedConnections("grpc")
         telemetry.sources.append(closed.samples)

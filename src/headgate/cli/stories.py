@@ -62,7 +62,7 @@ def story(
     as_json: Json = False,
 ) -> None:
     """Show what is known of a user: days, events, limits, blocks, changes."""
-    with admin(url, token) as client:
+    with admin(url, token, decides=True) as client:
         found = client.get(at("users", user, "story"))
     if as_json:
         print_json(found)

@@ -93,7 +93,7 @@ def reconcile(
     as_json: Json = False,
 ) -> int:
     """Compare usage with the metrics, and a user's with the counters. Exit code 2 if they differ."""
-    with admin(url, token) as client:
+    with admin(url, token, decides=user is not None) as client:
         found = client.get(at("usage", "reconciliation"), from_=first, to=last, user=user)["items"]
     different = [each for each in found if each["difference"]]
     if as_json:

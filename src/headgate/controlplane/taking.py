@@ -6,16 +6,24 @@ import asyncio
 import logging
 from collections import Counter
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headgate.controlplane.documents import BODY, DIGEST, read
 from headgate.controlplane.undisturbed import aside
+from headgate.core.blocklist import BlockList
+from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidFields
+from headgate.ports import BLOCKS, RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
+    from headgate.core.meter import Zones
+    from headgate.core.rule import RuleSet
     from headgate.ports import Document, DocumentId, SavedDocuments
+
+    Apply: TypeAlias = Callable[[object, int], None]
 
 log = logging.getLogger("headgate")
 
@@ -59,6 +67,28 @@ class Refusal(StrEnum):
 
 DAMAGED = (Refusal.KIND, Refusal.DIGEST, Refusal.BODY)
 """Why another copy of the same document may be good."""
+
+
+class Snapshots(Protocol):
+    """Where rules and blocks become active."""
+
+    def publish(self, rule_set: RuleSet, number: int | None = None) -> object:
+        """Compile the rules and make them active, or raise and change nothing."""
+
+    def publish_blocks(self, blocks: BlockList) -> None:
+        """Replace the active blocks, all at once."""
+
+
+def appliers(snapshots: Snapshots, zones: Zones, *, rules: bool = True) -> dict[str, Apply]:
+    """Functions that make data of a kind active, by one assignment each, or raise. Without `rules`, only blocks."""
+
+    def apply_rules(data: object, number: int) -> None:
+        snapshots.publish(parse_rule_set(data, zones), number)
+
+    def apply_blocks(data: object, _number: int) -> None:
+        snapshots.publish_blocks(BlockList(data))
+
+    return {RULES: apply_rules, BLOCKS: apply_blocks} if rules else {BLOCKS: apply_blocks}
 
 
 class Taking:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from headgate.core.parsing.fields import unusable
 from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headgate.core.counts import Count
     from headgate.core.tally import Seen, Tally
     from headgate.core.units import Micros
     from headgate.ports import Statements
@@ -19,14 +22,30 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOGETHER: Final = 5_000
 
 
+class Counted(Protocol):
+    """What a recorder has counted since the last flush."""
+
+    @property
+    def counts(self) -> Sequence[Count]:
+        """By rule, endpoint, tier and user."""
+
+    @property
+    def keys(self) -> Mapping[str, Micros]:
+        """When each API key was used last."""
+
+
 class Tallying:
-    """Brings what a tally has counted to the tables. While the database is away, counting goes on."""
+    """Brings what a tally has counted to the tables. Counting continues while the database is unavailable."""
 
     def __init__(self, database: Statements, tally: Tally, *, every: float = 5.0) -> None:
         """Every so many seconds `run` looks at the tally."""
         self._database = database
         self._tally = tally
         self._every = every
+
+    def observe(self, counted: Counted) -> None:
+        """Add what was counted since the last flush."""
+        self._tally.count(counted.counts, counted.keys)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

@@ -133,7 +133,7 @@ def _event_sinks(settings: Settings, control: ControlPlane | None) -> list[Event
     if control is not None:
         from headgate.adapters.postgres.event_sink import PostgresEvents  # noqa: PLC0415 (an extra)
 
-        sinks.append(PostgresEvents(control.another_database(_SECONDS_TO_STORE), wall_clock))
+        sinks.append(PostgresEvents(control.database.another(_SECONDS_TO_STORE), wall_clock))
     if settings.events_file is not None:
         from headgate.adapters.event_json import JsonLines  # noqa: PLC0415 (few need it)
 
@@ -148,7 +148,7 @@ def _count_sinks(settings: Settings, control: ControlPlane | None) -> list[Count
         return []
     from headgate.adapters.postgres.count_sink import PostgresCounts  # noqa: PLC0415 (an extra)
 
-    return [PostgresCounts(control.another_database(_SECONDS_TO_STORE), settings.usage_users_per_day)]
+    return [PostgresCounts(control.database.another(_SECONDS_TO_STORE), settings.usage_users_per_day)]
 
 
 def _kafka(brokers: str, topic: str) -> EventSink:

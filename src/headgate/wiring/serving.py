@@ -82,16 +82,16 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         control = None
         if settings.database_url is not None:
             # Here, because it takes as long to import as all the rest.
-            from headgate.wiring.control import ControlPlane  # noqa: PLC0415 (see above)
+            from headgate.wiring.control import control_plane  # noqa: PLC0415 (see above)
 
             file = None if settings.rules_file is None else RulesFile(settings.rules_file)
-            plane = ControlPlane(settings, counters, limiter, file, leads=leads, metrics=telemetry.text)
-            control = await stack.enter_async_context(plane)
+            control = control_plane(settings, counters, limiter, file, leads=leads, metrics=telemetry.text)
+            await stack.enter_async_context(control.runtime)
         service = DecisionService(
             limiter,
             identity=None if control is None else control.identity,
             shedding_for=counters.shedding_for,
-            running_on=(lambda: {"rules": "file"}) if control is None else control.running_on,
+            running_on=(lambda: {"rules": "file"}) if control is None else control.runtime.running_on,
             token=settings.service_token,
             secret=_secret(settings),
             metrics=telemetry.text,
@@ -101,7 +101,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         # Behind the control plane, whose database it stores to when everything else has ended.
         observers: list[Callable[[Counted], None]] = [telemetry.observe]
         if control is not None:
-            observers.append(control.observe)
+            observers.append(control.usage.observe)
         recordings = await stack.enter_async_context(recorded(settings, recorder, control, observers, leads=leads))
         telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
         yield Running(service, limiter, control, in_front_of(service, traces), traces)

@@ -82,7 +82,7 @@ def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sam
 
 def control_samples(worker: str, control: ControlPlane, time: Callable[[], float]) -> Callable[[], Iterator[Sample]]:
     """Samples of the control plane; `time` is the clock of its event loop."""
-    following = control.following
+    following, leader = control.runtime.following, control.runtime.leader
 
     def samples() -> Iterator[Sample]:
         for origin in Origin:
@@ -98,8 +98,8 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
         yield Sample("headgate_identity_assumed_total", control.identity.assumed)
         for reason, number in following.refused.items():
             yield Sample("headgate_documents_refused_total", number, (reason.value,))
-        if control.leads:
-            yield Sample("headgate_database_up", control.announcer.is_database_up, (worker,))
+        if leader is not None:
+            yield Sample("headgate_database_up", leader.announcer.is_database_up, (worker,))
 
     return samples
 

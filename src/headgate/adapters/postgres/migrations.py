@@ -86,6 +86,19 @@ async def carried_out(database: Database) -> Mapping[int, datetime]:
         return await carried_out_on(connection)
 
 
+async def require_schema(database: Database) -> None:
+    """Raise `DatabaseError` unless the schema is that of this version. Changes nothing."""
+    done = await carried_out(database)
+    missing = sum(step.number not in done for step in known())
+    if not done:
+        msg = "the database has no headgate schema; run 'headgate db migrate'"
+        raise DatabaseError(msg, transient=False)
+    if missing:
+        behind = f"{missing} migration{'s' if missing > 1 else ''} behind"
+        msg = f"the database schema is {behind} this headgate; run 'headgate db migrate'"
+        raise DatabaseError(msg, transient=False)
+
+
 async def migrate(database: Database, done: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
     """Bring the schema up to date; several processes may try at once. `done` is told of each step.
 

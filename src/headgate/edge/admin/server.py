@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from granian.constants import HTTPModes, Interfaces
@@ -15,10 +16,11 @@ from headgate.edge.listening import accepting
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from fastapi import FastAPI
 
+    from headgate.edge.admin.parts import AdminParts
     from headgate.edge.listening import Address
 
 log = logging.getLogger("headgate")
@@ -35,6 +37,30 @@ _LOGGING: Final = {"handlers": {}, "loggers": {"_granian": {"handlers": [], "pro
 
 def _nothing() -> None:
     pass
+
+
+@asynccontextmanager
+async def serving_admin(parts: AdminParts, address: Address) -> AsyncIterator[None]:
+    """Serve the admin API inside the block."""
+    app = await asyncio.to_thread(_make_app, parts)
+    started = asyncio.Event()
+    server = asyncio.create_task(serve_admin(app, address, started.set))
+    starting = asyncio.create_task(started.wait())
+    await asyncio.wait({server, starting}, return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()
+    try:
+        if server.done():
+            server.result()
+        yield
+    finally:
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+
+
+def _make_app(parts: AdminParts) -> FastAPI:
+    from headgate.edge.admin.app import admin_app  # noqa: PLC0415 (it takes long, and this runs in a thread)
+
+    return admin_app(parts)
 
 
 async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None] = _nothing) -> None:

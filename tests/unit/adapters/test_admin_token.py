@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headgate.adapters.admin_token import kept_token
 from headgate.core.api_key import looks_like_token
 from headgate.errors import InvalidSettings
-from headgate.wiring.admin_token import kept_token
 
 if TYPE_CHECKING:
     from pathlib import Path
