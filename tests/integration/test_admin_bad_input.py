@@ -161,8 +161,8 @@ def test_nothing_that_is_wrong_is_stored(database_url: str) -> None:
         before = await admin.value(_EVERYTHING), admin.parts.limiter.snapshots.current.number
         count = 0
         for method, path, body in _poisons():
-            place = path.replace("KEY", key).replace("BLOCK", block)
-            answer = await admin.ask(method, place, body)
+            address = path.replace("KEY", key).replace("BLOCK", block)
+            answer = await admin.ask(method, address, body)
             said = (method, path, str(body)[:200], answer.text)
             assert answer.status_code in {400, 404, 409, 422}, said
             document = problem_of(answer, answer.status_code)

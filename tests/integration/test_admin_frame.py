@@ -368,7 +368,7 @@ def test_a_cursor_that_was_made_up_is_refused(database_url: str) -> None:
     async def test(admin: Admin) -> None:
         for kind in ("users", "rules", "tiers", "keys", "blocks", "snapshots", "changes", "events", "usage"):
             other = "1" if kind in {"snapshots", "changes"} else 1
-            made_up = [pages.cursor(kind, place) for place in (*wrong, other)]
+            made_up = [pages.cursor(kind, position) for position in (*wrong, other)]
             for text in (b"", b"x", b"[" * 2_000):
                 check = hashlib.sha256(kind.encode() + b"\0" + text).digest()[:6]
                 made_up.append(base64.urlsafe_b64encode(check + text).decode().rstrip("="))
@@ -460,7 +460,7 @@ def test_what_was_done_is_told_even_if_the_answer_cannot_be_kept(
 
         monkeypatch.setattr(type(admin.database), "rows", fail)
         await admin.good("POST", "/v1/keys", {"name": "x"}, idempotency_key="k")
-        assert "could not be kept" in caplog.text
+        assert "could not be stored" in caplog.text
         answer = await admin.ask("POST", "/v1/keys", {"name": "x"}, idempotency_key="k")
         assert "took effect" in problem_of(answer, 409)["message"]
         assert len((await admin.good("GET", "/v1/keys"))["items"]) == 1
@@ -481,7 +481,7 @@ def test_a_change_that_may_have_been_made_is_not_made_again(database_url: str, m
 
         monkeypatch.setattr(admin.parts.keys, "create", lose_the_answer)
         first = await admin.ask("POST", "/v1/keys", {"name": "x"}, idempotency_key="k")
-        assert "look before you make it again" in problem_of(first, 503)["message"]
+        assert "check whether it was made" in problem_of(first, 503)["message"]
         assert "retry-after" not in first.headers
         problem_of(await admin.ask("POST", "/v1/keys", {"name": "x"}, idempotency_key="k"), 409)
         assert len((await admin.good("GET", "/v1/keys"))["items"]) == 1

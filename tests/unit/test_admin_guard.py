@@ -119,8 +119,8 @@ def test_calls_begin_one_in_a_turn() -> None:
 
 
 def test_a_call_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who holds all places with calls that do not end makes others wait for seconds, not for ever."""
-    monkeypatch.setattr("headgate.edge.admin.middleware.Places.__init__.__defaults__", (0.01,))
+    """Who holds all limit with calls that do not end makes others wait for seconds, not for ever."""
+    monkeypatch.setattr("headgate.edge.admin.middleware.InFlightLimit.__init__.__defaults__", (0.01,))
 
     async def run() -> None:
         routes = _Routes()

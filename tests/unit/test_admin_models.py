@@ -22,7 +22,7 @@ from headgate.edge.admin.endpoints.rules import RuleVersionView, RuleView
 from headgate.edge.admin.endpoints.tiers import NewTier, TierView
 from headgate.edge.admin.endpoints.users import NewUser, UserView
 from headgate.edge.admin.middleware import canonical
-from headgate.edge.admin.pages import cursor, place_of
+from headgate.edge.admin.pages import cursor, position_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -75,7 +75,7 @@ def test_a_path_has_one_spelling(raw: bytes, path: str | None) -> None:
     assert canonical(raw) == path
 
 
-@pytest.mark.parametrize("place", ["u1", "", "ü/日本", 7, ["2026-01-31T12:00:00+00:00", "id", "x"]])
-def test_a_cursor_is_the_place_it_was_made_of(place: object) -> None:
+@pytest.mark.parametrize("position", ["u1", "", "ü/日本", 7, ["2026-01-31T12:00:00+00:00", "id", "x"]])
+def test_a_cursor_is_the_place_it_was_made_of(position: object) -> None:
     """In its own list."""
-    assert place_of("users", cursor("users", place), lambda read: read) == place
+    assert position_of("users", cursor("users", position), lambda read: read) == position

@@ -1,4 +1,4 @@
-"""Which role each endpoint needs, in one table, and the token that a call comes with."""
+"""Which role each endpoint needs, in one table, and the token that a call carries."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ ROLES: Final[Mapping[str, Role]] = {
     **dict.fromkeys(_OPERATOR, Role.OPERATOR),
     **dict.fromkeys(_ADMIN, Role.ADMIN),
 }
-"""By method and path."""
+"""The role that each endpoint needs, by method and path."""
 
 OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /metrics", "GET /openapi.json"})
-"""What anybody may ask without a token."""
+"""Endpoints that need no token."""
 
 
 _ON_ALL_PROCESSES: Final = ("/v1/rules", "/v1/snapshot", "/v1/tiers", "/v1/blocks")
-"""How paths begin: also /v1/ruleset and /v1/snapshots."""
+"""Prefixes of paths; they cover /v1/ruleset and /v1/snapshots too."""
 
 
 def reaches_processes(endpoint: str) -> bool:
-    """Whether an endpoint changes what every process has in memory: rules, tiers or blocks."""
+    """Whether an endpoint changes what every process holds in memory: rules, tiers or blocks."""
     _, path = endpoint.split()
     return changes_something(endpoint) and path.startswith(_ON_ALL_PROCESSES)
 
 
 def changes_something(endpoint: str) -> bool:
-    """Whether an endpoint is there to change something: reading is all that a viewer may do."""
+    """Whether an endpoint changes anything. A viewer may only read."""
     return not endpoint.startswith("GET ") and ROLES[endpoint] is not Role.VIEWER
 
 
@@ -68,7 +68,7 @@ _MAX_TOKEN: Final = 1_024
 
 
 def token_of(given: Sequence[bytes]) -> str:
-    """The bearer's token in the `Authorization` headers of a call; `Unanswerable` if there is none."""
+    """The bearer token in the `Authorization` headers of a call; `Unanswerable` if there is none."""
     if not given:
         sentence = "send a token: Authorization: Bearer hgt_…"
         raise unauthorized(sentence)
@@ -82,5 +82,5 @@ def token_of(given: Sequence[bytes]) -> str:
 
 
 def unauthorized(sentence: str, more: str = "") -> Unanswerable:
-    """The answer to a call whose token is missing or not good."""
+    """The answer to a call whose token is missing or invalid."""
     return Unanswerable(HTTPStatus.UNAUTHORIZED, sentence, ("www-authenticate", f'Bearer realm="headgate"{more}'))

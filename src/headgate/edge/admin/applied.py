@@ -1,4 +1,4 @@
-"""What the answer to a change of rules, tiers or blocks says of the processes: how many have it, and which do not."""
+"""How far a change of rules, tiers or blocks has spread: how many processes have it, and which do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WAIT: Final = "wait"
 _DEFAULT_SECONDS: Final = 2.0
 _MAX_SECONDS: Final = 10.0
-_SECONDS_FOR_THE_LAST_LOOK: Final = 1.0
+_SECONDS_FOR_LAST_QUERY: Final = 1.0
 _NUMBER: Final = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?")
 _HEADER: Final = "headgate-applied"
 _SCHEMA: Final = "Applied"
@@ -26,15 +26,15 @@ _SCHEMA: Final = "Applied"
 SCHEMAS: Final[dict[str, Any]] = {
     _SCHEMA: {
         "type": "object",
-        "description": "Which processes run on the newest rules and blocks. Left out if that could not be found out.",
+        "description": "Which processes use the newest rules and blocks. Absent if the database does not say.",
         "required": ["processes", "have_it", "waiting_for"],
         "properties": {
-            "processes": {"type": "integer", "description": "Those that have reported in the last 10 seconds."},
-            "have_it": {"type": "integer"},
+            "processes": {"type": "integer", "description": "Processes that reported in the last 10 seconds."},
+            "have_it": {"type": "integer", "description": "How many of them use the change."},
             "waiting_for": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "The others, as `host:pid`; at most 20.",
+                "description": "The processes that do not have the change yet, as `host:pid`; at most 20.",
             },
         },
         "examples": [{"processes": 3, "have_it": 2, "waiting_for": ["web-1:4711"]}],
@@ -44,19 +44,19 @@ PARAMETER: Final = {
     "name": WAIT,
     "in": "query",
     "required": False,
-    "description": "For how many seconds the answer waits at most until all processes have the change.",
+    "description": "The answer waits up to this many seconds until all processes have the change.",
     "schema": {"type": "number", "minimum": 0, "maximum": _MAX_SECONDS, "default": _DEFAULT_SECONDS},
 }
 _ON_RESPONSE: Final = {
     "Headgate-Applied": {
-        "description": "How many processes have the change, of how many, as in `2/3`.",
+        "description": "How many processes have the change, of how many: `2/3`.",
         "schema": {"type": "string"},
     }
 }
 
 
 def seconds_to_wait(request: Request) -> float:
-    """As the query says, or two; what is wrong with it is raised before anything is changed."""
+    """The `wait` parameter, 2 by default. Raises before anything is changed if it is invalid."""
     text = request.query_params.get(WAIT)
     if text is None:
         return _DEFAULT_SECONDS
@@ -65,17 +65,17 @@ def seconds_to_wait(request: Request) -> float:
     raise InvalidFields([Problem((WAIT,), f"expected a number of seconds from 0 to 10, not {shown(text)}")])
 
 
-async def tell(response: Response, processes: Processes, seconds: float) -> None:
-    """Add to the answer who has the change; nothing, if the database does not say: the change is made all the same."""
+async def add_applied(response: Response, processes: Processes, seconds: float) -> None:
+    """Add to the answer which processes have the change; nothing if the database does not say."""
     try:
-        async with asyncio.timeout(seconds + _SECONDS_FOR_THE_LAST_LOOK):
+        async with asyncio.timeout(seconds + _SECONDS_FOR_LAST_QUERY):
             applied = await processes.applied(seconds)
     except (DatabaseError, TimeoutError):
         return
     response.headers[_HEADER] = f"{applied.have_it}/{applied.processes}"
     body = bytes(response.body)
     if body.startswith(b"{") and body.endswith(b"}"):
-        # Not read and written anew: the difference between two rule sets may be large.
+        # The body is not parsed and written again: the difference between two rule sets may be large.
         member = f'"applied":{json.dumps(applied.as_dict())}}}'.encode()
         body = body[:-1] + (b"," if len(body) > len(b"{}") else b"") + member
         response.body = body
@@ -83,7 +83,7 @@ async def tell(response: Response, processes: Processes, seconds: float) -> None
 
 
 def describe(operation: dict[str, Any]) -> None:
-    """Add all this to the description of an operation."""
+    """Describe the parameter, the header and the member in an operation of the OpenAPI description."""
     operation["parameters"].append(PARAMETER)
     for status, answer in operation["responses"].items():
         if not status.startswith("2"):

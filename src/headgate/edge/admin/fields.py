@@ -15,22 +15,22 @@ from headgate.errors import shown
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_MOST_LIMITS: Final = 32
-_LONGEST_LIMIT: Final = 255
+_MAX_LIMITS: Final = 32
+_MAX_LIMIT_LENGTH: Final = 255
 
 
 class Input(BaseModel):
-    """A body: nothing is converted to what it is not, and nothing unknown is let through."""
+    """A body: no type is converted, and no unknown member is accepted."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
     def given(self) -> dict[str, Any]:
-        """What was sent, as the services take it."""
+        """The members that were sent, as the services take them."""
         return self.model_dump(exclude_unset=True)
 
 
 class Output(BaseModel):
-    """An answer, read off a record."""
+    """An answer, made from a record."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -61,7 +61,7 @@ def _truth(value: object) -> object:
 
 
 def _instant(value: object) -> object:
-    """A time from a query, as RFC 3339 writes it; there, a plus that nobody has encoded has become a space."""
+    """A time from a query, in RFC 3339. An unencoded plus arrives as a space."""
     if not isinstance(value, str):
         return value
     text = value.replace(" ", "+")
@@ -91,16 +91,16 @@ def _limits(value: object) -> object:
     texts = [value] if isinstance(value, str) else value
     if (
         not isinstance(texts, list)
-        or not 1 <= len(texts) <= _MOST_LIMITS
-        or not all(isinstance(text, str) and 1 <= len(text) <= _LONGEST_LIMIT for text in texts)
+        or not 1 <= len(texts) <= _MAX_LIMITS
+        or not all(isinstance(text, str) and 1 <= len(text) <= _MAX_LIMIT_LENGTH for text in texts)
     ):
         msg = "limits"
         sentence = 'expected a limit such as "100/minute", or a list of up to {most}, not {given}'
-        raise PydanticCustomError(msg, sentence, {"most": _MOST_LIMITS, "given": shown(value)})
+        raise PydanticCustomError(msg, sentence, {"most": _MAX_LIMITS, "given": shown(value)})
     return value
 
 
-_LIMIT_SCHEMA: Final = {"type": "string", "minLength": 1, "maxLength": _LONGEST_LIMIT}
+_LIMIT_SCHEMA: Final = {"type": "string", "minLength": 1, "maxLength": _MAX_LIMIT_LENGTH}
 Limits = Annotated[
     str | list[str],
     BeforeValidator(_limits),
@@ -108,34 +108,34 @@ Limits = Annotated[
         {
             "anyOf": [
                 _LIMIT_SCHEMA,
-                {"type": "array", "items": _LIMIT_SCHEMA, "minItems": 1, "maxItems": _MOST_LIMITS},
+                {"type": "array", "items": _LIMIT_SCHEMA, "minItems": 1, "maxItems": _MAX_LIMITS},
             ],
             "examples": ["100/minute", ["10/second", "1000/hour"], "unlimited"],
         }
     ),
 ]
-"""As people write them: one limit, or several that all hold."""
+"""As people write them: one limit, or several that all apply."""
 
 NamedLimits = Annotated[dict[Annotated[str, Field(max_length=64)], Limits], Field(max_length=1_000)]
-"""By the name of a rule, or the name that rules use for them."""
+"""Limits by the name of a rule, or by the name that rules refer to."""
 
 LimitLists = dict[str, list[str]]
-"""Limits as they are answered: always lists."""
+"""Limits in answers: always lists."""
 
 Truth = Annotated[bool, BeforeValidator(_truth)]
 """A query parameter that is true or false."""
 
 Text = Annotated[str | None, Query(min_length=1, max_length=255)]
-"""A query parameter that narrows a list."""
+"""A query parameter that filters a list."""
 
 LABEL: Final = Field(default=None, min_length=1, max_length=255)
-"""A member that is a name or an id."""
+"""An optional name or id."""
 
 Time = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
-"""A time in a body, as RFC 3339 writes it; the services read it."""
+"""A time in a body, in RFC 3339; the services parse it."""
 
 Instant = Annotated[
-    datetime | None, BeforeValidator(_instant), Query(description="As RFC 3339 writes it: `2026-01-31T12:00:00Z`.")
+    datetime | None, BeforeValidator(_instant), Query(description="In RFC 3339: `2026-01-31T12:00:00Z`.")
 ]
 """A query parameter that is a time."""
 
@@ -143,11 +143,11 @@ Day = Annotated[date | None, BeforeValidator(_day)]
 """A query parameter that is a day."""
 
 
-_MOST: int = 2**63 - 1
+_MAX_NUMBER: int = 2**63 - 1
 
 
 class _Name(Convertor[str]):
-    """One part of a path, as it was before it was percent-encoded; `frame.canonical` has looked that it can be read."""
+    """One part of a path, percent-decoded; `middleware.canonical` has checked that it is UTF-8."""
 
     regex = "[^/]+"
 
@@ -161,4 +161,4 @@ class _Name(Convertor[str]):
 register_url_convertor("part", _Name())
 
 Name = Annotated[str, Path(min_length=1, max_length=255)]
-Number = Annotated[int, BeforeValidator(whole_number), Path(ge=0, le=_MOST)]
+Number = Annotated[int, BeforeValidator(whole_number), Path(ge=0, le=_MAX_NUMBER)]

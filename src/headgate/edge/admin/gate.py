@@ -1,4 +1,4 @@
-"""The way into every endpoint under /v1: who asks, may they, what did they send, and was it sent before."""
+"""What every endpoint under /v1 does first: authenticate, check the role, read the body, and look for a repeat."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from headgate.controlplane.access import Access, Caller, Role
 from headgate.edge.admin import applied, idempotency
 from headgate.edge.admin.access import ROLES, changes_something, reaches_processes, token_of, unauthorized
-from headgate.edge.admin.body import most_bytes, parsed, read_body
+from headgate.edge.admin.body import max_bytes, parse_body, read_body
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.problems import Unanswerable
 from headgate.errors import InvalidFields, Problem, shown
@@ -21,13 +21,13 @@ _NO_BODY: Final = (b"", b"{}")
 
 
 def parts_of(request: Request) -> AdminParts:
-    """The services of the application that is asked."""
+    """The services behind the application."""
     parts: AdminParts = request.app.state.parts
     return parts
 
 
 def who_of(request: Request) -> str:
-    """Who asks, as it stands in change records."""
+    """The caller, as change records name it."""
     caller: Caller = request.state.caller
     return caller.name
 
@@ -37,10 +37,10 @@ Who = Annotated[str, Depends(who_of)]
 
 
 class Gate(APIRoute):
-    """A route that lets nobody in without a token whose role suffices."""
+    """A route that needs a token with a sufficient role."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The endpoint, behind everything that comes before it."""
+        """The endpoint, behind these checks."""
         answer = super().get_route_handler()
         (method,) = self.methods or ("GET",)
         endpoint = f"{method} {self.path_format}"
@@ -56,19 +56,19 @@ class Gate(APIRoute):
                 return await handle_body(request)
             seconds = applied.seconds_to_wait(request)
             response = await handle_body(request)
-            await applied.tell(response, parts_of(request).processes, seconds)
+            await applied.add_applied(response, parts_of(request).processes, seconds)
             return response
 
         async def handle_body(request: Request) -> Response:
             if method not in {"POST", "PUT"}:
                 return await answer(request)
-            body = await read_body(request, most_bytes(self.path_format))
+            body = await read_body(request, max_bytes(self.path_format))
             if self.body_field is None:
                 if body.strip() not in _NO_BODY:
                     raise Unanswerable(HTTPStatus.BAD_REQUEST, f"{endpoint} takes no body")
                 data = None
             else:
-                data = await parsed(request, body) if body else None
+                data = await parse_body(request, body) if body else None
             once = changes_something(endpoint) and method == "POST"
             return await _answered(_Received(request, body, data), answer, once=once)
 
@@ -76,7 +76,7 @@ class Gate(APIRoute):
 
 
 class _Received(Request):
-    """A request whose body was read and understood."""
+    """A request whose body has been read and parsed."""
 
     def __init__(self, request: Request, body: bytes, data: object) -> None:
         super().__init__(request.scope, request.receive)
@@ -95,20 +95,20 @@ async def _answered(request: _Received, answer: Callable[[Request], Awaitable[Re
         return await answer(request)
     caller: Caller = request.state.caller
     key = idempotency.read_key(keys)
-    asked = (request.method, request.scope["path"], request.url.query, await request.body())
-    digest = await asyncio.to_thread(idempotency.digest_of, *asked)  # rule sets are large
+    content = request.method, request.scope["path"], request.url.query, await request.body()
+    digest = await asyncio.to_thread(idempotency.digest_of, *content)  # rule sets are large
     attempt = idempotency.Attempt(caller.token_id or "", key, digest)
     return await idempotency.once(parts_of(request).database, attempt, lambda: answer(request))
 
 
 async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
-    """Whoever has sent the request, if their token is good and its role suffices."""
+    """The caller, if the token is valid and its role suffices."""
     caller = await access.authenticate(token_of(_lines(request, b"authorization")))
     if caller is None:
-        sentence = "that token is unknown, expired or revoked"
+        sentence = "the token is unknown, expired or revoked"
         raise unauthorized(sentence, ', error="invalid_token"')
     if not caller.role.covers(needed):
-        sentence = f"that takes the role {needed}, and this token has the role {caller.role}"
+        sentence = f"this needs the role {needed}; the token has the role {caller.role}"
         raise Unanswerable(HTTPStatus.FORBIDDEN, sentence)
     return caller
 
@@ -118,20 +118,20 @@ def _lines(request: Request, name: bytes) -> list[bytes]:
 
 
 def _refuse_other_queries(request: Request, known: frozenset[str]) -> None:
-    """A misspelt filter would otherwise be one that is not there."""
+    """Otherwise a misspelt filter would be ignored."""
     problems = []
     given = [name for name, _ in request.query_params.multi_items()]
     for name in dict.fromkeys(given):
         if name not in known:
-            hint = f"known are {', '.join(sorted(known))}" if known else "there are none here"
+            hint = f"known are {', '.join(sorted(known))}" if known else "this endpoint takes none"
             problems.append(Problem((name,), f"unknown query parameter; {hint}"))
         elif given.count(name) > 1:
-            problems.append(Problem((name,), f"it is there {given.count(name)} times; {shown(name)} is taken once"))
+            problems.append(Problem((name,), f"{shown(name)} appears {given.count(name)} times; send it once"))
     if problems:
         raise InvalidFields(problems)
 
 
 def _queries(dependant: Dependant) -> frozenset[str]:
-    """The query parameters that an endpoint and what it depends on take."""
+    """The query parameters of an endpoint and of its dependencies."""
     own = frozenset(field.alias for field in dependant.query_params)
     return own.union(*map(_queries, dependant.dependencies))

@@ -1,6 +1,6 @@
-"""Requests that may be sent twice: with an Idempotency-Key the second copy gets the first one's answer.
+"""Requests that may be repeated: with an Idempotency-Key the second copy gets the first one's answer.
 
-What is kept has no secrets in it. An answer that shows one is kept without it, and says so.
+Stored answers contain no secrets. An answer with a secret is stored without it, and says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("headgate")
 
 _KEY: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?")
 _KEPT_HEADERS: Final = ("content-type", "etag", "location")
-_UNDER_WAY: Final = 0
+_IN_FLIGHT: Final = 0
 _SECRET: Final = "secret"  # noqa: S105 (the name of a member)
 
 
@@ -37,36 +37,38 @@ class Attempt(NamedTuple):
     """One copy of a request."""
 
     token: str
-    """The id of the token it came with; keys of different tokens have nothing to do with each other."""
+    """The id of the caller's token; each token has keys of its own."""
     key: str
     digest: bytes
-    """What tells this request from any other."""
+    """Identifies the request's content."""
 
 
 def read_key(given: Sequence[str]) -> str:
     """The key of a request that has one."""
     if len(given) != 1 or not _KEY.fullmatch(given[0]):
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, "Idempotency-Key is one text of 1 to 255 printable ASCII characters")
+        raise Unanswerable(
+            HTTPStatus.BAD_REQUEST, "Idempotency-Key must be one value of 1 to 255 printable ASCII characters"
+        )
     return given[0]
 
 
 def digest_of(method: str, path: str, query: str, body: bytes) -> bytes:
-    """The same for the same request, and for no other."""
+    """A digest of the request's content."""
     digest = hashlib.sha256(f"{method}\0{path}\0{query}\0".encode())
     digest.update(body)
     return digest.digest()
 
 
 async def once(database: Database, attempt: Attempt, answer: Callable[[], Awaitable[Response]]) -> Response:
-    """Answer a request, or repeat what was answered to it. Only success is kept: what failed can be tried again."""
-    if await database.row("idempotency.claim", *attempt, _UNDER_WAY) is None:
+    """Answer a request, or repeat the stored answer. Only success is stored: a failed request can be retried."""
+    if await database.row("idempotency.claim", *attempt, _IN_FLIGHT) is None:
         kept = await database.row("idempotency.get", attempt.token, attempt.key)
         if kept is not None:
             return _again(kept, attempt)
         raise _in_progress()  # the first copy has just failed
     try:
         response = await answer()
-    except Exception as error:  # not if it is cancelled: then nobody knows what was done, and the key says so
+    except Exception as error:  # not if cancelled: then the outcome is unknown, and the key stays claimed
         if not (isinstance(error, DatabaseError) and error.perhaps_done):
             await asyncio.shield(_release(database, attempt))
         raise
@@ -75,7 +77,7 @@ async def once(database: Database, attempt: Attempt, answer: Callable[[], Awaita
 
 
 async def _release(database: Database, attempt: Attempt) -> None:
-    with suppress(DatabaseError):  # what is raised already says more
+    with suppress(DatabaseError):  # the original error says more
         await database.rows("idempotency.release", *attempt[:2])
 
 
@@ -85,26 +87,28 @@ async def _keep(database: Database, attempt: Attempt, response: Response) -> Non
     try:
         await database.rows("idempotency.keep", *attempt[:2], response.status_code, headers, body)
         await database.rows("idempotency.sweep")
-    except DatabaseError as error:  # it was done, and the caller shall hear that
-        log.warning("the answer to a request with an Idempotency-Key could not be kept: %s", error)
+    except DatabaseError as error:  # the change is made, and the caller must learn that
+        log.warning(
+            "idempotency: the answer could not be stored, so a repeat of the request gets status 409: %s", error
+        )
 
 
 def _again(kept: Mapping[str, Any], attempt: Attempt) -> Response:
     if kept["request"] != attempt.digest:
-        sentence = "this Idempotency-Key was used for another request; use a new one for each"
+        sentence = "this Idempotency-Key was used for a different request; use a new key for each request"
         raise Unanswerable(HTTPStatus.UNPROCESSABLE_ENTITY, sentence)
-    if kept["status"] == _UNDER_WAY:
+    if kept["status"] == _IN_FLIGHT:
         raise _in_progress()
     return Response(kept["body"], kept["status"], {**kept["headers"], "idempotency-replayed": "true"})
 
 
 def _in_progress() -> Unanswerable:
-    sentence = "the first copy of this request has no answer yet; ask again, or look whether it took effect"
+    sentence = "the first copy of this request is still in flight; retry, or check whether it took effect"
     return Unanswerable(HTTPStatus.CONFLICT, sentence, ("retry-after", "1"))
 
 
 def without_secret(body: bytes) -> bytes:
-    """An answer as it may be kept: where it shows a secret it says instead that it did."""
+    """An answer as it may be stored: without its secret, and marked as such."""
     if not body.startswith(b"{") or b'"secret"' not in body:
         return body
     document = json.loads(body)

@@ -37,17 +37,17 @@ _MAX_QUERY: Final = 8_192
 _HEADERS: Final = (
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
-    # Nothing here is a page: whatever a browser is made to show of it loads nothing and is framed by nobody.
+    # No answer is a page: if a browser displays one, it loads nothing and no site can frame it.
     ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
     ("referrer-policy", "no-referrer"),
 )
 
 
 class Frame:
-    """Wraps the whole application."""
+    """Wraps the whole application: canonical paths, HEAD, headers, and an answer to every error."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """`app` is everything inside."""
+        """`app` is the application with all other middlewares."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,7 +59,7 @@ class Frame:
         sending = _Sending(send, without_body=head)
         raw = scope.get("raw_path") or quote(scope["path"]).encode()
         if len(raw) > MAX_PATH or len(scope["query_string"]) > _MAX_QUERY:
-            sentence = f"a path has at most {MAX_PATH} bytes here, and a query {_MAX_QUERY}"
+            sentence = f"the path or the query is too long; the limits are {MAX_PATH} and {_MAX_QUERY} bytes"
             await problem(HTTPStatus.BAD_REQUEST, sentence)(scope, receive, sending)
             return
         path = canonical(raw)
@@ -71,14 +71,14 @@ class Frame:
         try:
             await self._app(inner, receive, sending)
         except Exception:
-            log.exception("%s %s failed", scope["method"], shown(scope["path"]))
-            if sending.started:  # what was promised cannot be kept; the server cuts the connection
+            log.exception("admin API: %s %s failed with an unexpected error", scope["method"], shown(scope["path"]))
+            if sending.started:  # the answer has begun; the server closes the connection
                 raise
             await problem(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)(scope, receive, sending)
 
 
 class _Sending:
-    """Passes an answer on, with the headers that all have."""
+    """Sends an answer with the headers that every answer has."""
 
     def __init__(self, send: Send, *, without_body: bool) -> None:
         self._send = send
@@ -97,9 +97,9 @@ class _Sending:
 
 
 def canonical(raw: bytes) -> str | None:
-    """A path with every part percent-encoded in the one way; None if it is not UTF-8.
+    """A path with every part percent-encoded in one way; None if it is not UTF-8.
 
-    So that a slash inside of a name (``/v1/users/a%2Fb``) is not one between names.
+    So a slash inside a name (``/v1/users/a%2Fb``) does not separate two names.
     """
     parts = []
     for part in raw.partition(b"?")[0].split(b"/"):
@@ -111,46 +111,46 @@ def canonical(raw: bytes) -> str | None:
 
 
 _API: Final = "/v1/"
-_FULL: Final = "too many calls are in flight; try again after a second"
+_TOO_MANY: Final = "too many admin calls are in flight; retry after 1 second"
 
 
-class Places:
-    """So many calls in flight, and so many that wait for a place, for a few seconds."""
+class InFlightLimit:
+    """Up to N calls in flight, and M more that wait for a few seconds."""
 
     def __init__(self, in_flight: int, waiting: int, seconds: float = 5.0) -> None:
-        """Beyond both, and after so many seconds, a call is refused."""
+        """A call beyond both numbers, or one that waits longer than `seconds`, is refused."""
         self._free = asyncio.Semaphore(in_flight)
-        self._left = waiting
+        self._queue_left = waiting
         self._seconds = seconds
 
-    async def take(self) -> None:
-        """Take a place; `Unanswerable` if there is none."""
-        if not self._left:
-            raise _full()
-        self._left -= 1
+    async def acquire(self) -> None:
+        """Wait until the call may begin; `Unanswerable` if it may not."""
+        if not self._queue_left:
+            raise _too_many()
+        self._queue_left -= 1
         try:
             async with asyncio.timeout(self._seconds):
                 await self._free.acquire()
         except TimeoutError:
-            raise _full() from None
+            raise _too_many() from None
         finally:
-            self._left += 1
+            self._queue_left += 1
 
-    def leave(self) -> None:
-        """Free a place that was taken."""
+    def release(self) -> None:
+        """The call has ended."""
         self._free.release()
 
 
 class Guard:
-    """Stands before the routes."""
+    """Bounds the calls in flight, and refuses calls without a token before they are parsed."""
 
     def __init__(self, app: ASGIApp) -> None:
-        """`app` has the routes."""
+        """`app` is the application with the routes."""
         self._app = app
         self._slices = Slices()
-        self._known = Places(32, 256)
-        self._unknown = Places(8, 128)
-        self._open = Places(8, 128)
+        self._known = InFlightLimit(32, 256)
+        self._unknown = InFlightLimit(8, 128)
+        self._open = InFlightLimit(8, 128)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or let the application do it."""
@@ -158,8 +158,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            places = self._places(scope)
-            await places.take()
+            limit = self._limit_for(scope)
+            await limit.acquire()
         except Unanswerable as error:
             await self._slices.turn()
             await problem(error.status, str(error), headers=error.headers)(scope, receive, send)
@@ -168,10 +168,10 @@ class Guard:
             await self._slices.turn()
             await self._app(scope, receive, send)
         finally:
-            places.leave()
+            limit.release()
 
-    def _places(self, scope: Scope) -> Places:
-        """The places that a call competes for; `Unanswerable` without a token where one is needed."""
+    def _limit_for(self, scope: Scope) -> InFlightLimit:
+        """The limit that a call counts in; `Unanswerable` if it needs a token and has none."""
         if not scope["path"].startswith(_API):
             return self._open
         parts: AdminParts = scope["app"].state.parts
@@ -179,5 +179,5 @@ class Guard:
         return self._known if parts.access.is_known(token) else self._unknown
 
 
-def _full() -> Unanswerable:
-    return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, _FULL, ("retry-after", "1"))
+def _too_many() -> Unanswerable:
+    return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY, ("retry-after", "1"))

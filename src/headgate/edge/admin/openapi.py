@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "What is wrong (RFC 9457).",
+    "description": "A problem document (RFC 9457).",
     "required": ["type", "title", "status", "detail", "error", "message", "problems"],
     "properties": {
         "type": {"type": "string"},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "A sentence for people."},
-        "error": {"type": "string", "description": "A word for programs."},
-        "message": {"type": "string", "description": "The same sentence."},
+        "detail": {"type": "string", "description": "What is wrong, for people."},
+        "error": {"type": "string", "description": "What is wrong, for programs."},
+        "message": {"type": "string", "description": "The same as `detail`."},
         "problems": {
             "type": "array",
-            "description": "Each thing that is wrong with a body, and where.",
+            "description": "Every problem of the request, with the field it is in.",
             "items": {
                 "type": "object",
                 "required": ["field", "message"],
@@ -53,37 +53,37 @@ _PROBLEM: Final[dict[str, Any]] = {
     ],
 }
 _MEANING: Final = {
-    HTTPStatus.BAD_REQUEST: "The request is malformed: its JSON, a header, a cursor or the path.",
-    HTTPStatus.UNAUTHORIZED: "There is no token, or it is unknown, expired or revoked.",
-    HTTPStatus.FORBIDDEN: "The token's role does not suffice.",
-    HTTPStatus.NOT_FOUND: "There is no such thing.",
-    HTTPStatus.REQUEST_TIMEOUT: "The body did not come in time.",
-    HTTPStatus.CONFLICT: "It cannot be done as things stand, or the first copy of the request is still under way.",
-    HTTPStatus.PRECONDITION_FAILED: "It has changed since it was read.",
+    HTTPStatus.BAD_REQUEST: "The JSON, a header, a cursor or the path is malformed.",
+    HTTPStatus.UNAUTHORIZED: "The token is missing, unknown, expired or revoked.",
+    HTTPStatus.FORBIDDEN: "The token's role is not sufficient.",
+    HTTPStatus.NOT_FOUND: "The record does not exist.",
+    HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time.",
+    HTTPStatus.CONFLICT: "The change conflicts with the present state, or the first copy of it is still in flight.",
+    HTTPStatus.PRECONDITION_FAILED: "The record has changed since it was read.",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "The body is too large.",
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body is not said to be JSON.",
-    HTTPStatus.UNPROCESSABLE_ENTITY: "Something in it has no meaning here; `problems` says what.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "The database or the counter store is out of reach.",
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: "The body's Content-Type is not JSON.",
+    HTTPStatus.UNPROCESSABLE_ENTITY: "The request is not valid; `problems` lists every reason.",
+    HTTPStatus.SERVICE_UNAVAILABLE: "The database or the counter store is unavailable.",
 }
 _IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "A second copy of the request with the same key gets the first one's answer, for a day.",
+    "description": "A repeat of the request with the same key gets the first answer again, for one day.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]{0,253}[!-~])?$"},
 }
 _IF_NONE_MATCH: Final = {
     "name": "If-None-Match",
     "in": "header",
     "required": False,
-    "description": "Answer only if it is not of this version any more.",
+    "description": "Send the record only if its version is another one.",
     "schema": {"type": "string"},
 }
-_TAG: Final = {"description": "The version, for If-Match and If-None-Match.", "schema": {"type": "string"}}
+_TAG: Final = {"description": "The record's version, for If-Match and If-None-Match.", "schema": {"type": "string"}}
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """The whole description."""
+    """The complete description."""
     description = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
     schemas: dict[str, Any] = description["components"]["schemas"]
     schemas["Problem"] = _PROBLEM
@@ -107,10 +107,10 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def _complete(endpoint: str, operation: dict[str, Any]) -> None:
-    """Add what the gate asks for, and what it and the services may answer."""
+    """Add the parameters of the gate, and the answers of the gate and the services."""
     role = ROLES[endpoint]
     operation["security"] = [{"token": []}]
-    operation["description"] = f"{operation.get('description', '')}\n\nTakes the role `{role}`.".strip()
+    operation["description"] = f"{operation.get('description', '')}\n\nNeeds the role `{role}`.".strip()
     parameters: list[dict[str, Any]] = operation.setdefault("parameters", [])
     responses: dict[str, Any] = operation["responses"]
     if endpoint.startswith("POST ") and changes_something(endpoint):
@@ -130,7 +130,7 @@ def _complete(endpoint: str, operation: dict[str, Any]) -> None:
 
 
 def _answers(endpoint: str, operation: dict[str, Any]) -> Iterator[HTTPStatus]:
-    """Every problem that an endpoint can answer with."""
+    """Every error status of an endpoint."""
     yield from (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.UNPROCESSABLE_ENTITY)
     yield HTTPStatus.SERVICE_UNAVAILABLE
     if ROLES[endpoint] is not Role.VIEWER:

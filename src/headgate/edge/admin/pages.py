@@ -1,4 +1,4 @@
-"""Lists in pages: an opaque cursor says where the next one begins, however many things come or go meanwhile."""
+"""Lists in pages: an opaque cursor says where the next page begins, even if records are added or deleted meanwhile."""
 
 import base64
 import hashlib
@@ -20,83 +20,83 @@ from headgate.edge.problems import Unanswerable
 T = TypeVar("T")
 
 DEFAULT_LIMIT: Final = 50
-MOST: Final = 1_000
-_MOST_CURSOR: Final = 4_096
+MAX_LIMIT: Final = 1_000
+_MAX_CURSOR: Final = 4_096
 _CHECK: Final = 6
-_HIGHEST: Final = 2**63 - 1
+_MAX_NUMBER: Final = 2**63 - 1
 
 Limit = Annotated[
-    int, BeforeValidator(whole_number), Query(ge=1, le=MOST, description="How many there are in a page, at most.")
+    int, BeforeValidator(whole_number), Query(ge=1, le=MAX_LIMIT, description="The maximum number of items in a page.")
 ]
 After = Annotated[
-    str | None, Query(max_length=_MOST_CURSOR, description="`next` of the page before; the first page without it.")
+    str | None, Query(max_length=_MAX_CURSOR, description="`next` of the previous page; omit it for the first page.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some things of a list."""
+    """One page of a list."""
 
     items: Sequence[T]
     next: str | None
     """The cursor of the next page; None on the last one."""
 
 
-def page(kind: str, found: Sequence[T], limit: int, place: Callable[[T], Any]) -> Page[T]:
-    """The page made of `found`, which is one more than a page if there is another; `place` is where a thing stands."""
+def page(kind: str, found: Sequence[T], limit: int, position: Callable[[T], Any]) -> Page[T]:
+    """A page of `found`, which has one item too many if there is a next page; `position` gives an item's sort key."""
     if len(found) <= limit:
         return Page(found, None)
     items = found[:limit]
-    return Page(items, cursor(kind, place(items[-1])))
+    return Page(items, cursor(kind, position(items[-1])))
 
 
-def cursor(kind: str, place: object) -> str:
-    """A place in lists of a kind, as a word that means nothing to anybody else."""
-    text = json.dumps(place, ensure_ascii=False, separators=(",", ":")).encode()
+def cursor(kind: str, position: object) -> str:
+    """An opaque cursor for a position in lists of one kind."""
+    text = json.dumps(position, ensure_ascii=False, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(_check(kind, text) + text).decode().rstrip("=")
 
 
-def place_of(kind: str, after: str | None, read: Callable[[Any], T]) -> T | None:
-    """The place that a cursor names, None if there is no cursor. One that is not of this list is refused.
+def position_of(kind: str, after: str | None, read: Callable[[Any], T]) -> T | None:
+    """The position that a cursor names, None without a cursor. A cursor of another list is refused.
 
-    The check keeps out what was cut or mixed up. It is no secret, since a cursor opens nothing that its list does
-    not; so somebody may have made up what is in it, and `read` raises `ValueError` for what is no such place.
+    The checksum detects cursors that were cut or mixed up. It is not a secret, since a cursor gives access to nothing
+    that its list does not; so a caller can forge one, and `read` raises `ValueError` for a value that is no position.
     """
     if after is None:
         return None
     try:
         data = base64.b64decode(after + "=" * (-len(after) % 4), altchars=b"-_", validate=True)
         check, text = data[:_CHECK], data[_CHECK:]
-        if check == _check(kind, text) and cursor(kind, place := json.loads(text)) == after:
-            return read(place)
+        if check == _check(kind, text) and cursor(kind, position := json.loads(text)) == after:
+            return read(position)
     except (ValueError, RecursionError):
         pass
-    sentence = "`after` is not a cursor of this list; take `next` of the page before, or leave it out"
+    sentence = "`after` is not a cursor of this list; send `next` of the previous page, or omit it"
     raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
 
 
-def as_name(place: object) -> str:
-    """The place of a thing in a list by names or ids."""
-    if isinstance(place, str) and not unusable(place):
-        return place
+def as_name(position: object) -> str:
+    """A position in a list that is sorted by name or id."""
+    if isinstance(position, str) and not unusable(position):
+        return position
     raise ValueError
 
 
-def as_id(place: object) -> str:
-    """The place of a thing in a list by the ids that headgate gives out."""
-    return str(UUID(as_name(place)))
+def as_id(position: object) -> str:
+    """A position in a list that is sorted by headgate's own ids."""
+    return str(UUID(as_name(position)))
 
 
-def as_number(place: object) -> int:
-    """The place of a thing in a list by numbers."""
-    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place <= _HIGHEST:
-        return place
+def as_number(position: object) -> int:
+    """A position in a list that is sorted by number."""
+    if isinstance(position, int) and not isinstance(position, bool) and 0 <= position <= _MAX_NUMBER:
+        return position
     raise ValueError
 
 
-def as_instant(place: object) -> datetime:
-    """A time with its zone, as a part of a place."""
-    found = datetime.fromisoformat(as_name(place))
+def as_instant(position: object) -> datetime:
+    """A time with its zone, as part of a position."""
+    found = datetime.fromisoformat(as_name(position))
     if found.tzinfo is None:
         raise ValueError
     return found

@@ -1,4 +1,4 @@
-"""What the admin API is made of."""
+"""The services that the admin API is built on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AdminParts:
-    """The services behind the endpoints, the database for what the API itself remembers, and the limiter beside it."""
+    """The services behind the endpoints, the database for the API's own state, and the limiter of this process."""
 
     database: Database
     access: Access
@@ -43,4 +43,4 @@ class AdminParts:
     identity: Identity
     processes: Processes
     metrics: Callable[[], str] | None = None
-    """What `/metrics` says; None where there is no service."""
+    """The text of `/metrics`; None if no decision service runs in this process."""

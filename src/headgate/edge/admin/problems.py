@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
-MOST_PROBLEMS: Final = 1_000
-"""That one answer tells."""
+MAX_PROBLEMS: Final = 1_000
+"""In one answer."""
 _STATUS: Final[dict[type[HeadgateError], HTTPStatus]] = {
     NotFound: HTTPStatus.NOT_FOUND,
     Conflict: HTTPStatus.CONFLICT,
@@ -59,10 +59,10 @@ _STATUS: Final[dict[type[HeadgateError], HTTPStatus]] = {
 
 
 class NotModified(Exception):
-    """What the caller has is still right, so it is not sent again."""
+    """The caller has the current version, so it is not sent again."""
 
     def __init__(self, tag: str) -> None:
-        """`tag` is the entity tag of what the caller has."""
+        """`tag` is the entity tag of the current version."""
         self.tag = tag
         super().__init__(tag)
 
@@ -70,15 +70,15 @@ class NotModified(Exception):
 def problem(
     status: HTTPStatus, sentence: str, problems: Sequence[Problem] = (), headers: Sequence[tuple[str, str]] = ()
 ) -> Response:
-    """An answer that says what is wrong, to people and to programs."""
+    """An answer that says what is wrong, for people and for programs."""
     document = Unanswerable(status, sentence).document() | {
-        "problems": [{"field": each.field, "message": each.message} for each in problems[:MOST_PROBLEMS]]
+        "problems": [{"field": each.field, "message": each.message} for each in problems[:MAX_PROBLEMS]]
     }
     return Response(_line(document), status.value, dict(headers), CONTENT_TYPE)
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Let everything that endpoints raise be answered."""
+    """Answer every error that endpoints raise."""
     app.add_exception_handler(HeadgateError, _of_ours)
     app.add_exception_handler(Unanswerable, _of_the_edge)
     app.add_exception_handler(RequestValidationError, _of_pydantic)
@@ -91,13 +91,13 @@ async def _of_ours(_request: Request, error: Exception) -> Response:
     if status is None:
         raise error
     if isinstance(error, DatabaseError | StoreError):
-        log.error("the admin API could not answer: %s", error)
+        log.error("admin API: request failed with status 503: %s", error)
         if isinstance(error, DatabaseError) and error.perhaps_done:
-            sentence = "the database did not say whether the change was made; look before you make it again"
+            sentence = "the database did not confirm the change; check whether it was made before you retry"
             return problem(status, sentence)
         what = "database" if isinstance(error, DatabaseError) else "counter store"
-        state = "is out of reach" if error.transient else "refuses to do that"
-        sentence = f"the {what} {state}; the service's log says more"
+        state = "is unavailable" if error.transient else "refused the request"
+        sentence = f"the {what} {state}; the service's log has the reason"
         return problem(status, sentence, headers=[("retry-after", "1")] if error.transient else [])
     problems = error.problems if isinstance(error, InvalidFields | InvalidRules) else ()
     return problem(status, _summary(problems) if problems else str(error), problems)
@@ -115,15 +115,15 @@ async def _of_pydantic(request: Request, error: Exception) -> Response:
 
 
 async def _of_starlette(request: Request, error: Exception) -> Response:
-    """What the router finds nobody for."""
+    """The router found no endpoint."""
     assert isinstance(error, HTTPException)  # noqa: S101 (registered for it)
     path = shown(request.scope["path"])
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         methods = sorted(_methods(request))
-        sentence = f"{path} takes {' and '.join(methods)}, not {shown(request.method)}"
+        sentence = f"{path} accepts {' and '.join(methods)}, not {shown(request.method)}"
         return problem(HTTPStatus.METHOD_NOT_ALLOWED, sentence, headers=[("allow", ", ".join(methods))])
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return problem(HTTPStatus.NOT_FOUND, f"there is no {path} here; /openapi.json lists what there is")
+        return problem(HTTPStatus.NOT_FOUND, f"there is no endpoint {path}; /openapi.json lists all endpoints")
     return problem(HTTPStatus(error.status_code), str(error.detail), headers=[*(error.headers or {}).items()])
 
 
@@ -133,7 +133,7 @@ async def _not_modified(_request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """All that the path takes; the router looks at one method at a time."""
+    """All methods of the path; the router tries one method at a time."""
     found: set[str] = set()
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:

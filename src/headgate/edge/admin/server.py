@@ -1,4 +1,4 @@
-"""Serving the admin API, beside whatever else this process does, on its event loop."""
+"""The HTTP server of the admin API, on the event loop of the decision service."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ log = logging.getLogger("headgate")
 
 _DRAIN_SECONDS: Final = 10.0
 _HEAD_MILLISECONDS: Final = 5_000
-"""Also how long a connection may be idle. At the bound below, others wait for as long."""
-_LONGEST_HEAD: Final = 65_536
+"""Also how long a connection may be idle. When `_MAX_CONNECTIONS` are open, new ones wait up to this long."""
+_MAX_HEAD: Final = 65_536
 _MAX_CONNECTIONS: Final = 256
-"""Each may bring one call into a turn of the event loop, whose arrival alone takes 30 µs."""
-# Granian would write to standard output, which belongs to what people asked for.
+"""Each can bring one call into a turn of the event loop, and receiving a call takes 30 µs."""
+# Granian would write to standard output, which is for the output of commands.
 _LOGGING: Final = {"handlers": {}, "loggers": {"_granian": {"handlers": [], "propagate": True}}}
 
 
@@ -64,7 +64,7 @@ def _make_app(parts: AdminParts) -> FastAPI:
 
 
 async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None] = _nothing) -> None:
-    """Answer until this is cancelled, then let requests under way end; `started` is called once anybody can connect."""
+    """Serve until cancelled, then finish requests in flight. `started` is called once clients can connect."""
     server = Server(
         app,
         address=address.host,
@@ -73,7 +73,7 @@ async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None
         http=HTTPModes.http1,
         websockets=False,
         backpressure=_MAX_CONNECTIONS,
-        http1_settings=HTTP1Settings(header_read_timeout=_HEAD_MILLISECONDS, max_buffer_size=_LONGEST_HEAD),
+        http1_settings=HTTP1Settings(header_read_timeout=_HEAD_MILLISECONDS, max_buffer_size=_MAX_HEAD),
         log_level=LogLevels.error,
         log_dictconfig=_LOGGING,
     )
@@ -83,21 +83,23 @@ async def serve_admin(app: FastAPI, address: Address, started: Callable[[], None
             started()
         await asyncio.wait({serving})
         serving.result()
-        msg = "the server of the admin API ended by itself; the log says why"
+        msg = "the admin API's server stopped unexpectedly; the log has the reason"
         raise HeadgateError(msg)
     finally:
         if not serving.done():
             server.stop()  # type: ignore[no-untyped-call] # granian's is untyped
             await asyncio.wait({serving}, timeout=_DRAIN_SECONDS)
         if not serving.done():
-            log.warning("requests to the admin API under way after %g seconds were cut off", _DRAIN_SECONDS)
+            log.warning(
+                "admin API: shutdown closed requests that were in flight for more than %g seconds", _DRAIN_SECONDS
+            )
 
 
 async def _run(server: Server) -> None:
-    """Serve until the server is stopped; `HeadgateError` if it ends in any other way."""
+    """Serve until stopped; `HeadgateError` if the server fails."""
     try:
         await server.serve()
     except (OSError, RuntimeError) as error:
         reason = f"{error}".partition("\n")[0]  # a Rust backtrace follows
-        msg = f"the server ended: {reason}"
+        msg = f"the admin API's server failed: {reason}"
         raise HeadgateError(msg) from error

@@ -14,14 +14,24 @@ from headgate.edge.admin.endpoints.blocks import BlockView
 from headgate.edge.admin.endpoints.decisions import QuotaEntry, user_on_record
 from headgate.edge.admin.fields import Instant, Name, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, as_number, page, place_of
+from headgate.edge.admin.pages import (
+    DEFAULT_LIMIT,
+    After,
+    Limit,
+    Page,
+    as_instant,
+    as_name,
+    as_number,
+    page,
+    position_of,
+)
 
 Decision = Literal["allowed", "denied", "throttled", "blocked", "shadow"]
 Subject = Literal["user", "api_key", "ip", "anybody"]
 
 
 class ChangeView(Output):
-    """Who did what, when."""
+    """One change: who made it, and when."""
 
     model_config = example(
         id=17,
@@ -45,14 +55,14 @@ class ChangeView(Output):
 
 
 class ChangePage(Output):
-    """Changes, the newest first."""
+    """Changes, newest first."""
 
     items: list[ChangeView]
     next: str | None
 
 
 class EventView(Output):
-    """One decision that was recorded."""
+    """One recorded decision."""
 
     model_config = example(
         at="2026-01-31T12:00:00Z",
@@ -86,29 +96,29 @@ class EventView(Output):
     server: str | None
     latency: float | None = Field(description="In seconds.")
     stands_for: int = Field(
-        description="Of many refusals of one caller by one rule only some are events; 1 if it is alone."
+        description="How many decisions the event stands for: repeated refusals of a caller by a rule are sampled."
     )
 
 
 class EventDetail(EventView):
-    """One decision, with all that is known of it."""
+    """One recorded decision in full."""
 
     extra: dict[str, Any] | None = Field(
-        description="What was asked besides: `attributes`, `route`, the stated `cost`, own `limits`."
+        description="More of the request: `attributes`, `route`, the stated `cost`, own `limits`."
     )
-    snapshot: int | None = Field(description="The rules that were published last before it.")
-    rule_then: dict[str, Any] | None = Field(description="The deciding rule as those rules have it.")
+    snapshot: int | None = Field(description="The number of the rules that were published last before it.")
+    rule_then: dict[str, Any] | None = Field(description="The deciding rule in that snapshot.")
 
 
 class EventPage(Output):
-    """Events, the newest first."""
+    """Events, newest first."""
 
     items: list[EventView]
     next: str | None
 
 
 class ViolatorView(Output):
-    """Somebody who was denied: a user, a key or an address."""
+    """A denied user, key or address."""
 
     model_config = example(user="u1", api_key=None, ip=None, violations=12, last="2026-01-31T12:00:00Z")
 
@@ -116,27 +126,27 @@ class ViolatorView(Output):
     api_key: str | None
     ip: str | None
     violations: int
-    last: datetime | None = Field(description="Null if the event is archived.")
+    last: datetime | None = Field(description="When it was last denied; null if that event is archived.")
 
 
 class ViolatorPage(Output):
-    """Those who were denied most, the worst first. There is one page."""
+    """Callers by number of denials, most first, in one page."""
 
     items: list[ViolatorView]
     next: str | None
 
 
 class DayView(Output):
-    """A day of a user."""
+    """One day of a user."""
 
     day: date
     requests: int
     denied: int
-    costs: dict[str, int] = Field(description="What each rule has charged.")
+    costs: dict[str, int] = Field(description="The cost under each rule.")
 
 
 class Story(Output):
-    """What is known of a user, in one answer."""
+    """All that is known of a user, in one answer."""
 
     model_config = example(user="u1", tier="free", days=[], events=[], limits=[], blocks=[], changes=[])
 
@@ -160,8 +170,8 @@ async def list_changes(
     kind: Annotated[Kind | None, Query()] = None,
     name: Text = None,
 ) -> Page[Mapping[str, Any]]:
-    """Who changed what, when: the newest first."""
-    found = await changes(parts.database, kind, name, place_of("changes", after, as_number), limit + 1)
+    """List changes, newest first."""
+    found = await changes(parts.database, kind, name, position_of("changes", after, as_number), limit + 1)
     return page("changes", found, limit, lambda row: row["id"])
 
 
@@ -176,10 +186,10 @@ async def list_events(
     since: Instant = None,
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Recorded decisions of the last day, or of up to 31 days: the newest first."""
-    place = place_of("events", after, _place_of_event)
-    # The page before says when the last day began, so that no page has a day of its own.
-    since, before = (since, None) if place is None else (since or place[2], place[:2])
+    """List recorded decisions of the last day, or of up to 31 days, newest first."""
+    position = position_of("events", after, _event_position)
+    # The cursor says when the last day began, so that all pages cover the same day.
+    since, before = (since, None) if position is None else (since or position[2], position[:2])
     since, until = parts.activity.span(since, until)
     found = await parts.activity.events(
         since, until, user=user, rule=rule, decision=decision, before=before, most=limit + 1
@@ -189,7 +199,7 @@ async def list_events(
 
 @router.get("/v1/events/{id:part}", response_model=EventDetail)
 async def get_event(parts: Parts, id: Name) -> Mapping[str, Any]:  # noqa: A002 (events have ids)
-    """One recorded decision: what was asked, and the rule as it stood then."""
+    """Get one recorded decision: the request, and the rule as it was then."""
     event = await parts.activity.event(id)
     return {**event, "rule_then": await _rule_then(parts, event)}
 
@@ -205,10 +215,7 @@ async def list_violators(
     since: Instant = None,
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Who was denied most in the last day, or in up to 31 days (7 by anything but users): the worst first.
-
-    There is one page.
-    """
+    """List the callers that were denied most in the last day, or in up to 31 days (7 unless by user), in one page."""
     return Page(await parts.activity.violators(since, until, rule=rule, by=by, most=limit), None)
 
 
@@ -219,8 +226,8 @@ async def _rule_then(parts: Parts, event: Mapping[str, Any]) -> Mapping[str, Any
     return next((rule for rule in rules if rule["name"] == event["rule"]), None)
 
 
-def _place_of_event(place: object) -> tuple[datetime, str, datetime]:
-    match place:
+def _event_position(position: object) -> tuple[datetime, str, datetime]:
+    match position:
         case [at, id_, since]:
             return as_instant(at), as_name(id_), as_instant(since)
     raise ValueError
@@ -229,14 +236,14 @@ def _place_of_event(place: object) -> tuple[datetime, str, datetime]:
 _DAYS: Final = 30
 _NEWEST: Final = 20
 _MAX_STORY_LIMITS: Final = 50
-"""The fullest of them; `/v1/users/{id}/quota` has all."""
+"""Those with the smallest share left; `/v1/users/{id}/quota` has all."""
 
 
 @router.get("/v1/users/{id:part}/story", response_model=Story)
 async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
-    """A user's last 30 days, newest events and changes, blocks, and the limits that they have used most of.
+    """Get a user's last 30 days, newest events and changes, blocks, and the limits that are used most.
 
-    Users who are not on record have a story too.
+    This works for users without a record too.
     """
     user = await user_on_record(parts, id)
     _, until = parts.activity.span(None, None)
@@ -254,7 +261,7 @@ async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
 
 
 def _left(entry: quota.QuotaEntry) -> float:
-    """The share of a limit that is left; what has no counter to look at comes last."""
+    """The share of a limit that is left; entries without a counter come last."""
     if entry.hit is None or entry.decision is None:
         return 2.0
     return entry.decision.remaining / entry.hit.meter.capacity

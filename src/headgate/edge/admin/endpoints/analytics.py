@@ -13,14 +13,14 @@ from headgate.dataplane import quota
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Instant, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, page, position_of
 from headgate.errors import InvalidFields, Problem, shown
 
-_SECONDS = Field(description="In seconds; null where nothing was timed.")
+_SECONDS = Field(description="In seconds; null if nothing was timed.")
 
 
 class MetricView(Output):
-    """What was counted in one minute, hour or day. A dimension that was not asked for is empty."""
+    """Counts of one minute, hour or day. A dimension that is not in `by` is empty."""
 
     model_config = example(at="2026-01-31T12:00:00Z", rule="search", total=120, allowed=117, denied=3, p95=0.0004)
 
@@ -50,28 +50,28 @@ class MetricPage(Output):
 
 
 class EndpointView(Output):
-    """An endpoint, and how it fares."""
+    """The counts of one endpoint."""
 
     model_config = example(endpoint="/api/search", requests=120, denied=3, share=0.025, p95=0.0004)
 
     endpoint: str
     requests: int
-    denied: int = Field(description="Blocked ones too.")
-    share: float = Field(description="Of requests that were denied.")
+    denied: int = Field(description="Including blocked requests.")
+    share: float = Field(description="The share of requests that were denied.")
     p50: float | None = _SECONDS
     p95: float | None = _SECONDS
     p99: float | None = _SECONDS
 
 
 class EndpointPage(Output):
-    """Endpoints. There is one page."""
+    """Endpoints, in one page."""
 
     items: list[EndpointView]
     next: str | None
 
 
 class NearLimitView(Output):
-    """Somebody who has used much of a limit."""
+    """A caller that has used much of a limit."""
 
     model_config = example(
         user="u1", rule="search", count=92, limit=100, share=0.92, at="2026-01-31T12:00:00Z", source="events"
@@ -84,32 +84,32 @@ class NearLimitView(Output):
     count: int
     limit: int
     share: float
-    at: datetime = Field(description="When it was so.")
-    source: str = Field(description="`events`: as last recorded; `counters`: as it is now.")
+    at: datetime = Field(description="The time of the figures.")
+    source: str = Field(description="`events`: as last recorded; `counters`: as of now.")
 
 
 class NearLimitPage(Output):
-    """Those who have used most of a limit first. There is one page."""
+    """Callers by used share, largest first, in one page."""
 
     items: list[NearLimitView]
     next: str | None
 
 
 class UtilisationView(Output):
-    """How full the limits of a rule were: of each subject that was recorded, the highest share it had used."""
+    """How much of a rule's limits was used: the highest share of each recorded subject."""
 
     model_config = example(rule="search", subjects=40, near=3, p50=0.2, p95=0.85, highest=1.0)
 
     rule: str
     subjects: int
-    near: int = Field(description="Of these, how many had used 80 % or more.")
+    near: int = Field(description="How many of them used 80 % or more.")
     p50: float
     p95: float
     highest: float
 
 
 class UtilisationPage(Output):
-    """Rules, those with most who are near the limit first. There is one page."""
+    """Rules by number of subjects near the limit, in one page."""
 
     items: list[UtilisationView]
     next: str | None
@@ -117,7 +117,9 @@ class UtilisationPage(Output):
 
 router = APIRouter(route_class=Gate, tags=["activity"])
 
-Share = Annotated[float, Query(ge=0, le=1, allow_inf_nan=False, description="Of a limit; 0.8 without it.")]
+Share = Annotated[
+    float, Query(ge=0, le=1, allow_inf_nan=False, description="The smallest used share of a limit; 0.8 by default.")
+]
 
 
 @router.get("/v1/metrics", response_model=MetricPage)
@@ -125,7 +127,11 @@ async def list_metrics(
     parts: Parts,
     granularity: Annotated[Granularity, Query()] = Granularity.HOUR,
     by: Annotated[
-        str, Query(max_length=64, description="What to tell apart: `rule,endpoint`; `tier`, `region` and `user` too.")
+        str,
+        Query(
+            max_length=64,
+            description="Dimensions to group by: `rule`, `endpoint`, `tier`, `region`, `user`, separated by commas.",
+        ),
     ] = "",
     rule: Text = None,
     endpoint: Annotated[str | None, Query(min_length=1, max_length=1_000)] = None,
@@ -137,31 +143,31 @@ async def list_metrics(
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
 ) -> Page[Mapping[str, Any]]:
-    """Counts and the time that decisions took, by minute (up to 2 days), hour (62) or day (732).
+    """List counts and decision times by minute (up to 2 days), hour (up to 62 days) or day (up to 732 days).
 
-    With a rule, each request is counted for every rule that applied to it. By the minute, only users who
-    asked most are told apart; usage knows everybody.
+    By rule, each request counts for every rule that applied to it. By minute, only the busiest users are listed by
+    name; usage has all users.
     """
     given = {"rule": rule, "endpoint": endpoint, "tier": tier, "region": region, "user": user}
     of = {Dimension(name): value for name, value in given.items() if value is not None}
     asked = Asked(granularity, _dimensions(by), of)
-    place = place_of("metrics", after, _place_of_metric)
-    since, until = parts.analytics.span(granularity, since if place is None else since or place[-1], until)
-    found = await parts.analytics.metrics(asked, (since, until), None if place is None else place[:6], limit + 1)
+    position = position_of("metrics", after, _metric_position)
+    since, until = parts.analytics.span(granularity, since if position is None else since or position[-1], until)
+    found = await parts.analytics.metrics(asked, (since, until), None if position is None else position[:6], limit + 1)
     return page("metrics", found, limit, lambda row: (row["at"].isoformat(), *_names(row), since.isoformat()))
 
 
 @router.get("/v1/endpoints", response_model=EndpointPage)
 async def list_endpoints(
     parts: Parts,
-    sort: Annotated[Order, Query(description="What to begin with most of.")] = Order.REQUESTS,
+    sort: Annotated[Order, Query(description="What to sort by, largest first.")] = Order.REQUESTS,
     limit: Limit = DEFAULT_LIMIT,
     since: Instant = None,
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Endpoints of the last day, or of up to 31 days: most requests, most denials, or the highest share denied first.
+    """List endpoints of the last day, or of up to 31 days, by requests, by denials or by share of denials.
 
-    Spans longer than 6 hours are counted in whole hours, and longer than 4 days in whole days.
+    Spans over 6 hours are counted in whole hours, spans over 4 days in whole days.
     """
     return Page(await parts.analytics.endpoints(since, until, sort, limit), None)
 
@@ -176,10 +182,10 @@ async def list_near_limits(
     since: Instant = None,
     until: Instant = None,
 ) -> Page[Mapping[str, Any]]:
-    """Who had used 80 % of a limit when last recorded, in the last hour or up to a day; of one user, as it is now."""
+    """List callers that had used 80 % of a limit in the last hour, or up to a day; for one user, as of now."""
     if user is not None:
         if since is not None or until is not None:
-            sentence = "with `user` the counters are read as they are now; leave the time out"
+            sentence = "with `user` the present counters are read; omit `since` and `until`"
             raise InvalidFields([Problem(("since" if since is not None else "until",), sentence)])
         now = await _near_now(parts, user, share)
         chosen = sorted((each for each in now if rule in (None, each["rule"])), key=lambda each: -each["share"])
@@ -192,7 +198,7 @@ async def list_near_limits(
 async def list_utilisation(
     parts: Parts, limit: Limit = DEFAULT_LIMIT, since: Instant = None, until: Instant = None
 ) -> Page[Mapping[str, Any]]:
-    """For each rule, how much of its limit those who were recorded had used at most: of a day at most."""
+    """List for each rule the highest share of its limit that recorded subjects used, within a day at most."""
     return Page(await parts.analytics.utilisation(since, until, most=limit), None)
 
 
@@ -223,7 +229,7 @@ def _dimensions(by: str) -> frozenset[Dimension]:
     words = [word for word in by.split(",") if word]
     for word in words:
         if word not in set(Dimension):
-            sentence = f"{shown(word)} is nothing to tell counts apart by; known are {', '.join(Dimension)}"
+            sentence = f"{shown(word)} is not a dimension; known are {', '.join(Dimension)}"
             raise InvalidFields([Problem(("by",), sentence)])
     return frozenset(map(Dimension, words))
 
@@ -232,8 +238,8 @@ def _names(row: Mapping[str, Any]) -> list[str]:
     return [row[dimension.value] for dimension in Dimension]
 
 
-def _place_of_metric(place: object) -> tuple[datetime, str, str, str, str, str, datetime]:
-    match place:
+def _metric_position(position: object) -> tuple[datetime, str, str, str, str, str, datetime]:
+    match position:
         case [at, rule, endpoint, tier, region, user, since]:
             names = as_name(rule), as_name(endpoint), as_name(tier), as_name(region), as_name(user)
             return as_instant(at), *names, as_instant(since)

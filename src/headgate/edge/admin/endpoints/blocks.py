@@ -10,30 +10,30 @@ from headgate.controlplane.blocks import BlockRecord
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, Name, Output, Text, Time, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, position_of
 
 
 class BlockBody(Input):
-    """Why, and how long."""
+    """Why, and until when."""
 
     model_config = example(reason="scraping", until="2026-12-31T00:00:00Z")
 
     reason: str | None = Field(default=None, min_length=1, max_length=1_000)
-    until: Time | None = Field(default=None, description="It ends by itself then; never without it.")
+    until: Time | None = Field(default=None, description="When the block ends; without it, never.")
 
 
 class NewBlock(BlockBody):
-    """A block to be, of one user, one API key or one network."""
+    """A new block of one user, one API key or one network."""
 
     model_config = example(network="203.0.113.0/24", reason="scraping", until="2026-12-31T00:00:00Z")
 
     user: str | None = LABEL
     api_key: str | None = Field(default=None, max_length=64, description="The key's id.")
-    network: str | None = Field(default=None, max_length=64, description="An address, or a range in CIDR form.")
+    network: str | None = Field(default=None, max_length=64, description="An address, or a range in CIDR notation.")
 
 
 class BlockView(Output):
-    """A block as it is kept."""
+    """A stored block."""
 
     model_config = example(
         id="0f8fad5b-d9cb-469f-a165-70867728950e",
@@ -72,14 +72,14 @@ router = APIRouter(route_class=Gate, tags=["blocks"])
 async def list_blocks(
     parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None, subject: Text = None
 ) -> Page[BlockRecord]:
-    """Blocks by id; `subject` is a user, the id of a key, or an address."""
-    found = await parts.blocks.list(after=place_of("blocks", after, as_id), most=limit + 1, subject=subject)
+    """List blocks by id; `subject` is a user, the id of a key, or an address."""
+    found = await parts.blocks.list(after=position_of("blocks", after, as_id), most=limit + 1, subject=subject)
     return page("blocks", found, limit, lambda record: record.id)
 
 
 @router.post("/v1/blocks", response_model=BlockView, status_code=HTTPStatus.CREATED)
 async def create_block(parts: Parts, who: Who, request: Request, response: Response, body: NewBlock) -> BlockRecord:
-    """Refuse a user, an API key or a network, for good or until a time."""
+    """Block a user, an API key or a network, permanently or until a given time."""
     record = await parts.blocks.create(body.given(), who)
     response.headers["location"] = f"/v1/blocks/{record.id}"
     tagged(request, response, record)
@@ -88,7 +88,7 @@ async def create_block(parts: Parts, who: Who, request: Request, response: Respo
 
 @router.get("/v1/blocks/{id:part}", response_model=BlockView, responses=NOT_MODIFIED)
 async def get_block(parts: Parts, request: Request, response: Response, id: Name) -> BlockRecord:  # noqa: A002 (blocks have ids)
-    """One block."""
+    """Get one block."""
     record = await parts.blocks.get(id)
     tagged(request, response, record)
     return record
@@ -104,7 +104,7 @@ async def replace_block(
     body: BlockBody,
     expected: IfMatch,
 ) -> BlockRecord:
-    """Change reason and end to what the body says."""
+    """Replace the reason and the end of a block."""
     version = await expected.version(lambda: parts.blocks.get(id))
     record = await parts.blocks.replace(id, body.given(), who, version)
     tagged(request, response, record)

@@ -12,7 +12,7 @@ from headgate.controlplane.keys import KeyRecord, KeyState
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Name, NamedLimits, Output, Text, Time, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, position_of
 
 _ID: Final = "0f8fad5b-d9cb-469f-a165-70867728950e"
 _A_YEAR: Final = 366 * 86_400
@@ -50,19 +50,19 @@ _TOKEN: Final[dict[str, Any]] = {
 
 
 class KeyBody(Input):
-    """What an API key is good for."""
+    """The content of an API key."""
 
     model_config = example(name="the app on phones", limits={"search": "5/second"}, expires_at="2026-12-31T00:00:00Z")
 
     name: str | None = LABEL
     tenant: str | None = LABEL
     tier: str | None = LABEL
-    limits: NamedLimits | None = Field(default=None, description="Limits in place of a rule's own, by rule.")
+    limits: NamedLimits | None = Field(default=None, description="Limits that replace a rule's own, by rule.")
     expires_at: Time | None = None
 
 
 class NewKey(KeyBody):
-    """An API key to be."""
+    """A new API key."""
 
     model_config = example(name="the app on phones", user="u1", limits={"search": "5/second"})
 
@@ -70,7 +70,7 @@ class NewKey(KeyBody):
 
 
 class RotationBody(Input):
-    """How long the old key is good beside the new one."""
+    """How long the old key stays valid beside the new one."""
 
     model_config = example(overlap_seconds=3_600)
 
@@ -78,12 +78,12 @@ class RotationBody(Input):
 
 
 class KeyView(Output):
-    """An API key as it is kept; the key itself is not."""
+    """A stored API key; the secret itself is not stored."""
 
     model_config = example(**_KEY)
 
     id: str
-    prefix: str = Field(description="Its first characters, by which its owner recognises it.")
+    prefix: str = Field(description="Its first characters, so that its owner recognises it.")
     name: str | None
     user: str | None
     tenant: str | None
@@ -93,7 +93,7 @@ class KeyView(Output):
     last_used: datetime | None
     revoked_at: datetime | None
     revoked_by: str | None
-    rotated_to: str | None = Field(description="The id of the key that takes its place.")
+    rotated_to: str | None = Field(description="The id of the key that replaces it.")
     version: int
     created_at: datetime
     created_by: str
@@ -107,17 +107,19 @@ class KeyPage(Output):
     next: str | None
 
 
-class Shown(Output):
-    """An answer with a secret in it, which is shown once."""
+class WithSecret(Output):
+    """An answer with a secret, which is sent once."""
 
-    secret: str | None = Field(description="Shown only now: it is kept as a hash. Null where it was shown before.")
+    secret: str | None = Field(
+        description="Sent only now; the database holds a hash of it. Null if it was sent before."
+    )
     shown_before: bool = Field(
-        default=False, description="True in an answer that is repeated (Idempotency-Key): the secret was in the first."
+        default=False, description="True in a repeated answer (Idempotency-Key): the first answer had the secret."
     )
 
 
-class NewKeyView(Shown):
-    """A key, and the secret itself."""
+class NewKeyView(WithSecret):
+    """A key and its secret."""
 
     model_config = example(key=_KEY, secret="hg_…", shown_before=False)  # noqa: S106 (no secret)
 
@@ -125,7 +127,7 @@ class NewKeyView(Shown):
 
 
 class NewToken(Input):
-    """A token to be."""
+    """A new token."""
 
     model_config = example(name="ci", role="operator", expires_at="2026-12-31T00:00:00Z")
 
@@ -135,7 +137,7 @@ class NewToken(Input):
 
 
 class TokenView(Output):
-    """A token as it is kept; the token itself is not."""
+    """A stored token; the secret itself is not stored."""
 
     model_config = example(**_TOKEN)
 
@@ -153,14 +155,14 @@ class TokenView(Output):
 
 
 class TokenPage(Output):
-    """All tokens, the newest first."""
+    """All tokens, newest first."""
 
     items: list[TokenView]
     next: str | None
 
 
-class NewTokenView(Shown):
-    """A token, and the secret itself."""
+class NewTokenView(WithSecret):
+    """A token and its secret."""
 
     model_config = example(token=_TOKEN, secret="hgt_…", shown_before=False)  # noqa: S106 (no secret)
 
@@ -168,11 +170,11 @@ class NewTokenView(Shown):
 
 
 class CallerView(Output):
-    """Who the API takes you for."""
+    """The caller."""
 
     model_config = example(name="token:ci", role="operator")
 
-    name: str = Field(description="As it stands in change records.")
+    name: str = Field(description="The name in change records.")
     role: Role
 
 
@@ -187,14 +189,14 @@ async def list_keys(
     user: Text = None,
     state: Annotated[KeyState | None, Query()] = None,
 ) -> Page[KeyRecord]:
-    """API keys by id."""
-    found = await parts.keys.list(user=user, state=state, after=place_of("keys", after, as_id), most=limit + 1)
+    """List API keys by id."""
+    found = await parts.keys.list(user=user, state=state, after=position_of("keys", after, as_id), most=limit + 1)
     return page("keys", found, limit, lambda record: record.id)
 
 
 @api_keys_router.post("/v1/keys", response_model=NewKeyView, status_code=HTTPStatus.CREATED)
 async def create_key(parts: Parts, who: Who, request: Request, response: Response, body: NewKey) -> dict[str, Any]:
-    """A new key, and its secret, which nobody can ever see again."""
+    """Create a key. The answer has its secret, which is never sent again."""
     record, secret = await parts.keys.create(body.given(), who)
     response.headers["location"] = f"/v1/keys/{record.id}"
     tagged(request, response, record, live=True)
@@ -203,7 +205,7 @@ async def create_key(parts: Parts, who: Who, request: Request, response: Respons
 
 @api_keys_router.get("/v1/keys/{id:part}", response_model=KeyView, responses=NOT_MODIFIED)
 async def get_key(parts: Parts, request: Request, response: Response, id: Name) -> KeyRecord:  # noqa: A002 (keys have ids)
-    """One key."""
+    """Get one key."""
     record = await parts.keys.get(id)
     tagged(request, response, record, live=True)
     return record
@@ -219,7 +221,7 @@ async def replace_key(
     body: KeyBody,
     expected: IfMatch,
 ) -> KeyRecord:
-    """Change name, tenant, tier, limits and expiry to what the body says; the owner stays."""
+    """Replace name, tenant, tier, limits and expiry; the owner stays."""
     version = await expected.version(lambda: parts.keys.get(id))
     record = await parts.keys.replace(id, body.given(), who, version)
     tagged(request, response, record, live=True)
@@ -235,7 +237,7 @@ async def revoke_key(
     id: Name,  # noqa: A002 (keys have ids)
     expected: IfMatch,
 ) -> KeyRecord:
-    """End a key now and for good."""
+    """Revoke a key, now and permanently."""
     record = await parts.keys.revoke(id, who, await expected.version(lambda: parts.keys.get(id)))
     tagged(request, response, record, live=True)
     return record
@@ -251,7 +253,7 @@ async def rotate_key(
     expected: IfMatch,
     body: Annotated[RotationBody | None, Body()] = None,
 ) -> dict[str, Any]:
-    """A new key in place of this one, with its secret. The old one is revoked, or expires after the overlap."""
+    """Replace a key by a new one with a new secret. The old key is revoked, or expires after the overlap."""
     version = await expected.version(lambda: parts.keys.get(id))
     overlap = 0 if body is None else body.overlap_seconds
     record, secret = await parts.keys.rotate(id, who, version, overlap_seconds=overlap)
@@ -265,25 +267,25 @@ tokens_router = APIRouter(route_class=Gate, tags=["tokens"])
 
 @tokens_router.get("/v1/me", response_model=CallerView)
 async def get_caller(request: Request) -> Caller:
-    """Who the API takes you for, and your role."""
+    """Get your own name and role."""
     caller: Caller = request.state.caller
     return caller
 
 
 @tokens_router.get("/v1/tokens", response_model=TokenPage)
 async def list_tokens(parts: Parts) -> Page[TokenRecord]:
-    """All tokens, the newest first. There is one page."""
+    """List all tokens, newest first, in one page."""
     return Page(await parts.access.list(), None)
 
 
 @tokens_router.post("/v1/tokens", response_model=NewTokenView, status_code=HTTPStatus.CREATED)
 async def create_token(parts: Parts, who: Who, body: NewToken) -> dict[str, Any]:
-    """A new token, and its secret, which nobody can ever see again."""
+    """Create a token. The answer has its secret, which is never sent again."""
     record, secret = await parts.access.create(body.given(), who)
     return {"token": record, "secret": secret}
 
 
 @tokens_router.delete("/v1/tokens/{id:part}", status_code=HTTPStatus.NO_CONTENT)
 async def revoke_token(parts: Parts, who: Who, id: Name) -> None:  # noqa: A002 (tokens have ids)
-    """End a token; within a second it lets nobody in."""
+    """Revoke a token; it is refused within a second."""
     await parts.access.revoke(id, who)

@@ -12,7 +12,7 @@ from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.core.units import MAX_AMOUNT
 from headgate.dataplane import quota
 from headgate.dataplane.explaining import explain
-from headgate.edge.admin.body import large
+from headgate.edge.admin.body import large_json
 from headgate.edge.admin.fields import Input, Name, Output, example
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.errors import NotFound
@@ -21,7 +21,7 @@ _Fact = Annotated[str, Field(max_length=8_192)]
 
 
 class CheckBody(Input):
-    """A request as `/v1/check` of the decision service takes it."""
+    """A request, as `/v1/check` of the decision service takes it."""
 
     model_config = example(user="u1", method="GET", path="/api/search")
 
@@ -38,15 +38,15 @@ class CheckBody(Input):
 
 
 class Explanation(Output):
-    """Why a request gets the verdict it would get."""
+    """Why a request would get its verdict."""
 
     model_config = ConfigDict(extra="allow")
 
-    verdict: dict[str, Any] = Field(description="As `/v1/peek` answers it.")
+    verdict: dict[str, Any] = Field(description="The answer of `/v1/peek`.")
 
 
 class QuotaEntry(Output):
-    """One limit that can apply to a user, or a gate that spares or refuses them."""
+    """One limit that can apply to a user, or a rule that exempts or blocks the user."""
 
     model_config = example(
         rule="search",
@@ -77,16 +77,20 @@ class QuotaEntry(Output):
     methods: list[str]
     ip_ranges: list[str]
     attributes: dict[str, str]
-    depends_on: list[str] = Field(description="What else it counts per; no one counter can be shown then.")
-    shared: bool = Field(description="Whether others count in it too.")
+    depends_on: list[str] = Field(
+        description="What else the rule counts per; if there is something, no single counter can be shown."
+    )
+    shared: bool = Field(description="Whether other users count in the same counter.")
     used: int | None
     remaining: int | None
-    reset_after: float | None = Field(description="Seconds until all of it is back, if nobody comes.")
+    reset_after: float | None = Field(
+        description="Seconds until the whole limit is available again, if no request comes."
+    )
     source: str | None
 
 
 class Quota(Output):
-    """Every limit that can apply to a user, live."""
+    """Every limit that can apply to a user, with the present counters."""
 
     user: str
     tier: str | None
@@ -94,12 +98,12 @@ class Quota(Output):
 
 
 class QuotaReset(Output):
-    """What was forgiven."""
+    """The result of a quota reset."""
 
     model_config = example(user="u1", counters=3, quota_reset="2026-01-31T12:00:00Z")
 
     user: str
-    counters: int = Field(description="How many counters were forgotten; those shared with others stay.")
+    counters: int = Field(description="How many counters were deleted; counters that are shared with other users stay.")
     quota_reset: datetime | None
 
 
@@ -108,7 +112,7 @@ router = APIRouter(route_class=Gate, tags=["deciding"])
 
 @router.post("/v1/explain", response_model=Explanation)
 async def explain_check(parts: Parts, body: CheckBody) -> dict[str, Any]:
-    """For a request: every layer, its winner, why the others lost, the counters now, and the verdict it would get.
+    """Explain a request: every layer, the rule that won it, why the others lost, the counters, and the verdict.
 
     Nothing is counted.
     """
@@ -119,27 +123,27 @@ async def explain_check(parts: Parts, body: CheckBody) -> dict[str, Any]:
 
 @router.get("/v1/users/{id:part}/quota", response_model=Quota)
 async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users have ids)
-    """Every limit that can apply to a user, with what is used, what is left and when it is all back, live.
+    """Get every limit that can apply to a user: what is used, what is left, and when it resets.
 
-    Users who are not on record have a quota too: that of the default tier.
+    A user without a record has the quota of the default tier.
     """
     user = await user_on_record(parts, id)
     entries = await quota.quota(parts.limiter, user)
-    # There may be as many as there are rules, so all is done in threads.
+    # There may be as many entries as rules, so this runs in threads.
     items = await asyncio.to_thread(lambda: [entry.as_dict() for entry in entries])
-    return await large({"user": id, "tier": user.tier, "items": items})
+    return await large_json({"user": id, "tier": user.tier, "items": items})
 
 
 @router.post("/v1/users/{id:part}/quota/reset", response_model=QuotaReset)
 async def reset_quota(parts: Parts, who: Who, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
-    """Forgive what a user has used: forget the counters that are this user's alone."""
+    """Reset a user's quota: delete the counters that count only this user."""
     record = await parts.users.mark_quota_reset(id, who)
     count = await quota.reset(parts.limiter, await user_on_record(parts, id))
     return {"user": id, "counters": count, "quota_reset": record.quota_reset}
 
 
 async def user_on_record(parts: Parts, id: str) -> Request:  # noqa: A002 (users have ids)
-    """A user as the database knows them now, so that what was just changed shows."""
+    """A user as the database has it now, so that a change shows at once."""
     try:
         record = await parts.users.get(id)
     except NotFound:

@@ -19,7 +19,7 @@ from headgate.errors import DatabaseError, NotFound
 
 
 class ProcessView(Output):
-    """A process as it has last reported itself."""
+    """A process, as it last reported."""
 
     model_config = example(
         host="web-1",
@@ -36,16 +36,18 @@ class ProcessView(Output):
 
     host: str
     pid: int
-    role: Literal["service", "application"] = Field(description="`application` is one with middleware.")
+    role: Literal["service", "application"] = Field(
+        description="`application`: a program with the library or middleware."
+    )
     region: str | None
     started: datetime
     seen: datetime
-    rules: int = Field(description="The number of the rules it runs on; 0 if they were never published.")
-    blocks: int = Field(description="The number of the blocks it runs on.")
+    rules: int = Field(description="The number of its active rules; 0 if no rules were published.")
+    blocks: int = Field(description="The number of its active blocks.")
     rules_from: Literal["feed", "database", "saved", "file", "none", "own"] = Field(
-        description="Where its rules came from; `own` is an application that has rules in its code."
+        description="Where its rules came from; `own`: the application's own rules."
     )
-    following: Literal["feed", "database", "none"] = Field(description="Where it hears of changes now.")
+    following: Literal["feed", "database", "none"] = Field(description="Where it reads changes from now.")
 
 
 class ProcessPage(Output):
@@ -60,7 +62,7 @@ router = APIRouter(route_class=Gate, tags=["processes"])
 
 @router.get("/v1/processes", response_model=ProcessPage)
 async def list_processes(parts: Parts) -> Page[ProcessRecord]:
-    """Processes that have reported in the last 10 seconds, and what they run on. There is one page."""
+    """List the processes that reported in the last 10 seconds, with their rules and blocks, in one page."""
     return Page(await parts.processes.list(), None)
 
 
@@ -69,15 +71,13 @@ health_router = APIRouter(tags=["health"])
 
 @health_router.get("/livez")
 async def is_alive() -> dict[str, str]:
-    """It answers, so it is alive."""
+    """The process is alive."""
     return {"status": "alive"}
 
 
-@health_router.get(
-    "/readyz", responses={503: {"description": "The database does not answer.", "model": dict[str, Any]}}
-)
+@health_router.get("/readyz", responses={503: {"description": "The database is unavailable.", "model": dict[str, Any]}})
 async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
-    """Whether the database answers, and what this process runs on."""
+    """Whether the database is available, and which snapshot is active."""
     state: dict[str, Any] = {"status": "ready", "snapshot": parts.limiter.snapshots.current.number}
     try:
         await changes(parts.database, most=1)
@@ -89,16 +89,16 @@ async def is_ready(parts: Parts, response: Response) -> dict[str, Any]:
 
 @health_router.get("/metrics", include_in_schema=False)
 async def get_metrics(parts: Parts) -> Response:
-    """Metrics of all processes of the service, as Prometheus reads them."""
+    """Metrics of all processes of the service, in the Prometheus format."""
     if parts.metrics is None:
-        msg = "there are no metrics without a service; ask the admin API of `headgate serve`"
+        msg = "this process has no metrics; read /metrics of `headgate serve`"
         raise NotFound(msg)
     return Response(parts.metrics(), media_type=CONTENT_TYPE)
 
 
 @health_router.get("/openapi.json", include_in_schema=False)
 async def get_description(request: Request) -> Response:
-    """The OpenAPI description; putting it together takes a while, in which decisions have better things to do."""
+    """The OpenAPI description, built once in a thread so that checks do not wait."""
     state = request.app.state
     if not hasattr(state, "description"):
         state.description = await asyncio.to_thread(lambda: JSONResponse(request.app.openapi()).body)

@@ -12,7 +12,7 @@ from headgate.controlplane.rules import RuleRecord, RuleVersion
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import Input, Name, Output, Text, Truth, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
 
 _RULE: Final = {
     "name": "search",
@@ -23,12 +23,12 @@ _RULE: Final = {
 
 RuleBody = Annotated[
     dict[str, Any],
-    Body(description="A rule, as a rules file has it; `/v1/ruleset/schema` has its JSON Schema.", examples=[_RULE]),
+    Body(description="A rule, as in a rules file; `/v1/ruleset/schema` has its JSON Schema.", examples=[_RULE]),
 ]
 
 
 class RuleView(Output):
-    """A rule as it is stored."""
+    """A stored rule."""
 
     model_config = example(
         name="search",
@@ -42,9 +42,9 @@ class RuleView(Output):
     )
 
     name: str
-    data: dict[str, Any] | None = Field(description="What is in force, complete; null if it was never published.")
-    draft: dict[str, Any] | None = Field(description="What is being prepared.")
-    owner: str | None = Field(description="The file that says what the rule is, if one does.")
+    data: dict[str, Any] | None = Field(description="The published content; null if the rule was never published.")
+    draft: dict[str, Any] | None = Field(description="The draft; null if there is none.")
+    owner: str | None = Field(description="The file that owns the rule; null if there is none.")
     version: int
     created_at: datetime
     updated_at: datetime
@@ -59,34 +59,34 @@ class RulePage(Output):
 
 
 class RuleVersionView(Output):
-    """What a rule was from a change on."""
+    """The content of a rule after one change."""
 
     model_config = example(change=17, at="2026-01-31T12:00:00Z", who="token:ci", data=_RULE)
 
     change: int
     at: datetime
     who: str
-    data: dict[str, Any] | None = Field(description="Null is when it was taken away.")
+    data: dict[str, Any] | None = Field(description="Null: the rule was deleted.")
 
 
 class RuleHistory(Output):
-    """All that a rule has been, the newest first."""
+    """All versions of a rule, newest first."""
 
     items: list[RuleVersionView]
     next: str | None
 
 
 class RollbackBody(Input):
-    """Which form of the rule to go back to."""
+    """Which version of the rule to restore."""
 
     model_config = example(change=17)
 
-    change: Annotated[int, Field(ge=1, le=2**63 - 1, description="A change of the rule's history.")]
+    change: Annotated[int, Field(ge=1, le=2**63 - 1, description="A change from the rule's history.")]
 
 
 router = APIRouter(route_class=Gate, tags=["rules"])
 
-Draft = Annotated[Truth, Query(description="Prepare it only; `publish` puts it in force.")]
+Draft = Annotated[Truth, Query(description="Store a draft; `publish` makes it active.")]
 
 
 @router.get("/v1/rules", response_model=RulePage)
@@ -99,9 +99,9 @@ async def list_rules(
     endpoint: Text = None,
     enabled: Truth | None = None,
 ) -> Page[RuleRecord]:
-    """Rules by name; `tier` and `endpoint` are as a rule's `match` names them."""
+    """List rules by name; `tier` and `endpoint` filter by a rule's `match`."""
     found = await parts.rules.list(
-        after=place_of("rules", after, as_name),
+        after=position_of("rules", after, as_name),
         most=limit + 1,
         owner=owner,
         tier=tier,
@@ -122,7 +122,7 @@ async def create_rule(
     owner: Text = None,
     draft: Draft = False,
 ) -> RuleRecord:
-    """A new rule, in force at once unless it is a draft."""
+    """Create a rule. It is active at once, unless it is a draft."""
     record = await parts.rules.create(body, who, draft=draft, owner=owner)
     response.headers["location"] = f"/v1/rules/{quote(record.name, safe='')}"
     tagged(request, response, record)
@@ -131,13 +131,13 @@ async def create_rule(
 
 @router.post("/v1/rules/publish", response_model=RulePage)
 async def publish_rules(parts: Parts, who: Who) -> Page[RuleRecord]:
-    """Put every draft there is in force, all of them or none; answers those that were."""
+    """Publish all drafts, all of them or none; answers with the published rules."""
     return Page(await parts.rules.publish(None, who), None)
 
 
 @router.get("/v1/rules/{name:part}", response_model=RuleView, responses=NOT_MODIFIED)
 async def get_rule(parts: Parts, request: Request, response: Response, name: Name) -> RuleRecord:
-    """One rule."""
+    """Get one rule."""
     record = await parts.rules.get(name)
     tagged(request, response, record)
     return record
@@ -155,7 +155,7 @@ async def replace_rule(
     *,
     draft: Draft = False,
 ) -> RuleRecord:
-    """Another content for a rule, in force at once unless it is a draft."""
+    """Replace a rule. The new content is active at once, unless it is a draft."""
     version = await expected.version(lambda: parts.rules.get(name))
     record = await parts.rules.replace(name, body, who, version, draft=draft)
     tagged(request, response, record)
@@ -164,13 +164,13 @@ async def replace_rule(
 
 @router.delete("/v1/rules/{name:part}", status_code=HTTPStatus.NO_CONTENT)
 async def delete_rule(parts: Parts, who: Who, name: Name, expected: IfMatch) -> None:
-    """Take a rule away, with the limits that users and keys have for it."""
+    """Delete a rule, with the limits that users and keys have for it."""
     await parts.rules.delete(name, who, await expected.version(lambda: parts.rules.get(name)))
 
 
 @router.get("/v1/rules/{name:part}/history", response_model=RuleHistory)
 async def get_rule_history(parts: Parts, name: Name) -> Page[RuleVersion]:
-    """What the rule has been, the newest first; also of one that is gone. There is one page."""
+    """List all versions of a rule, newest first, in one page; deleted rules have a history too."""
     return Page(await parts.rules.history(name), None)
 
 
@@ -178,7 +178,7 @@ async def get_rule_history(parts: Parts, name: Name) -> Page[RuleVersion]:
 async def enable_rule(
     parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
 ) -> RuleRecord:
-    """Switch a rule on."""
+    """Enable a rule."""
     version = await expected.version(lambda: parts.rules.get(name))
     record = await parts.rules.set_enabled(name, True, who, version)
     tagged(request, response, record)
@@ -189,7 +189,7 @@ async def enable_rule(
 async def disable_rule(
     parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
 ) -> RuleRecord:
-    """Switch a rule off."""
+    """Disable a rule."""
     version = await expected.version(lambda: parts.rules.get(name))
     record = await parts.rules.set_enabled(name, False, who, version)
     tagged(request, response, record)
@@ -200,7 +200,7 @@ async def disable_rule(
 async def publish_rule(
     parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
 ) -> RuleRecord:
-    """Put the draft of a rule in force."""
+    """Publish the draft of a rule."""
     await expected.check(lambda: parts.rules.get(name))
     (record,) = await parts.rules.publish([name], who)
     tagged(request, response, record)
@@ -210,12 +210,12 @@ async def publish_rule(
 @router.post(
     "/v1/rules/{name:part}/discard",
     response_model=RuleView,
-    responses={204: {"description": "The rule was never in force, and is gone."}},
+    responses={204: {"description": "The rule was never published; it is deleted."}},
 )
 async def discard_rule(
     parts: Parts, who: Who, request: Request, response: Response, name: Name, expected: IfMatch
 ) -> RuleRecord | Response:
-    """Drop the draft of a rule; the rule is gone if it was never in force."""
+    """Discard the draft of a rule. A rule that was never published is deleted."""
     record = await parts.rules.discard(name, who, await expected.version(lambda: parts.rules.get(name)))
     if record is None:
         return Response(status_code=HTTPStatus.NO_CONTENT)
@@ -227,7 +227,7 @@ async def discard_rule(
 async def roll_rule_back(
     parts: Parts, who: Who, request: Request, response: Response, name: Name, body: RollbackBody, expected: IfMatch
 ) -> RuleRecord:
-    """Make a rule what it was from a change on; also one that is gone."""
+    """Restore a rule to the version of one change; deleted rules too."""
     version = await expected.version(lambda: parts.rules.get(name))
     record = await parts.rules.rollback(name, body.change, who, version)
     tagged(request, response, record)

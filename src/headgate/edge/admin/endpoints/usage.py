@@ -18,17 +18,17 @@ from headgate.dataplane import quota
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Day, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
 
 
 class UsageView(Output):
-    """What a user has used on a day."""
+    """The usage of one user on one day."""
 
     model_config = example(day="2026-01-31", user="u1", rule="search", requests=120, denied=3, cost=120)
 
     day: date
     user: str
-    rule: str = Field(description="Empty for all rules together.")
+    rule: str = Field(description="Empty: all rules together.")
     requests: int
     denied: int
     cost: int
@@ -42,7 +42,7 @@ class UsagePage(Output):
 
 
 class Reconciled(Output):
-    """Two ways to the same number, and by how much they differ."""
+    """A figure counted in two ways, and the difference."""
 
     model_config = example(
         day="2026-01-31", what="requests", user=None, rule=None, usage=1200, against="metrics", found=1200, difference=0
@@ -59,7 +59,7 @@ class Reconciled(Output):
 
 
 class Reconciliation(Output):
-    """All comparisons that can be made. There is one page."""
+    """All comparisons, in one page."""
 
     items: list[Reconciled]
     next: str | None
@@ -67,8 +67,8 @@ class Reconciliation(Output):
 
 router = APIRouter(route_class=Gate, tags=["activity"])
 
-First = Annotated[Day, Query(alias="from", description="The first day; the one before `to` without it.")]
-Last = Annotated[Day, Query(alias="to", description="The last day; today (UTC) without it.")]
+First = Annotated[Day, Query(alias="from", description="The first day; by default the day before `to`.")]
+Last = Annotated[Day, Query(alias="to", description="The last day; by default today (UTC).")]
 _TOGETHER = 1_000
 
 
@@ -84,8 +84,8 @@ async def export_usage(
     last: Last = None,
     user: Text = None,
 ) -> StreamingResponse:
-    """What was used each day, for up to 366 days, a line for each day, user and rule, however many there are."""
-    # Asked before anything is sent, so that what is wrong is said so.
+    """Export usage of up to 366 days as a stream, one line for each day, user and rule."""
+    # The first rows are read before anything is sent, so that an error still gets a status of its own.
     rows = await parts.activity.usage(first, last, user=user, most=_TOGETHER)
 
     async def lines() -> AsyncIterator[str]:
@@ -104,10 +104,10 @@ async def export_usage(
 async def reconcile_usage(
     parts: Parts, first: First = None, last: Last = None, user: Text = None
 ) -> Page[dict[str, Any]]:
-    """For each day, the sum of all users beside the metrics; of one user, today's usage beside the counters.
+    """Compare the usage of all users with the metrics, day by day; with `user`, today's usage with the counters.
 
-    Only rules with a fixed window of a day (UTC) that count for each user have a counter to compare with.
-    What is on its way from a deciding process, and what was refunded, is in the counter only.
+    Only rules with a fixed window of one day (UTC) that count per user have a comparable counter. Counts that a
+    process has not exported yet, and refunds, are in the counter only.
     """
     found = [entry for row in await parts.activity.reconciled(first, last) for entry in _by_day(row)]
     if user is not None:
@@ -135,7 +135,7 @@ async def _by_counter(parts: Parts, user: str) -> list[dict[str, Any]]:
 
 
 def _is_daily(entry: quota.QuotaEntry) -> bool:
-    """Whether a counter counts what a user's day under the rule counts, and nothing else."""
+    """Whether a counter counts exactly the usage of one user on one day under the rule."""
     rule, hit = entry.rule, entry.hit
     if hit is None or rule.action is Action.LOG or tuple(rule.per) != ("user",):
         return False
@@ -163,20 +163,20 @@ def _entry(day: date, what: str, usage: int, found: int, against: str) -> dict[s
 @router.get("/v1/usage", response_model=UsagePage)
 async def list_usage(
     parts: Parts,
-    first: Annotated[Day, Query(alias="from", description="The first day; the one before `to` without it.")] = None,
-    last: Annotated[Day, Query(alias="to", description="The last day; today (UTC) without it.")] = None,
+    first: Annotated[Day, Query(alias="from", description="The first day; by default the day before `to`.")] = None,
+    last: Annotated[Day, Query(alias="to", description="The last day; by default today (UTC).")] = None,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
     user: Text = None,
 ) -> Page[Mapping[str, Any]]:
-    """What was used each day, for up to 366 days: by day, user and rule."""
-    behind = place_of("usage", after, _place_of_usage)
+    """List usage of up to 366 days by day, user and rule."""
+    behind = position_of("usage", after, _usage_position)
     found = await parts.activity.usage(first, last, user=user, after=behind, most=limit + 1)
     return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule"]))
 
 
-def _place_of_usage(place: object) -> tuple[date, str, str]:
-    match place:
+def _usage_position(position: object) -> tuple[date, str, str]:
+    match position:
         case [day, user, rule]:
             return date.fromisoformat(as_name(day)), as_name(user), as_name(rule)
     raise ValueError

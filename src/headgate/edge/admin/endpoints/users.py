@@ -11,20 +11,20 @@ from headgate.controlplane.users import UserRecord
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts, Who
-from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, place_of
+from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
 
 
 class UserBody(Input):
-    """What is known of a user."""
+    """The content of a user."""
 
     model_config = example(tier="premium", overrides={"search": "5/minute"})
 
     tier: str | None = LABEL
-    overrides: NamedLimits | None = Field(default=None, description="Limits in place of a rule's own, by rule.")
+    overrides: NamedLimits | None = Field(default=None, description="Limits that replace a rule's own, by rule.")
 
 
 class NewUser(UserBody):
-    """A user to be."""
+    """A new user."""
 
     model_config = example(id="u1", tier="premium", overrides={"search": "5/minute"})
 
@@ -32,7 +32,7 @@ class NewUser(UserBody):
 
 
 class OverrideBody(Input):
-    """Limits in place of a rule's own."""
+    """Limits that replace a rule's own."""
 
     model_config = example(limits="5/minute")
 
@@ -40,7 +40,7 @@ class OverrideBody(Input):
 
 
 class UserView(Output):
-    """A user as it is kept."""
+    """A stored user."""
 
     model_config = example(
         id="u1",
@@ -65,7 +65,7 @@ class UserView(Output):
     requests_month: int
     last_request: datetime | None
     times_exceeded: int
-    quota_reset: datetime | None = Field(description="When what was used was last forgiven.")
+    quota_reset: datetime | None = Field(description="When the quota was last reset.")
     version: int
     created_at: datetime
     updated_at: datetime
@@ -85,14 +85,14 @@ router = APIRouter(route_class=Gate, tags=["users"])
 async def list_users(
     parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None, tier: Text = None
 ) -> Page[UserRecord]:
-    """Users by id."""
-    found = await parts.users.list(tier=tier, after=place_of("users", after, as_name), most=limit + 1)
+    """List users by id."""
+    found = await parts.users.list(tier=tier, after=position_of("users", after, as_name), most=limit + 1)
     return page("users", found, limit, lambda record: record.id)
 
 
 @router.post("/v1/users", response_model=UserView, status_code=HTTPStatus.CREATED)
 async def create_user(parts: Parts, who: Who, request: Request, response: Response, body: NewUser) -> UserRecord:
-    """A new user."""
+    """Create a user."""
     record = await parts.users.create(body.given(), who)
     response.headers["location"] = f"/v1/users/{quote(record.id, safe='')}"
     tagged(request, response, record, live=True)
@@ -101,7 +101,7 @@ async def create_user(parts: Parts, who: Who, request: Request, response: Respon
 
 @router.get("/v1/users/{id:part}", response_model=UserView, responses=NOT_MODIFIED)
 async def get_user(parts: Parts, request: Request, response: Response, id: Name) -> UserRecord:  # noqa: A002 (users have ids)
-    """One user."""
+    """Get one user."""
     record = await parts.users.get(id)
     tagged(request, response, record, live=True)
     return record
@@ -117,7 +117,7 @@ async def replace_user(
     body: UserBody,
     expected: IfMatch,
 ) -> UserRecord:
-    """Make a user what the body says, with no tier and no overrides where it says nothing."""
+    """Replace a user. Without a tier or overrides in the body, the user has none."""
     version = await expected.version(lambda: parts.users.get(id))
     record = await parts.users.replace(id, body.given(), who, version)
     tagged(request, response, record, live=True)
@@ -126,7 +126,7 @@ async def replace_user(
 
 @router.delete("/v1/users/{id:part}", status_code=HTTPStatus.NO_CONTENT)
 async def delete_user(parts: Parts, who: Who, id: Name, expected: IfMatch) -> None:  # noqa: A002 (users have ids)
-    """Take a user away, with overrides and API keys."""
+    """Delete a user, with overrides and API keys."""
     await parts.users.delete(id, who, await expected.version(lambda: parts.users.get(id)))
 
 
@@ -141,7 +141,7 @@ async def set_override(
     body: OverrideBody,
     expected: IfMatch,
 ) -> UserRecord:
-    """Give a user limits in place of a rule's own."""
+    """Set a user's own limits for one rule."""
     version = await expected.version(lambda: parts.users.get(id))
     record = await parts.users.set_override(id, rule, body.limits, who, version)
     tagged(request, response, record, live=True)
@@ -158,7 +158,7 @@ async def remove_override(
     rule: Name,
     expected: IfMatch,
 ) -> UserRecord:
-    """Let the rule's own limits hold again for a user."""
+    """Remove a user's own limits for one rule; the rule's limits apply again."""
     version = await expected.version(lambda: parts.users.get(id))
     record = await parts.users.remove_override(id, rule, who, version)
     tagged(request, response, record, live=True)
