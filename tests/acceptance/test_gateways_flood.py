@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.service import Start
+
+pytestmark = pytest.mark.serial
 
 __all__ = ["upstream"]
 

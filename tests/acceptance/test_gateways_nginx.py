@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.support.service import Start
 
 __all__ = ["upstream"]
+pytestmark = pytest.mark.needs("nginx")
 
 
 def _ports(service_url: str, application: Upstream) -> dict[int, int]:

@@ -42,7 +42,13 @@ def _ports(service_url: str, application: Upstream) -> dict[int, int]:
     return {8000: free_port(), 8080: httpx.URL(service_url).port or 0, 9000: application.port}
 
 
-@pytest.mark.parametrize(("gateway", "while_away"), [(caddy, 502), (traefik, 500)])
+@pytest.mark.parametrize(
+    ("gateway", "while_away"),
+    [
+        pytest.param(caddy, 502, marks=pytest.mark.needs("caddy")),
+        pytest.param(traefik, 500, marks=pytest.mark.needs("traefik")),
+    ],
+)
 def test_a_refusal_reaches_the_caller_as_it_is(
     gateway: Gateway, while_away: int, start: Start, tmp_path: Path, upstream: Upstream
 ) -> None:
@@ -70,7 +76,13 @@ def test_a_refusal_reaches_the_caller_as_it_is(
         assert [client.get("/other").status_code for _ in range(3)] == [while_away] * 3
 
 
-@pytest.mark.parametrize("gateway", [caddy, traefik])
+@pytest.mark.parametrize(
+    "gateway",
+    [
+        pytest.param(caddy, marks=pytest.mark.needs("caddy")),
+        pytest.param(traefik, marks=pytest.mark.needs("traefik")),
+    ],
+)
 def test_upgrades_streams_and_large_bodies_pass(
     gateway: Gateway, start: Start, tmp_path: Path, upstream: Upstream
 ) -> None:

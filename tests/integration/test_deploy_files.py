@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.optional_servers import find_server
 from tests.support.valkey import Server
 
 if TYPE_CHECKING:
@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 FILE = Path(__file__).parents[2] / "deploy" / "redis" / "persistence.conf"
 
 
-@pytest.fixture(params=["valkey", "redis"])
+@pytest.fixture(params=["valkey", pytest.param("redis", marks=pytest.mark.needs("redis-server"))])
 def server(request: pytest.FixtureRequest, servers_folder: Path) -> Iterator[Server]:
     """A server with the recommended settings, of each kind that there is."""
-    binary = None
-    if request.param == "redis":
-        request.getfixturevalue("redis_on_path")  # or it is skipped
-        binary = Path(shutil.which("redis-server") or "")
+    binary = find_server("redis-server") if request.param == "redis" else None
     made = Server(servers_folder / f"persistent-{request.param}", options=[str(FILE)], binary=binary)
     yield made
     made.kill()

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from tests.support.grpc_target import Target
 
+pytestmark = pytest.mark.serial
+
 ATTACKS = {
     "calls": "valid calls,rapid reset,unfinished messages,large questions",
     "header blocks": "many fields,size updates,continuations",
@@ -20,7 +22,7 @@ ATTACKS = {
 }
 
 MAX_TURN = 0.1
-"""Of processor time, on a machine that may be busy, with coverage traced; `make chaos` holds turns to 20 ms."""
+"""Of processor time, on a machine that may be busy; `make chaos` holds turns to 20 ms."""
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from tests.support.http_flood import FloodServer
 
+pytestmark = pytest.mark.serial
+
 
 MAX_TURN = 0.1
-"""Of processor time, on a machine that may be busy, with coverage traced; `make chaos` holds turns to 20 ms."""
+"""Of processor time, on a machine that may be busy; `make chaos` holds turns to 20 ms."""
 
 
 @pytest.fixture(scope="module")

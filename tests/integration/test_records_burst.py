@@ -128,6 +128,7 @@ def burners(many: int) -> Iterator[None]:
             each.join()
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize(
     ("batch", "users", "busy"),
     [(1, 200, 0), (20, 500, 0), (100, USERS, 0), (500, USERS, 0), (2_000, USERS, 0), (20, 200, 4), (2_000, USERS, 4)],

@@ -45,8 +45,8 @@ class TestOneValkey(RedisStoreContract):
 
 class TestRedis(RedisStoreContract):
     @pytest.fixture(autouse=True)
-    def _servers(self, redis_on_path: Server) -> None:
-        self.url = redis_on_path.url
+    def _servers(self, redis_server: Server) -> None:
+        self.url = redis_server.url
 
 
 class TestSentinel(RedisStoreContract):

@@ -71,6 +71,7 @@ def test_checks_that_start_together(valkey: Server, loop: Callable[[], asyncio.A
     assert answers[True, Source.STORE] == 100
 
 
+@pytest.mark.serial
 @pytest.mark.usefixtures("burners")
 def test_checks_on_a_busy_machine(valkey: Server) -> None:
     """With all cores busy with other work, from the first check on, exactly the limit is admitted."""

@@ -36,7 +36,7 @@ COUNTERS = [
 LOG_HEADER = 18
 
 
-@pytest.fixture(params=["valkey", "redis_on_path"])
+@pytest.fixture(params=["valkey", pytest.param("redis_server", marks=pytest.mark.needs("redis-server"))])
 def server(request: pytest.FixtureRequest) -> Server:
     """Each kind of server there is."""
     found: Server = request.getfixturevalue(request.param)
@@ -63,10 +63,10 @@ def taken(server: Server, meter: Meter, moments: Sequence[tuple[Micros, int]]) -
 
 
 @pytest.mark.parametrize("algorithm", COUNTERS)
-def test_redis_keeps_a_counter_as_an_integer(redis_on_path: Server, algorithm: Algorithm) -> None:
+def test_redis_keeps_a_counter_as_an_integer(redis_server: Server, algorithm: Algorithm) -> None:
     """A counter of somebody who comes for the first time needs no string on Redis."""
-    taken(redis_on_path, Meter(Rate(100, DAY), algorithm), [(0, 1)])
-    assert redis_on_path.ask("OBJECT", "ENCODING", "k") == b"int"
+    taken(redis_server, Meter(Rate(100, DAY), algorithm), [(0, 1)])
+    assert redis_server.ask("OBJECT", "ENCODING", "k") == b"int"
 
 
 @pytest.mark.parametrize("algorithm", COUNTERS[:2])

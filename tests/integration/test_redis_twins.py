@@ -171,9 +171,9 @@ def test_lua_answers_exactly_as_python(valkey: Server, seed: int, *, clock_steps
 
 @pytest.mark.parametrize("seed", SEEDS if LONG else SEEDS[:1])
 @pytest.mark.parametrize("clock_steps_back", [False, True])
-def test_redis_answers_exactly_as_python(redis_on_path: Server, seed: int, *, clock_steps_back: bool) -> None:
+def test_redis_answers_exactly_as_python(redis_server: Server, seed: int, *, clock_steps_back: bool) -> None:
     """The same on Redis, where more counters are written as digits."""
-    replay_on(redis_on_path, seed, clock_steps_back=clock_steps_back)
+    replay_on(redis_server, seed, clock_steps_back=clock_steps_back)
 
 
 def test_enough_was_compared() -> None:

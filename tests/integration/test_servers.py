@@ -173,6 +173,6 @@ def test_a_move_that_was_not_finished_is_given_up(cluster_setup: ClusterSetup, s
     assert source.ask("GET", KEY) is None
 
 
-def test_redis_itself(redis_on_path: Server) -> None:
+def test_redis_itself(redis_server: Server) -> None:
     """Where this machine has a Redis of its own, tests can run on it."""
-    assert "redis_version" in redis_on_path.text("INFO", "server")
+    assert "redis_version" in redis_server.text("INFO", "server")

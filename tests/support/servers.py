@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.cluster import ClusterSetup
+from tests.support.optional_servers import find_server
 from tests.support.postgres import Postgres
 from tests.support.s3 import S3Server
 from tests.support.sentinel import SentinelSetup
@@ -107,21 +105,14 @@ def s3(servers_folder: Path) -> Iterator[S3Server]:
 
 @pytest.fixture(scope="session")
 def _redis(servers_folder: Path) -> Iterator[Server]:
-    binary = shutil.which("redis-server")
-    if binary is None:
-        pytest.skip("there is no redis-server on the PATH, so this is not tried on Redis itself")
-    version = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout  # noqa: S603 (on the PATH)
-    found = re.search(r"Redis server v=(\d+)\.(\d+)", version)
-    if found is None or (int(found[1]), int(found[2])) < (6, 2):
-        pytest.skip(f"the redis-server on the PATH is not Redis 6.2 or newer: {version.strip()}")
-    server = Server(servers_folder / "redis", binary=Path(binary))
+    server = Server(servers_folder / "redis", binary=find_server("redis-server"))
     yield server
     server.kill()
 
 
 @pytest.fixture
-def redis_on_path(_redis: Server) -> Server:
-    """An empty server of Redis 6.2 or newer, if this machine has one."""
+def redis_server(_redis: Server) -> Server:
+    """An empty server of Redis itself; a test with this fixture is left out where there is none."""
     _redis.revive()
     _redis.ask("FLUSHALL")
     return _redis

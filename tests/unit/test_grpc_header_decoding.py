@@ -90,6 +90,7 @@ def test_bombs_are_refused(name: str) -> None:
     assert raised.value.code is code
 
 
+@pytest.mark.serial
 def test_no_block_takes_long() -> None:
     """Whatever is in 16 KiB costs no more than a few times a block of as many bytes of text."""
 

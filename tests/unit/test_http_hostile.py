@@ -141,6 +141,7 @@ def test_questions_of_envoy_are_bounded(descriptors: int, entries: int, sentence
         prepare(read_question(json.dumps({"domain": "d", "descriptors": [descriptor] * descriptors}).encode()))
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("name", PARSING)
 def test_no_request_takes_long(name: str) -> None:
     """At most so much processor time as a few dozen plain checks; a batch of a thousand, as a thousand."""

@@ -51,6 +51,7 @@ def test_an_address_that_is_none_is_an_error_every_time() -> None:
             rules.plan(Request(ip="300.0.0.1"))
 
 
+@pytest.mark.serial
 def test_rules_that_cannot_match_cost_nothing() -> None:
     """Finding the rules for paths never seen before takes no longer with 10,000 rules than with 10."""
     few, many = snapshot(10), snapshot(10_000)
