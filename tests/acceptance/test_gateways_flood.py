@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.acceptance.gateways import TWO_A_DAY, Upstream, envoy, upstream
 from tests.acceptance.test_gateways_envoy import ports_of
 
