@@ -61,7 +61,7 @@ class _Fate:
 
     def take(self, opened: OpenedArchive, folder: str, patch: pytest.MonkeyPatch) -> None:
         """Be in the way of whatever this writes, reads back, deletes and drops."""
-        place = opened.archive.place
+        place = opened.archive.store
         write = self._around(place.write)
 
         def write_half(name: str, content: object) -> object:

@@ -123,12 +123,12 @@ def test_nothing_is_dropped_for_files_that_are_gone(
     async def run() -> None:
         await store(url, events("2026-05", 50))
         async with open_archive(chosen, _now) as opened:
-            write = opened.archive.place.write
+            write = opened.archive.store.write
 
             def write_badly(name: str, content: bytes) -> object:
                 return write(name, content.replace(b"headgate", b"nobody") if name.endswith("json") else content)
 
-            monkeypatch.setattr(opened.archive.place, "write", write_badly)
+            monkeypatch.setattr(opened.archive.store, "write", write_badly)
             with pytest.raises(ArchiveError, match="is not what was written; nothing was dropped"):
                 await opened.archiving.run(Progress())
             assert len(await all_events(url)) == 50

@@ -22,8 +22,8 @@ from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.thinning import Share
 from headgate.dataplane.recorder import Recorder
-from headgate.simulate.simulation import Simulation, Span
-from headgate.simulate.traffic import COLUMNS, Calls
+from headgate.simulate.simulation import Simulation
+from headgate.simulate.traffic import COLUMNS, EventParser, Span
 from headgate.wiring import parts
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.support.valkey import Server
 
     from headgate.core.event import Event
-    from headgate.simulate.traffic import Call
+    from headgate.simulate.traffic import LoggedRequest
 
 EVERYTHING: Final = {"sample": 1.0}
 # The watched rule has one window in which everything lies: it is asked a moment after the others.
@@ -109,8 +109,8 @@ def _columns(event: Event) -> list[Any]:
     return [values[name] for name in COLUMNS]
 
 
-def _calls(events: Sequence[Event]) -> list[Call]:
-    calls = Calls()
+def _calls(events: Sequence[Event]) -> list[LoggedRequest]:
+    calls = EventParser()
     return [calls.of(event.at, _columns(event)) for event in sorted(events, key=lambda each: (each.at, each.sequence))]
 
 
@@ -132,7 +132,7 @@ def test_refusals_that_were_thinned_are_replayed_as_often_as_they_were_made() ->
     replay = simulation.replay
     assert (replay.requests, replay.repeated) == (asked, asked - len(events))
     assert asked > 2 * len(events)
-    assert replay.draft_beside_recorded.different == 0
+    assert replay.draft_vs_recorded.different == 0
 
 
 @pytest.mark.parametrize("kind", ["memory", "valkey"])
@@ -146,7 +146,7 @@ def test_a_replay_of_what_was_recorded_decides_everything_as_it_was(kind: str, v
     replay = simulation.replay
     for event, call in zip(sorted(events, key=lambda each: (each.at, each.sequence)), _calls(events), strict=True):
         simulation.clock.now = call.at
-        said = replay.draft.ask(call)
+        said = replay.draft.decide(call)
         assert said.verdict is not None
         again = event_of(event.sequence, call.request, None, said.verdict, said.kind, call.at, None)
         assert _told(again) == _told(event)
@@ -163,7 +163,7 @@ def test_a_report_on_the_same_rules_finds_no_difference(events: list[Event]) -> 
     rule_set = parse_rule_set(KEPT, zones.zone)
     replay = Simulation(("same", rule_set), ("same", rule_set), SPAN).replay
     replay.take(_calls(events))
-    for beside in (replay.difference, replay.draft_beside_recorded, replay.against_beside_recorded):
+    for beside in (replay.difference, replay.draft_vs_recorded, replay.against_vs_recorded):
         assert beside.different == 0
         assert beside.compared == len(events)
     assert replay.late == replay.undecidable == 0
@@ -237,13 +237,13 @@ def test_events_are_replayed_in_pages_of_any_size(
     database_url: str, events: list[Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each once, in the order in which they were decided, also where many have the same time."""
-    from headgate.simulate import stored_events as stored  # noqa: PLC0415 (patched below)
+    from headgate.simulate import sources as stored  # noqa: PLC0415 (patched below)
 
     coarse = [event._replace(at=event.at // 20_000 * 20_000) for event in events]
     asyncio.run(_store(database_url, coarse))
     monkeypatch.setattr(stored, "PAGE", 17)
 
-    async def run() -> list[Call]:
+    async def run() -> list[LoggedRequest]:
         database = Database(database_url)
         source = stored.StoredEvents(database, min(coarse).at, wall_clock())
         found = [call async for page in source.pages() for call in page]

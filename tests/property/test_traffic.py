@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from headgate.adapters import zones
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidRequest
-from headgate.simulate.access_log import AccessLog, path_of
-from headgate.simulate.json_log import JsonLines, time_of
 from headgate.simulate.log_file import LogFile
-from headgate.simulate.simulation import Simulation, Span
-from headgate.simulate.traffic import Call, Calls
+from headgate.simulate.log_lines import AccessLog, JsonLog, path_of, time_of
+from headgate.simulate.simulation import Simulation
+from headgate.simulate.traffic import EventParser, LoggedRequest, Span
 
 LINE = '203.0.113.9 - u_42 [31/Jan/2026:12:00:00 +0000] "GET /search?q=a HTTP/1.1" 200 512 "-" "curl/8.5"'
 RULES = parse_rule_set(
@@ -48,7 +47,7 @@ def mangled(draw: st.DrawFn) -> str:
     return LINE[:start] + draw(TEXTS) + LINE[end:]
 
 
-def _decided(call: Call) -> None:
+def _decided(call: LoggedRequest) -> None:
     """A call that was read can be decided, or is counted as one that cannot."""
     replay = Simulation(("draft", RULES), None, Span(1, 1, 2**60)).replay
     replay.take([call])
@@ -64,7 +63,7 @@ def _decided(call: Call) -> None:
 def test_a_line_of_an_access_log_is_a_call_or_an_error(line: str) -> None:
     """And never anything else."""
     try:
-        call = AccessLog().call(line)
+        call = AccessLog().request(line)
     except ValueError:
         return
     assert call.at > 0
@@ -80,7 +79,7 @@ def test_a_line_of_json_is_a_call_or_an_error(data: Any) -> None:  # noqa: ANN40
     """And never anything else, be it an event or not."""
     for fields in ({}, {"user": "tenant.a", "cost": "cost", "attribute.region": "extra"}):
         try:
-            call = JsonLines(fields).call(json.dumps(data))
+            call = JsonLog(fields).request(json.dumps(data))
         except (ValueError, OverflowError, InvalidRequest):
             continue
         assert call.at > 0
@@ -109,7 +108,7 @@ def test_what_is_extra_about_an_event_is_read_or_refused(extra: Any) -> None:  #
     """Nothing that a column may hold is an error of another kind."""
     event = ["u", None, None, "10.0.0.1", None, "GET", "/", None, "allowed", "store", "s", 1, extra]
     try:
-        _decided(Calls().of(1, event))
+        _decided(EventParser().of(1, event))
     except InvalidRequest:
         return
 

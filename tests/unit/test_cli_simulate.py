@@ -47,7 +47,7 @@ def test_people_are_shown_who_would_have_been_denied(capsys: pytest.CaptureFixtu
     assert run(["simulate", "--rules", "draft.yaml", "--from", "access.log"]) == 0
     shown = capsys.readouterr()
     assert "30 of 40 requests would have been denied  (75.00 %)" in shown.out
-    for word in ("users", "ann", "bob", "5/minute", "2026-01-01 00:00:05", "each 1 s", "p99", "0.1 %", "begin empty"):
+    for word in ("users", "ann", "bob", "5/minute", "2026-01-01 00:00:05", "each 1 s", "p99", "0.1 %", "start empty"):
         assert word in shown.out
     assert shown.err == ""
 
@@ -58,7 +58,7 @@ def test_other_rules_beside_make_exit_code_2_if_they_decide_otherwise(capsys: py
     base = ["simulate", "--from", "access.log", "--rules", "draft.yaml", "--against"]
     assert run([*base, "today.yaml"]) == 2
     shown = capsys.readouterr().out
-    assert "20 newly denied, 0 no longer denied, 10 denied by both, 10 passed by both" in shown
+    assert "20 newly denied, 0 no longer denied, 10 denied by both, 10 allowed by both" in shown
     assert run([*base, "draft.yaml"]) == 0
     assert "the same  40 of 40" in capsys.readouterr().out
 
@@ -118,10 +118,10 @@ def test_archived_events_are_replayed_from_complete_parts(
         (
             "oops\n" * 7,
             (),
-            "'a.log' has no request that can be decided; left out, with the first reasons: 7\n  line 1: ",
+            "'a.log' has no request that can be decided; skipped, with the first reasons: 7\n  line 1: ",
         ),
         (LINE.format(ip=1, user="ann", second=0), ("--until", "2025-01-01"), "none between --since and --until"),
-        (LINE.format(ip=1, user="ann", second=0), ("--since", "2026-01-01T00:00:01Z"), "1 lie before it"),
+        (LINE.format(ip=1, user="ann", second=0), ("--since", "2026-01-01T00:00:01Z"), "1 are before it"),
     ],
 )
 def test_nothing_to_decide_is_a_failure(
@@ -146,7 +146,7 @@ def test_an_interrupt_ends_it_at_once(monkeypatch: pytest.MonkeyPatch, capsys: p
         signal.raise_signal(signal.SIGINT)
         pytest.fail("it went on")
 
-    monkeypatch.setattr("headgate.simulate.replay.Replay.take", interrupted)
+    monkeypatch.setattr("headgate.simulate.simulation.Replay.take", interrupted)
     assert run(["simulate", "--rules", "draft.yaml", "--from", "access.log"]) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -174,8 +174,8 @@ def test_strangers_names_do_not_fill_the_screen(folder: Path, capsys: pytest.Cap
         (["--from", "archive"], "there are no Parquet files"),
         ([], "set HEADGATE_DATABASE_URL"),
         (["--from", "access.log", "--since", "then"], "--since is 'then'"),
-        (["--from", "access.log", "--since", "1h", "--until", "2h"], "does not lie before --until"),
-        (["--from", "access.log", "--field", "user"], "--field is 'user'; write NAME=PLACE"),
+        (["--from", "access.log", "--since", "1h", "--until", "2h"], "is not before --until"),
+        (["--from", "access.log", "--field", "user"], "--field is 'user'; write NAME=PATH"),
         (["--from", "access.log", "--field", "colour=x"], "--field is 'colour=x'"),
         (["--from", "access.log", "--warm-up", "long"], "is not a unit of time"),
         (["--from", "access.log", "--against", "none.yaml"], "none.yaml"),

@@ -3,7 +3,7 @@
     events/2026-05/1-5f0c2a9e-9b1d44c0/0001.parquet, 0002.parquet, …, manifest.json
 
 The digits are the beginning of the database's origin, and chance: no two runs ever write to one folder, so
-several databases can be archived to one place, even at the same time.
+several databases can be archived to one store, even at the same time.
 
 See `headgate.archive.ports.EventArchive`. Work on files is done in threads.
 """
@@ -55,10 +55,10 @@ class EventArchive:
     origin = ""
     """Which database this is about; to be said before anything but `found` is asked."""
 
-    def __init__(self, place: ObjectStore, written_by: str) -> None:
+    def __init__(self, store: ObjectStore, written_by: str) -> None:
         """`written_by` is the name of this program and its version."""
-        self.place = place
-        self.url = place.url
+        self.store = store
+        self.url = store.url
         self._written_by = written_by
 
     async def found(self) -> Found:
@@ -78,7 +78,7 @@ class EventArchive:
     ) -> Part | None:
         """Write files and read them back."""
         folder = part_folder(month, number, self.origin, secrets.token_hex(_CHANCE))
-        writer = EventWriter(self.place, folder)
+        writer = EventWriter(self.store, folder)
         try:
             async for block in blocks:
                 await asyncio.to_thread(writer.add, block)
@@ -136,7 +136,7 @@ class EventArchive:
     async def delete(self, part: Part) -> None:
         """Take a part away; without its manifest it is none, so that goes first."""
         for name in (_MANIFEST, *(file.name for file in part.files)):
-            await asyncio.to_thread(self.place.delete, f"{part.folder}/{name}")
+            await asyncio.to_thread(self.store.delete, f"{part.folder}/{name}")
 
     async def tidy(self) -> None:
         """Take files away that belong to no part."""
@@ -144,7 +144,7 @@ class EventArchive:
 
     def _found(self) -> Found:
         parts, faults = [], []
-        for name in self.place.names(_ALL):
+        for name in self.store.names(_ALL):
             folder, _, file = name.rpartition("/")
             about = PartFolder.parse(folder)
             if about is not None and file == _MANIFEST:
@@ -155,7 +155,7 @@ class EventArchive:
         return Found(sorted(parts, key=lambda part: (part.month, part.number, part.folder)), faults)
 
     def _manifest(self, folder: str) -> Part:
-        content = self.place.read(f"{folder}/{_MANIFEST}")
+        content = self.store.read(f"{folder}/{_MANIFEST}")
         try:
             data = json.loads(content)
         except (ValueError, RecursionError):
@@ -168,8 +168,8 @@ class EventArchive:
 
     def _complete(self, part: Part) -> None:
         text = json.dumps(part.as_data(), indent=2).encode()
-        self.place.write(f"{part.folder}/{_MANIFEST}", text)
-        sizes = [self.place.size(f"{part.folder}/{file.name}") for file in part.files]
+        self.store.write(f"{part.folder}/{_MANIFEST}", text)
+        sizes = [self.store.size(f"{part.folder}/{file.name}") for file in part.files]
         if self._manifest(part.folder) != part or sizes != [file.size for file in part.files]:
             msg = f"{self.url}/{part.folder} is not what was written; nothing was dropped"
             raise ArchiveError(msg)
@@ -201,7 +201,7 @@ class EventArchive:
         hashed, size = sha256(), 0
         content = tempfile.TemporaryFile()  # noqa: SIM115 (whoever asks closes it)
         try:
-            with self.place.open_input(f"{part.folder}/{file.name}") as source:
+            with self.store.open_input(f"{part.folder}/{file.name}") as source:
                 for chunk in chunks_of(source):
                     content.write(chunk)
                     hashed.update(chunk)
@@ -232,14 +232,14 @@ class EventArchive:
             raise ArchiveError(msg) from error
 
     def _tidy(self) -> None:
-        self.place.tidy(_ALL, self._is_own)
-        names = self.place.names(_ALL)
+        self.store.tidy(_ALL, self._is_own)
+        names = self.store.names(_ALL)
         parts = {name.rpartition("/")[0] for name in names if name.endswith(f"/{_MANIFEST}")}
         for name in names:
             folder = name.rpartition("/")[0]
             # Looked at again, because a copy of this database may be archived at the same time.
-            if folder not in parts and self._is_own(name) and f"{folder}/{_MANIFEST}" not in self.place.names(folder):
-                self.place.delete(name)
+            if folder not in parts and self._is_own(name) and f"{folder}/{_MANIFEST}" not in self.store.names(folder):
+                self.store.delete(name)
 
     def _is_own(self, name: str) -> bool:
         about = PartFolder.parse(name.rpartition("/")[0])

@@ -83,7 +83,7 @@ class EventQuery:
         warm = [(f"{_WARM}/{file.name}", file) for file in self._warm]
         connection = self._connection
         connection.execute("SET TimeZone = 'UTC'")
-        connection.register("archived", _dataset(self._archive.place, files))
+        connection.register("archived", _dataset(self._archive.store, files))
         connection.register("recent", _dataset(FolderObjectStore(self._folder), warm))
         connection.execute(_view(self._span, _shared([file for _, file in files], self._warm)))
         temporary = str(self._folder / "spilled").replace("'", "''")
@@ -128,13 +128,13 @@ def _translated(error: Exception) -> Exception:
     return ArchiveError(f"the question cannot be answered: {text}")
 
 
-def _dataset(place: ObjectStore, files: Sequence[tuple[str, PartFile]]) -> ds.Dataset:
+def _dataset(store: ObjectStore, files: Sequence[tuple[str, PartFile]]) -> ds.Dataset:
     """Files, with what is known of their times: those that cannot matter to a question are not opened."""
     if not files:
         return ds.dataset(pa.table({field.name: pa.array([], field.type) for field in SCHEMA}, schema=SCHEMA))
-    system, _ = place.arrow(files[0][0])
+    system, _ = store.arrow(files[0][0])
     return ds.FileSystemDataset.from_paths(
-        [place.arrow(name)[1] for name, _ in files],
+        [store.arrow(name)[1] for name, _ in files],
         schema=SCHEMA,
         format=_FORMAT,
         filesystem=system,

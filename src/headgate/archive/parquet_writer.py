@@ -36,10 +36,10 @@ _OPTIONS: Final[dict[str, Any]] = {
 class EventWriter:
     """Writes one part. Its methods block."""
 
-    def __init__(self, place: ObjectStore, folder: str, group: int = _GROUP, groups: int = _GROUPS) -> None:
-        """Write into a folder of a place: row groups of so many events, so many of them in each file."""
+    def __init__(self, store: ObjectStore, folder: str, group: int = _GROUP, groups: int = _GROUPS) -> None:
+        """Write into a folder of a store: row groups of so many events, so many of them in each file."""
         self.digest = Digest()
-        self._place = place
+        self._store = store
         self._folder = folder
         self._group = group
         self._groups = groups
@@ -104,7 +104,7 @@ class EventWriter:
             msg = f"the folder for temporary files cannot be written: {error.strerror or error}"
             raise ArchiveError(msg) from error
         name = f"{len(self._files) + 1:04}.parquet"
-        written = self._place.write(f"{self._folder}/{name}", chunks_of(self._spool))
+        written = self._store.write(f"{self._folder}/{name}", chunks_of(self._spool))
         self._spool.close()
         self._spool = None
         self._files.append(PartFile(name, self._written, written.size, written.sha256, self._first, self._last))

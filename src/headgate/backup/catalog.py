@@ -1,4 +1,4 @@
-"""Finding backups in a place, and making sure that they are whole."""
+"""Finding backups in a store, and making sure that they are whole."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ LATEST: Final = "latest"
 _PARTS: Final = 3
 
 
-async def found(place: ObjectStore) -> tuple[Sequence[Manifest], Sequence[str]]:
-    """All backups in a place, the oldest first, and a sentence for each that cannot be used."""
-    manifest_files = [name for name in await asyncio.to_thread(place.names, "backups") if _is_manifest(name)]
+async def found(store: ObjectStore) -> tuple[Sequence[Manifest], Sequence[str]]:
+    """All backups in a store, the oldest first, and a sentence for each that cannot be used."""
+    manifest_files = [name for name in await asyncio.to_thread(store.names, "backups") if _is_manifest(name)]
     manifests_read, sentences = [], []
     for file in manifest_files:
         try:
-            manifests_read.append(await asyncio.to_thread(_read, place, file.split("/")[1]))
+            manifests_read.append(await asyncio.to_thread(_read, store, file.split("/")[1]))
         except ArchiveError as error:
             sentences.append(str(error))
     return sorted(manifests_read, key=lambda each: each.at), sentences
 
 
-async def find(place: ObjectStore, name: str, origin: str | None = None) -> Manifest:
+async def find(store: ObjectStore, name: str, origin: str | None = None) -> Manifest:
     """The manifest of a backup; `latest` is the newest that can be used.
 
     That is one of the database with this `origin`; without one there must be backups of one database only.
     """
     if name != LATEST:
-        return await asyncio.to_thread(_read, place, name)
-    backups, sentences = await found(place)
+        return await asyncio.to_thread(_read, store, name)
+    backups, sentences = await found(store)
     if not backups:
         why = f" that can be used ({sentences[0]})" if sentences else ""
-        msg = f"there is no backup{why} in {place.url}"
+        msg = f"there is no backup{why} in {store.url}"
         raise ArchiveError(msg)
     newest = {each.origin: each for each in backups}
     if origin is None and len(newest) == 1:
@@ -50,11 +50,11 @@ async def find(place: ObjectStore, name: str, origin: str | None = None) -> Mani
         return newest[origin]
     names = ", ".join(f"{each.name} of {each.origin[:8]}" for each in newest.values())
     what = "backups of several databases" if origin is None else f"no backup of this database ({origin[:8]})"
-    msg = f"{place.url} has {what}, so say which one you want; the newest of each is {names}"
+    msg = f"{store.url} has {what}, so say which one you want; the newest of each is {names}"
     raise ArchiveError(msg)
 
 
-async def verify(place: ObjectStore, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
+async def verify(store: ObjectStore, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
     """Read every file of a backup through; raises `ArchiveError` if one is missing or is not what was written."""
     through = 0
 
@@ -65,7 +65,7 @@ async def verify(place: ObjectStore, manifest: Manifest, progress: Callable[[int
 
     folder = manifests.folder_of(manifest.name)
     for file in manifest.files:
-        await asyncio.to_thread(check, place, f"{folder}/{file.name}", file, read)
+        await asyncio.to_thread(check, store, f"{folder}/{file.name}", file, read)
 
 
 def _is_manifest(name: str) -> bool:
@@ -73,12 +73,12 @@ def _is_manifest(name: str) -> bool:
     return len(parts) == _PARTS and parts[-1] == manifests.NAME
 
 
-def _read(place: ObjectStore, name: str) -> Manifest:
+def _read(store: ObjectStore, name: str) -> Manifest:
     file = f"{manifests.folder_of(name)}/{manifests.NAME}"
-    if file not in place.names(manifests.folder_of(name)):
-        msg = f"there is no backup {name} in {place.url}; 'headgate backup list' shows those that there are"
+    if file not in store.names(manifests.folder_of(name)):
+        msg = f"there is no backup {name} in {store.url}; 'headgate backup list' shows those that there are"
         raise ArchiveError(msg)
-    if place.size(file) > manifests.LARGEST:
+    if store.size(file) > manifests.LARGEST:
         msg = f"the backup {name} cannot be used: its manifest is larger than any"
         raise ArchiveError(msg)
-    return manifests.read(name, place.read(file))
+    return manifests.read(name, store.read(file))

@@ -1,4 +1,4 @@
-"""What backups are made of and restored to: a database, a place, counters, and the way to running processes."""
+"""What backups are made of and restored to: a database, a store, counters, and the way to running processes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def in_use(database: Database) -> bool:
 
 
 async def restore(
-    database: Database, place: ObjectStore, manifest: Manifest, progress: Progress, *, replace: bool = False
+    database: Database, store: ObjectStore, manifest: Manifest, progress: Progress, *, replace: bool = False
 ) -> Outcome:
     """Make the database what it was when the backup was made; it was verified already.
 
@@ -76,16 +76,16 @@ async def restore(
         await _make_room(writer, manifest, replace=replace)
         if manifest.events is not None:
             await writer.make_partitions(*map(datetime.fromisoformat, manifest.events))
-        rows = await _load(writer, place, manifest, progress)
+        rows = await _load(writer, store, manifest, progress)
         lineage = await writer.finish()
     return Outcome(rows, manifest.schema < known()[-1].number, lineage)
 
 
 async def restore_counters(
-    counters: CounterCopies, place: ObjectStore, manifest: Manifest, file: File, progress: Progress
+    counters: CounterCopies, store: ObjectStore, manifest: Manifest, file: File, progress: Progress
 ) -> Restored:
     """Put the counters of a backup back into Redis, except those that there are."""
-    source = taken(place, f"{manifests.folder_of(manifest.name)}/{file.name}", file, _through(progress, file.text))
+    source = taken(store, f"{manifests.folder_of(manifest.name)}/{file.name}", file, _through(progress, file.text))
     return await counters.write(source)
 
 
@@ -114,14 +114,14 @@ async def _in_use(writer: TableWriter) -> bool:
     return bool(await writer.in_use([table for table in kept_tables() if table not in NEVER_EMPTY]))
 
 
-async def _load(writer: TableWriter, place: ObjectStore, manifest: Manifest, progress: Progress) -> int:
+async def _load(writer: TableWriter, store: ObjectStore, manifest: Manifest, progress: Progress) -> int:
     total = 0
     through = _through(progress, sum(file.text for file in manifest.tables))
     files = {file.holds: file for file in manifest.tables}
     for table in [table for table in kept_tables() if table in files]:
         file = files[table]
         await writer.check_columns(table, file.columns)
-        source = taken(place, f"{manifests.folder_of(manifest.name)}/{file.name}", file, through)
+        source = taken(store, f"{manifests.folder_of(manifest.name)}/{file.name}", file, through)
         try:
             count = await writer.load(table, file.columns, source)
         except (InvalidRequest, Conflict) as error:  # rows that no backup of ours has

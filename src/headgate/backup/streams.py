@@ -1,4 +1,4 @@
-r"""Between what waits and what blocks: data that comes piece by piece into a file of a place, and out of one.
+r"""Between what waits and what blocks: data that comes piece by piece into a file of a store, and out of one.
 
 Files are compressed with gzip, which everybody has: ``zcat tiers.copy.gz`` shows a table,
 and PostgreSQL's own ``\copy`` takes it, should there be no headgate to restore it.
@@ -39,7 +39,7 @@ class Kept(NamedTuple):
     things: int
 
 
-async def keep(place: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Kept:
+async def keep(store: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Kept:
     """Keep what `produce` hands to its sink, compressed; it returns how many things that were.
 
     Four pieces are in memory at most: the source waits for the place.
@@ -59,7 +59,7 @@ async def keep(place: ObjectStore, name: str, produce: Callable[[Sink], Awaitabl
                 yield packed
         yield packing.flush()
 
-    writing = asyncio.create_task(asyncio.to_thread(place.write, name, content()))
+    writing = asyncio.create_task(asyncio.to_thread(store.write, name, content()))
 
     async def sink(piece: bytes | None) -> None:
         putting = asyncio.create_task(pieces.put(piece))
@@ -81,9 +81,9 @@ async def keep(place: ObjectStore, name: str, produce: Callable[[Sink], Awaitabl
         raise
 
 
-async def taken(place: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> AsyncIterator[bytes]:
+async def taken(store: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> AsyncIterator[bytes]:
     """The content of a file, decompressed; `ArchiveError` in the end if it was not the file of the manifest."""
-    opened = await asyncio.to_thread(place.open_input, name)
+    opened = await asyncio.to_thread(store.open_input, name)
     hashed, unpacking, text = sha256(), zlib.decompressobj(_GZIP), 0
     try:
         while packed := await asyncio.to_thread(opened.read, _PIECE):
@@ -106,14 +106,14 @@ async def taken(place: ObjectStore, name: str, file: File, progress: Callable[[i
         raise ArchiveError(_differs(name))
 
 
-def check(place: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> None:
+def check(store: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> None:
     """Read a file through and raise `ArchiveError` unless it is the file of the manifest. Blocks."""
-    size = place.size(name)
+    size = store.size(name)
     if size != file.size:
         msg = f"{name} is damaged: it has {size} bytes, and had {file.size}"
         raise ArchiveError(msg)
     hashed = sha256()
-    opened = place.open_input(name)
+    opened = store.open_input(name)
     try:
         while piece := opened.read(_PIECE):
             hashed.update(piece)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 async def make(
     database: Database,
-    place: ObjectStore,
+    store: ObjectStore,
     counters: CounterCopies | None,
     progress: Progress,
     *,
@@ -46,7 +46,7 @@ async def make(
     tables = [table for table in kept_tables() if with_events or table != EVENTS]
     async with reading(database, tables) as reader:
         moment = await reader.moment()
-        making = _Making(place, _name(moment.at), progress, await reader.estimate(tables))
+        making = _Making(store, _name(moment.at), progress, await reader.estimate(tables))
         try:
             span = await reader.events() if with_events else None
             for table in tables:
@@ -75,10 +75,10 @@ async def make(
 class _Making:
     """The files of one backup, one after another."""
 
-    def __init__(self, place: ObjectStore, name: str, progress: Progress, about: int) -> None:
+    def __init__(self, store: ObjectStore, name: str, progress: Progress, about: int) -> None:
         self.name = name
         self.files: list[File] = []
-        self._place = place
+        self._store = store
         self._folder = manifests.folder_of(name)
         self._progress = progress
         self._about = about
@@ -102,19 +102,19 @@ class _Making:
 
     async def _keep(self, holds: str, columns: tuple[str, ...], produce: Callable[[Sink], Awaitable[int]]) -> None:
         file = File(holds, columns, 0, 0, 0, "")
-        kept = await keep(self._place, f"{self._folder}/{file.name}", produce)
+        kept = await keep(self._store, f"{self._folder}/{file.name}", produce)
         self.files.append(replace(file, count=kept.things, text=kept.text, **kept.file._asdict()))
 
     async def finish(self, manifest: Manifest) -> None:
         """Write the manifest, which makes it a backup."""
         content = manifests.written(manifest)
-        await asyncio.to_thread(self._place.write, f"{self._folder}/{manifests.NAME}", content)
+        await asyncio.to_thread(self._store.write, f"{self._folder}/{manifests.NAME}", content)
 
     def give_up(self) -> None:
         """Leave nothing behind."""
         for file in self.files:
             with suppress(ArchiveError):
-                self._place.delete(f"{self._folder}/{file.name}")
+                self._store.delete(f"{self._folder}/{file.name}")
 
 
 def _name(at: datetime) -> str:

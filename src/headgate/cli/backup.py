@@ -76,18 +76,18 @@ async def _make(
     # Imported here, because a database is an extra, and only these verbs need all of this.
     from headgate.backup import factory  # noqa: PLC0415 (as said above)
 
-    place = factory.backup_store(chosen, to)
+    store = factory.backup_store(chosen, to)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(factory.database_of(chosen))
         counters = await stack.enter_async_context(factory.counters_of(chosen)) if with_counters else None
         from headgate.backup.writer import make  # noqa: PLC0415 (the database is there, so its package is)
 
-        made = await make(database, place, counters, progress, version=__version__, with_events=with_events)
-        return made, place.url
+        made = await make(database, store, counters, progress, version=__version__, with_events=with_events)
+        return made, store.url
 
 
 def list_backups(from_: From = None, *, as_json: Json = False) -> int:
-    """List the backups in a place, the newest first. A backup that was not finished is none."""
+    """List the backups in a store, the newest first. A backup that was not finished is none."""
     manifests, sentences = asyncio.run(_found(from_))
     for sentence in sentences:
         complain(sentence)
@@ -133,9 +133,9 @@ def verify(name: Name, from_: From = None, *, as_json: Json = False) -> int:
 async def _verify(name: str, url: str | None, progress: Callable[[int, int], None]) -> "Manifest":
     from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
 
-    place = factory.backup_store(settings(), url)
-    manifest = await catalog.find(place, name)
-    await catalog.verify(place, manifest, progress)
+    store = factory.backup_store(settings(), url)
+    manifest = await catalog.find(store, name)
+    await catalog.verify(store, manifest, progress)
     return manifest
 
 

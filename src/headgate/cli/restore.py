@@ -52,13 +52,13 @@ def restore(
     from headgate.backup.factory import backup_store  # noqa: PLC0415 (a database is an extra)
 
     chosen = settings()
-    place = backup_store(chosen, from_)
+    store = backup_store(chosen, from_)
     with progress_bar("verifying", show=not as_json) as progress:
-        manifest = asyncio.run(_verified(chosen, place, name, progress, with_counters=redis))
+        manifest = asyncio.run(_verified(chosen, store, name, progress, with_counters=redis))
     if replace and not yes:
         _confirm(chosen, manifest)
     with progress_bar("restoring", show=not as_json) as progress:
-        done = asyncio.run(_restore(chosen, place, manifest, progress, replace=replace, with_counters=redis))
+        done = asyncio.run(_restore(chosen, store, manifest, progress, replace=replace, with_counters=redis))
     if done.unheard is not None:
         complain(f"running processes could not be told, and find out when they look next: {done.unheard}")
     if as_json:
@@ -75,7 +75,7 @@ def restore(
 
 
 async def _verified(
-    chosen: "Settings", place: "ObjectStore", name: str, progress: "Progress", *, with_counters: bool
+    chosen: "Settings", store: "ObjectStore", name: str, progress: "Progress", *, with_counters: bool
 ) -> "Manifest":
     from headgate.backup import catalog, factory, restorer  # noqa: PLC0415 (a database is an extra)
 
@@ -83,12 +83,12 @@ async def _verified(
     if name == catalog.LATEST:
         async with factory.database_of(chosen) as database:
             origin = await restorer.origin_of(database)
-    manifest = await catalog.find(place, name, origin)
+    manifest = await catalog.find(store, name, origin)
     restorer.check_version(manifest)
     if with_counters and manifest.counters is None:
         msg = f"the backup {manifest.name} has no counters; restore it without --redis"
         raise ArchiveError(msg)
-    await catalog.verify(place, manifest, progress)
+    await catalog.verify(store, manifest, progress)
     return manifest
 
 
@@ -113,7 +113,7 @@ async def _in_use(chosen: "Settings") -> bool:
 
 async def _restore(
     chosen: "Settings",
-    place: "ObjectStore",
+    store: "ObjectStore",
     manifest: "Manifest",
     progress: "Progress",
     *,
@@ -125,12 +125,12 @@ async def _restore(
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(factory.database_of(chosen))
         copies = await stack.enter_async_context(factory.counters_of(chosen)) if with_counters else None
-        outcome = await restorer.restore(database, place, manifest, progress, replace=replace)
+        outcome = await restorer.restore(database, store, manifest, progress, replace=replace)
         unheard = await factory.announce(chosen, database)
         counters = None
         if copies is not None and manifest.counters is not None:
             try:
-                counters = await restorer.restore_counters(copies, place, manifest, manifest.counters, progress)
+                counters = await restorer.restore_counters(copies, store, manifest, manifest.counters, progress)
             except HeadgateError as error:
                 msg = f"the database is restored, but not all counters: {error}"
                 raise ArchiveError(msg) from error

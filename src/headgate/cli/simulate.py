@@ -1,4 +1,4 @@
-"""`headgate simulate`: tomorrow's rules on yesterday's traffic."""
+"""`headgate simulate`: replays past traffic against draft rules."""
 
 import asyncio
 import signal
@@ -27,11 +27,12 @@ from headgate.core.rule import RuleSet
 from headgate.core.units import DAY, SECOND, Micros, parse_duration
 from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, shown
 from headgate.settings import Settings
-from headgate.simulate.json_log import ATTRIBUTE, FIELDS
-from headgate.simulate.notes import longest_window, notes
-from headgate.simulate.plot import picture
-from headgate.simulate.report import report
-from headgate.simulate.simulation import EVENTS, Simulation, Span, open_traffic
+from headgate.simulate.log_lines import ATTRIBUTE, FIELDS
+from headgate.simulate.plot import plot_svg
+from headgate.simulate.report import longest_window, notes, report
+from headgate.simulate.simulation import Simulation
+from headgate.simulate.sources import EVENTS, open_traffic
+from headgate.simulate.traffic import Span
 
 FAILED: Final = 1
 DIFFERENT: Final = 2
@@ -41,7 +42,10 @@ _FOREVER: Final[Micros] = 253_402_300_799 * SECOND
 
 def simulate(
     rules: Annotated[
-        list[str], typer.Option("--rules", metavar="FILE", help="The draft; several files are one.", show_default=False)
+        list[str],
+        typer.Option(
+            "--rules", metavar="FILE", help="The draft rules; several files form one rule set.", show_default=False
+        ),
     ],
     origin: Annotated[
         str,
@@ -51,53 +55,58 @@ def simulate(
             help="Recorded events, archived ones, an access log, JSON lines, or a folder of Parquet files.",
         ),
     ] = EVENTS,
-    since: Annotated[Text, typer.Option(metavar="WHEN", help="From a time on, or from a span ago, as in 24h.")] = None,
-    until: Annotated[Text, typer.Option(metavar="WHEN", help="Up to a time, or up to a span ago.")] = None,
+    since: Annotated[Text, typer.Option(metavar="WHEN", help="Start: a time, or a span ago such as 24h.")] = None,
+    until: Annotated[Text, typer.Option(metavar="WHEN", help="End: a time, or a span ago.")] = None,
     warm_up: Annotated[
         Text,
-        typer.Option(metavar="SPAN", help="How much before --since fills the counters; the longest window, up to 1d."),
+        typer.Option(
+            metavar="SPAN",
+            help="Traffic before --since that fills the counters; by default the longest window, up to 1d.",
+        ),
     ] = None,
     against: Annotated[
-        Text, typer.Option(metavar="FILE|current", help="Rules to compare with: a file, or those in force.")
+        Text, typer.Option(metavar="FILE|current", help="Rules to compare with: a file, or the active ones.")
     ] = None,
     field: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=PLACE", help="Where JSON lines have something, as in user=auth.sub. Can be repeated."
+            metavar="NAME=PATH", help="Where JSON lines have a field, such as user=auth.sub. Can be repeated."
         ),
     ] = None,
-    plot: Annotated[Text, typer.Option(metavar="FILE.svg", help="Draw requests and denials over time there.")] = None,
+    plot: Annotated[
+        Text, typer.Option(metavar="FILE.svg", help="Write a plot of requests and denials over time.")
+    ] = None,
     limit: Limit = 10,
     url: Url = None,
     token: Token = None,
     *,
     as_json: Json = False,
 ) -> int:
-    """Decide traffic that has been by draft rules, on virtual time, and show who would have been denied.
+    """Replay past traffic against draft rules, on virtual time, and show what would have been denied.
 
-    Nothing is counted anywhere else. Exit code 0 is fine, 1 failed or found no request, 2 the answers differ from
+    No other counters change. Exit code 0: success. 1: failure, or no request found. 2: the decisions differ from
     those of --against.
     """
     fields = _fields(field)
     draft = _draft(rules)
-    beside = None if against is None else _against(against, url, token)
+    compared = None if against is None else _against(against, url, token)
     chosen = settings()
     if origin == EVENTS and chosen.database_url is None and not (chosen.data_dir / "postgres").is_dir():
         msg = "events are read from the database itself; set HEADGATE_DATABASE_URL, or name a file with --from"
         raise InvalidSettings(msg)
-    sets = [each[1] for each in (draft, beside) if each is not None]
+    sets = [each[1] for each in (draft, compared) if each is not None]
     span = _span(origin, since, until, warm_up, sets)
-    simulation = Simulation(draft, beside, span)
-    found, said = asyncio.run(_run(chosen, simulation, origin, span, fields, limit))
+    simulation = Simulation(draft, compared, span)
+    found, seconds = asyncio.run(_run(chosen, simulation, origin, span, fields, limit))
     if as_json:
         print_json(found)
     if not found["requests"]:
-        complain(*_nothing(found))
+        complain(*_no_requests(found))
         return FAILED
     if plot is not None:
         _draw(found, plot)
     if not as_json:
-        print_report(found, said)
+        print_report(found, seconds)
     difference = found["difference"]
     return DIFFERENT if difference and (difference["newly_denied"] or difference["no_longer_denied"]) else 0
 
@@ -105,8 +114,8 @@ def simulate(
 async def _run(
     chosen: Settings, simulation: Simulation, origin: str, span: Span, fields: dict[str, str], limit: int
 ) -> tuple[dict[str, Any], float]:
-    """The report, and how many seconds it took."""
-    _let_interrupts_through()
+    """The report, and the seconds it took."""
+    _enable_interrupts()
     started = monotonic()
     with _bar() as bar:
         task = bar.add_task("replaying", total=1.0, rate="")
@@ -133,21 +142,21 @@ async def _run(
     return found, monotonic() - started
 
 
-def _let_interrupts_through() -> None:
-    """Have ctrl-c end the work at once: asyncio would have it wait until the work waits for something."""
+def _enable_interrupts() -> None:
+    """Let ctrl-c stop the replay at once: asyncio delays it until the next await."""
     if current_thread() is main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _nothing(found: dict[str, Any]) -> list[str]:
-    """Why there is nothing to report: a sentence, and what is wrong with the first that could not be used."""
+def _no_requests(found: dict[str, Any]) -> list[str]:
+    """Why there is no report: a sentence, and the first reasons."""
     where, skipped, undecidable = found["from"], found["skipped"], found["undecidable"]
-    left_out = skipped["lines"] + undecidable["requests"]
-    if left_out:
-        sentence = f"{shown(where)} has no request that can be decided; left out, with the first reasons: {left_out:,}"
+    unusable = skipped["lines"] + undecidable["requests"]
+    if unusable:
+        sentence = f"{shown(where)} has no request that can be decided; skipped, with the first reasons: {unusable:,}"
         return [sentence, *skipped["examples"], *undecidable["reasons"]]
     if found["warming"]:
-        return [f"{shown(where)} has no request from --since on; {found['warming']:,} lie before it"]
+        return [f"{shown(where)} has no request after --since; {found['warming']:,} are before it"]
     return [f"{shown(where)} has no request, or none between --since and --until"]
 
 
@@ -161,13 +170,13 @@ def _bar() -> Iterator[Progress]:
 
 
 def _draft(files: list[str]) -> tuple[str, RuleSet]:
-    """The rules in files; what is wrong with them is told with their lines."""
+    """The rules in files; problems name their file and line."""
     read = RulesFiles(files)
     try:
         rule_set = parse_rule_set(read.data, zones.zone)
     except InvalidRules as error:
-        places = [(read.location(problem.path), problem) for problem in error.problems]
-        lines = [f"{place}: {problem}" if place else str(problem) for place, problem in places]
+        located = [(read.location(problem.path), problem) for problem in error.problems]
+        lines = [f"{location}: {problem}" if location else str(problem) for location, problem in located]
         raise InvalidRules(error.problems, lines) from error
     return ", ".join(files), rule_set
 
@@ -176,16 +185,16 @@ def _against(named: str, url: str | None, token: str | None) -> tuple[str, RuleS
     if named != CURRENT:
         return _draft([named])
     with admin(url, token) as client:
-        return "the rules in force", parse_rule_set(client.get(at("ruleset")), zones.zone)
+        return "the active rules", parse_rule_set(client.get(at("ruleset")), zones.zone)
 
 
 def _span(origin: str, since: str | None, until: str | None, warm_up: str | None, sets: Iterable[RuleSet]) -> Span:
-    """From when to when; of events the last day unless told."""
+    """The time span; for events the last day by default."""
     now = wall_clock()
     end = _micros(until, "--until") or (now + 1 if origin == EVENTS else _FOREVER)
     begin = _micros(since, "--since") or (max(1, end - DAY) if origin == EVENTS else 1)
     if end <= begin:
-        msg = f"--since is {shown(since)}, which does not lie before --until, or before now"
+        msg = f"--since is {shown(since)}, which is not before --until, or not before now"
         raise InvalidRequest(msg)
     warming = min(DAY, longest_window(sets)) if warm_up is None else _warm_up(warm_up)
     return Span(max(1, begin - warming), begin, end)
@@ -204,19 +213,19 @@ def _fields(pairs: list[str] | None) -> dict[str, str]:
     """``user=auth.sub`` and ``attribute.region=geo`` by name."""
     found: dict[str, str] = {}
     for pair in pairs or ():
-        name, equals, place = pair.partition("=")
-        if not equals or not place or not (name in FIELDS or name.removeprefix(ATTRIBUTE) != name):
+        name, equals, path = pair.partition("=")
+        if not equals or not path or not (name in FIELDS or name.removeprefix(ATTRIBUTE) != name):
             known = ", ".join(FIELDS)
-            msg = f"--field is {shown(pair)}; write NAME=PLACE with one of {known}, or attribute.NAME"
+            msg = f"--field is {shown(pair)}; write NAME=PATH with one of {known}, or attribute.NAME"
             raise InvalidRequest(msg)
-        found[name] = place
+        found[name] = path
     return found
 
 
 def _draw(found: dict[str, Any], into: str) -> None:
     try:
-        Path(into).write_text(picture(found), encoding="utf-8")
+        Path(into).write_text(plot_svg(found), encoding="utf-8")
     except OSError as error:
         msg = f"{shown(into)} cannot be written: {error.strerror}"
         raise InvalidSettings(msg) from error
-    sys.stderr.write(f"drawn into {into}\n")
+    sys.stderr.write(f"plot written to {into}\n")

@@ -1,4 +1,4 @@
-"""A simulation's report, for people."""
+"""The report of a simulation as tables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _STYLES: Final = {"denied": "red", "blocked": "red", "throttled": "yellow", "shadow": "yellow", "allowed": "green"}
-_MOST_FIRST: Final = 5
-_LABEL: Final = 14
-_MOST_STEPS: Final = 24
+_MAX_ROWS: Final = 5
+_LABEL: Final = 18
+_MAX_STEPS: Final = 24
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
@@ -26,22 +26,22 @@ def print_report(found: Mapping[str, Any], seconds: float) -> None:
     _sides(found)
     _by_rule(found)
     _subjects(found)
-    _first(found)
+    _first_denials(found)
     if found["difference"] is not None:
-        _difference(f"beside {found['against']['rules']}", found["difference"])
+        _difference(f"compared with {found['against']['rules']}", found["difference"])
     if found["recorded"] is not None:
         _recorded(found)
     _timeline(found)
     _demand(found["demand"])
     out = console()
     if found["skipped"]["examples"]:
-        _heading("left out")
+        _heading("skipped")
         for sentence in found["skipped"]["examples"]:
             out.print(Styled(printable(sentence), "dim"), soft_wrap=True)
     for sentence in found["undecidable"]["reasons"]:
         out.print(Styled(printable(sentence), "dim"), soft_wrap=True)
     if found["notes"]:
-        _heading("mind")
+        _heading("notes")
         for sentence in found["notes"]:
             out.print(Styled.assemble(("· ", "yellow"), sentence))
 
@@ -71,7 +71,7 @@ def _by_rule(found: Mapping[str, Any]) -> None:
     against = found["against"]
     before = {} if against is None else {each["rule"]: _denied(each) for each in against["by_rule"]}
     kinds = [kind for kind in ("shadow", "throttled") if any(each[kind] for each in rows)]
-    headings = ["rule", "requests", "denied", *([] if against is None else ["denied there"]), *kinds, "first (UTC)"]
+    headings = ["rule", "requests", "denied", *([] if against is None else ["denied (against)"]), *kinds, "first (UTC)"]
     shown: list[list[str | Styled]] = []
     for each in rows:
         denied = _denied(each)
@@ -94,10 +94,10 @@ def _subjects(found: Mapping[str, Any]) -> None:
     subjects = found["subjects"]
     if not subjects["worst"]:
         return
-    _heading(f"who: {subjects['denied']:,} of {subjects['known']:,} would have been denied at least once")
+    _heading(f"subjects: {subjects['denied']:,} of {subjects['known']:,} would have been denied at least once")
     headings = ["subject", "requests", "denied", "by"]
     if found["against"] is not None:
-        headings.insert(3, "denied there")
+        headings.insert(3, "denied (against)")
     rows = []
     for each in subjects["worst"]:
         rules = sorted(each["rules"].items(), key=lambda rule: -rule[1])
@@ -105,14 +105,14 @@ def _subjects(found: Mapping[str, Any]) -> None:
         if found["against"] is not None:
             row.insert(3, f"{each['denied_against']:,}")
         rows.append(row)
-    print_rows(headings, rows, numbers=["requests", "denied", "denied there"], long=["by"])
+    print_rows(headings, rows, numbers=["requests", "denied", "denied (against)"], long=["by"])
 
 
-def _first(found: Mapping[str, Any]) -> None:
-    denials = found["draft"]["first_denials"][:_MOST_FIRST]
+def _first_denials(found: Mapping[str, Any]) -> None:
+    denials = found["draft"]["first_denials"][:_MAX_ROWS]
     if not denials:
         return
-    _heading("the first")
+    _heading("first denials")
     rows = [
         (
             moment(each["at"], precise=True),
@@ -140,10 +140,10 @@ def _difference(heading: str, difference: Mapping[str, Any]) -> None:
         Styled(f"{newly:,} newly denied", "red" if newly else ""),
         Styled(f"{no_longer:,} no longer denied", "green" if no_longer else ""),
         Styled(f"{difference['denied_by_both']:,} denied by both"),
-        Styled(f"{difference['passed_by_both']:,} passed by both"),
+        Styled(f"{difference['passed_by_both']:,} allowed by both"),
     ]
     if otherwise:
-        words.append(Styled(f"{otherwise:,} by another rule or in another way"))
+        words.append(Styled(f"{otherwise:,} differ in rule or kind"))
     out.print(Styled(", ").join(words), soft_wrap=True)
     rows = [
         (
@@ -153,49 +153,49 @@ def _difference(heading: str, difference: Mapping[str, Any]) -> None:
             _decision(each),
             _decision(each["against"]),
         )
-        for each in difference["examples"][:_MOST_FIRST]
+        for each in difference["examples"][:_MAX_ROWS]
     ]
-    print_rows(("at (UTC)", "subject", "request", "draft", "there"), rows)
+    print_rows(("at (UTC)", "subject", "request", "draft", "against"), rows)
 
 
 def _recorded(found: Mapping[str, Any]) -> None:
     recorded = found["recorded"]
-    _difference("beside what was recorded", recorded["draft"])
+    _difference("compared with the recorded decisions", recorded["draft"])
     against = recorded["against"]
     if against is not None:
         same = against["compared"] - against["newly_denied"] - against["no_longer_denied"] - against["otherwise"]
         console().print(
             Styled(
-                f"{found['against']['rules']}: {same:,} of {against['compared']:,} are as they were recorded", "dim"
+                f"{found['against']['rules']}: {same:,} of {against['compared']:,} match the recorded decisions", "dim"
             ),
             soft_wrap=True,
         )
 
 
 def _timeline(found: Mapping[str, Any]) -> None:
-    """A line of blocks for each of requests and denials: enough to see when."""
+    """One line of blocks for requests and one for denials."""
     steps = found["timeline"]["steps"]
     if not steps:
         return
-    _heading("when")
-    together = -(-len(steps) // (2 * _MOST_STEPS))
+    _heading("over time")
+    per_block = -(-len(steps) // (2 * _MAX_STEPS))
     series = [("requests", "requests", ""), ("denied", "denied", "red")]
     if found["against"] is not None:
-        series.append(("denied there", "denied_against", "blue"))
+        series.append(("denied (against)", "denied_against", "blue"))
     out = console()
     for words, name, style in series:
-        values = [sum(step[name] for step in steps[at : at + together]) for at in range(0, len(steps), together)]
-        most = max(values)
-        blocks = "".join(_BLOCKS[-(-8 * value // most) if most else 0] for value in values)
-        out.print(Styled.assemble((f"{words:{_LABEL}}", "dim"), (blocks, style), (f"  at most {most:,}", "dim")))
-    width = span(found["timeline"]["seconds"] * together)
+        values = [sum(step[name] for step in steps[at : at + per_block]) for at in range(0, len(steps), per_block)]
+        peak = max(values)
+        blocks = "".join(_BLOCKS[-(-8 * value // peak) if peak else 0] for value in values)
+        out.print(Styled.assemble((f"{words:{_LABEL}}", "dim"), (blocks, style), (f"  max {peak:,}", "dim")))
+    width = span(found["timeline"]["seconds"] * per_block)
     out.print(Styled(f"{'':{_LABEL}}{moment(steps[0]['at'])} …, each {width}", "dim"))
 
 
 def _demand(demand: Sequence[Mapping[str, Any]]) -> None:
     if not demand:
         return
-    _heading("what was asked for in a window, and limits that would deny at most so much of it")
+    _heading("demand per window, and limits that would deny at most this share of it")
     shares = [f"{100 * each['denied_share']:g} %" for each in demand[0]["enough"]]
     percentiles = list(demand[0]["percentiles"])
     headings = ("rule", "limit", *percentiles, "most", *shares)

@@ -1,51 +1,50 @@
-"""A log file: its lines as calls, whatever of the known formats they are in, compressed or not."""
+"""A log file as requests: its format is detected, compressed or not, and nearly sorted lines are sorted."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from operator import attrgetter, itemgetter
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from headgate.errors import InvalidRequest, InvalidSettings, shown
-from headgate.simulate.access_log import AccessLog
-from headgate.simulate.json_log import JsonLines
-from headgate.simulate.ordering import in_order
+from headgate.simulate.log_lines import AccessLog, JsonLog
 from headgate.simulate.traffic import Skipped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from headgate.simulate.traffic import Call
+    from headgate.simulate.traffic import LoggedRequest
 
-LONGEST_LINE: Final = 65_536
+MAX_LINE: Final = 65_536
 _PAGE: Final = 10_000
 _GZIP: Final = b"\x1f\x8b"
 
 
 class _Format(Protocol):
-    def call(self, line: str) -> Call:
-        """The call that a line tells of; `ValueError` if it tells of none."""
+    def request(self, line: str) -> LoggedRequest:
+        """The request of a line; `ValueError` if it is malformed."""
 
 
 class LogFile:
-    """The calls in a file, a page at a time."""
+    """The requests of a file, a page at a time."""
 
     def __init__(self, path: Path, fields: Mapping[str, str] | None = None) -> None:
-        """`fields` says where JSON lines have something; see `JsonLines`."""
+        """`fields` maps fields to JSON names; see `JsonLog`."""
         self._path = path
         self._fields = fields
         self.share = 0.0
-        """How much of the file was read."""
+        """The share of the file that was read."""
         self.skipped = Skipped()
         self.has_whole_seconds = False
 
-    def pages(self) -> Iterator[list[Call]]:
-        """All calls, in the order of their times."""
+    def pages(self) -> Iterator[list[LoggedRequest]]:
+        """All requests, by time."""
         return in_order(self._read())
 
-    def _read(self) -> Iterator[list[Call]]:
-        page: list[Call] = []
+    def _read(self) -> Iterator[list[LoggedRequest]]:
+        page: list[LoggedRequest] = []
         try:
             size = max(1, self._path.stat().st_size)
             with self._path.open("rb") as raw:
@@ -76,24 +75,49 @@ class LogFile:
 
     def _form(self, line: bytes) -> _Format:
         if line.lstrip().startswith(b"{"):
-            return JsonLines(self._fields)
+            return JsonLog(self._fields)
         self.has_whole_seconds = True
         return AccessLog()
 
-    def _add(self, form: _Format, number: int, line: bytes, page: list[Call]) -> None:
-        if len(line) >= LONGEST_LINE:
-            self.skipped.add(f"line {number} is longer than {LONGEST_LINE} bytes")
+    def _add(self, form: _Format, number: int, line: bytes, page: list[LoggedRequest]) -> None:
+        if len(line) >= MAX_LINE:
+            self.skipped.add(f"line {number} is longer than {MAX_LINE} bytes")
             return
         text = line.decode(errors="replace").strip()
         try:
-            page.append(form.call(text))
+            page.append(form.request(text))
         except (ValueError, OverflowError, InvalidRequest) as error:
             self.skipped.add(f"line {number}: {error}: {shown(text)}")
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    """The lines, of each at most the beginning: a file without any end of line would fill the memory."""
-    while line := file.readline(LONGEST_LINE):
+    """The lines, cut at `MAX_LINE`: a file without line ends would fill the memory."""
+    while line := file.readline(MAX_LINE):
         yield line
-        while len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-            line = file.readline(LONGEST_LINE)
+        while len(line) == MAX_LINE and not line.endswith(b"\n"):
+            line = file.readline(MAX_LINE)
+
+
+WINDOW: Final = 20_000
+"""A request may be this many lines behind its sorted position. One that is further behind is late."""
+
+
+def in_order(pages: Iterable[list[LoggedRequest]], window: int = WINDOW) -> Iterator[list[LoggedRequest]]:
+    """The same requests sorted by time, except those further than `window` from their position."""
+    held: list[LoggedRequest] = []
+    for page in pages:
+        held += page
+        if len(held) >= 2 * window:
+            _sort(held)
+            yield held[:window]
+            del held[:window]
+        else:
+            yield []  # lets the caller report progress
+    _sort(held)
+    for start in range(0, len(held), _PAGE):
+        yield held[start : start + _PAGE]
+
+
+def _sort(requests: list[LoggedRequest]) -> None:
+    # Without recorded outcomes the time alone is the key: a third of the sorting time.
+    requests.sort(key=itemgetter(0) if all(logged[2] is None for logged in requests) else attrgetter("order"))

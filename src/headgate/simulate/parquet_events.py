@@ -1,4 +1,4 @@
-"""Events in Parquet files, with the columns that the table of events has."""
+"""Events in Parquet files as requests. The files have the columns of the events table."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.errors import InvalidSettings
-from headgate.simulate.ordering import in_order
-from headgate.simulate.traffic import COLUMNS, Calls, Skipped
+from headgate.simulate.log_file import in_order
+from headgate.simulate.traffic import COLUMNS, EventParser, Skipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from headgate.core.units import Micros
-    from headgate.simulate.traffic import Call
+    from headgate.simulate.traffic import LoggedRequest
 
 _PAGE: Final = 10_000
 _ALIASES: Final = {"user": "user_id"}
-_EVER: Final = 2**62
+_NO_END: Final = 2**62
 
 
 class _File(NamedTuple):
@@ -35,35 +35,37 @@ class _File(NamedTuple):
 
 
 class ParquetEvents:
-    """The events of some files as calls, a page at a time."""
+    """The events of several files as requests, a page at a time."""
 
     def __init__(self, files: Sequence[tuple[Any, str]], since: Micros, until: Micros) -> None:
-        """`files` are pyarrow file systems with paths in them. Only what lies between the times is read."""
+        """`files` are pyarrow file systems with paths. Only events between the two times are read."""
         self._span = since, until
         found = [_described(*file) for file in files]
         self._files = sorted(file for file in found if file.last >= since and file.first < until)
         self._rows = max(1, sum(file.rows for file in self._files))
         self._read_rows = 0
-        self._calls = Calls()
+        self._events = EventParser()
         self.skipped = Skipped()
         self.has_whole_seconds = False
 
     @property
     def share(self) -> float:
-        """How much was read."""
+        """The share that was read."""
         return min(1.0, self._read_rows / self._rows)
 
-    def pages(self) -> Iterator[list[Call]]:
-        """All calls, in the order of their times."""
+    def pages(self) -> Iterator[list[LoggedRequest]]:
+        """All requests, by time."""
         for files in _overlapping(self._files):
             if len(files) == 1:
                 yield from in_order(self._read(files[0]))
                 continue
-            calls = merge(*(chain.from_iterable(in_order(self._read(file))) for file in files), key=attrgetter("order"))
-            while page := list(islice(calls, _PAGE)):
+            requests = merge(
+                *(chain.from_iterable(in_order(self._read(file))) for file in files), key=attrgetter("order")
+            )
+            while page := list(islice(requests, _PAGE)):
                 yield page
 
-    def _read(self, file: _File) -> Iterator[list[Call]]:
+    def _read(self, file: _File) -> Iterator[list[LoggedRequest]]:
         since, until = self._span
         with _translated_open(file) as opened:
             there = set(opened.schema_arrow.names)
@@ -78,20 +80,20 @@ class ParquetEvents:
                     columns[-1] = [_extra(value) for value in columns[-1]]
                     events = zip(times, zip(*columns, strict=True), strict=True)
                     inside = ((at, event) for at, event in events if at is not None and since <= at < until)
-                    yield self._calls.page(inside, self.skipped)
+                    yield self._events.page(inside, self.skipped)
             except (OSError, pa.ArrowException) as error:
                 msg = f"{file.path} cannot be read: {_reason(error)}"
                 raise InvalidSettings(msg) from error
 
 
 def _described(system: Any, path: str) -> _File:  # noqa: ANN401 (pyarrow's file systems have no common type)
-    """What a file says about itself; where it says nothing about times, it can have all of them."""
-    first, last = 0, _EVER
+    """The metadata of a file; without statistics it may hold events of any time."""
+    first, last = 0, _NO_END
     try:
         data = pq.read_metadata(path, filesystem=system)
         names = [data.schema.column(index).path for index in range(data.num_columns)]
         if "at" not in names or "decision" not in names:
-            msg = f"{path} has no events: there is no column 'at' or 'decision'"
+            msg = f"{path} has no events: the column 'at' or 'decision' is missing"
             raise InvalidSettings(msg)
         groups = [data.row_group(index).column(names.index("at")).statistics for index in range(data.num_row_groups)]
         known = [group for group in groups if group is not None and group.has_min_max]
@@ -125,7 +127,7 @@ def _micros(times: Any) -> list[Any]:  # noqa: ANN401 (an array of pyarrow's)
 
 
 def _extra(value: object) -> object:
-    """What is extra about an event, which files have as text; one that is no JSON stays as it is, and is refused."""
+    """The `extra` of an event, a JSON text in files; a text that is not JSON stays as it is and is rejected later."""
     if not isinstance(value, str):
         return value
     try:
@@ -135,7 +137,7 @@ def _extra(value: object) -> object:
 
 
 def _overlapping(files: Iterable[_File]) -> Iterator[list[_File]]:
-    """Groups of files whose times overlap; `files` are sorted by their first."""
+    """Groups of files whose times overlap; `files` are sorted by their first time."""
     group: list[_File] = []
     last: Micros = 0
     for file in files:

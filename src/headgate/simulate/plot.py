@@ -1,4 +1,4 @@
-"""A report drawn as SVG: requests over time above, denials below, the draft beside what it is compared with."""
+"""The report as an SVG plot: requests over time above, denials below, for the draft and the compared rules."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RIGHT: Final = 24
 _ACROSS: Final = _WIDTH - _LEFT - _RIGHT
 _HEIGHT: Final = 470
 _PANELS: Final = ((96, 150), (306, 110))
-"""Where each begins, and how high it is."""
+"""Top and height of each panel."""
 _LABELS: Final = 8
-_LONGEST: Final = 44
-"""Characters of an entry of the legend."""
+_MAX_LEGEND: Final = 44
+"""Characters of a legend entry."""
 _MINUTE: Final = 60
 _HOUR: Final = 3_600
 _DAY: Final = 86_400
@@ -29,7 +29,7 @@ _BETWEEN_LABELS: Final = (
 )
 _NICE: Final = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 
-# Without variables, which not every viewer knows.
+# Without CSS variables, which not every viewer supports.
 _STYLE: Final = """
   text { font: 13px system-ui, sans-serif; fill: #1c2733; } .dim { font-size: 12px; fill: #5b6875; }
   .title { font-size: 17px; font-weight: 600; } .back { fill: #ffffff; } .grid { stroke: #dfe4ea; }
@@ -42,8 +42,8 @@ _STYLE: Final = """
 """
 
 
-def picture(found: Mapping[str, Any]) -> str:
-    """The picture of a report, as `headgate.simulate.report` makes it."""
+def plot_svg(found: Mapping[str, Any]) -> str:
+    """The plot of a report, as `headgate.simulate.report` makes it."""
     steps = found["timeline"]["steps"]
     seconds = found["timeline"]["seconds"]
     parts = [
@@ -55,15 +55,15 @@ def picture(found: Mapping[str, Any]) -> str:
         *_legend(found),
     ]
     if not steps:
-        parts.append(_text(_LEFT, _PANELS[0][0] + 40, "there were no requests", "dim"))
+        parts.append(_text(_LEFT, _PANELS[0][0] + 40, "no requests", "dim"))
         return "\n".join([*parts, "</svg>\n"])
-    has_beside = found["against"] is not None
+    has_against = found["against"] is not None
     requests = [step["requests"] for step in steps]
     denied = [step["denied"] for step in steps]
-    beside = [step["denied_against"] for step in steps] if has_beside else []
+    against = [step["denied_against"] for step in steps] if has_against else []
     for (top, height), name, values, kind, line in (
         (_PANELS[0], "requests", requests, "all", []),
-        (_PANELS[1], "denied", denied, "draft", beside),
+        (_PANELS[1], "denied", denied, "draft", against),
     ):
         most = nice(max([*values, *line, 1]))
         parts.append(_text(_LEFT, top - 10, f"{name} in {span(seconds)}", "dim"))
@@ -76,13 +76,13 @@ def picture(found: Mapping[str, Any]) -> str:
 
 
 def nice(amount: int) -> int:
-    """The smallest round number that is not below it."""
+    """The smallest round number that is at least this amount."""
     unit = int(f"1{'0' * (len(str(amount)) - 1)}")
     return next(tenths * unit // 10 for tenths in _NICE if tenths * unit >= 10 * amount and tenths * unit % 10 == 0)
 
 
 def span(seconds: float) -> str:
-    """How long a step is, in words."""
+    """The length of a step in words."""
     for size, word in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute")):
         if seconds >= size:
             count = round(seconds / size)
@@ -102,7 +102,7 @@ def _legend(found: Mapping[str, Any]) -> Iterator[str]:
         entries.append(("mark", f"denied by {found['against']['rules']}"))
     left = _LEFT
     for kind, words in entries:
-        short = words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+        short = words if len(words) <= _MAX_LEGEND else f"{words[: _MAX_LEGEND - 1]}…"
         yield f'<rect class="{kind}" x="{left}" y="48" width="12" height="12" rx="2"/>'
         yield _text(left + 18, 59, short)
         left += 18 + 7 * len(short) + 26
@@ -121,8 +121,8 @@ def _bars(values: Sequence[int], most: int, top: int, height: int) -> str:
     wide = _ACROSS / len(values)
     gap = min(1.0, wide / 5)
     return "".join(
-        f"M{_LEFT + place * wide:.1f} {top + height}h{wide - gap:.2f}v{-height * value / most:.1f}h{gap - wide:.2f}z"
-        for place, value in enumerate(values)
+        f"M{_LEFT + index * wide:.1f} {top + height}h{wide - gap:.2f}v{-height * value / most:.1f}h{gap - wide:.2f}z"
+        for index, value in enumerate(values)
         if value
     )
 
@@ -130,16 +130,16 @@ def _bars(values: Sequence[int], most: int, top: int, height: int) -> str:
 def _stairs(values: Sequence[int], most: int, top: int, height: int) -> str:
     wide = _ACROSS / len(values)
     steps = "".join(
-        f"V{top + height * (1 - value / most):.1f}H{_LEFT + (place + 1) * wide:.1f}"
-        for place, value in enumerate(values)
+        f"V{top + height * (1 - value / most):.1f}H{_LEFT + (index + 1) * wide:.1f}"
+        for index, value in enumerate(values)
     )
     return f"M{_LEFT} {top + height}{steps}V{top + height}"
 
 
 def _times(steps: Sequence[Mapping[str, Any]], seconds: float) -> Iterator[str]:
-    """The times below, in UTC."""
+    """The time labels below, in UTC."""
     top, height = _PANELS[-1]
-    first, last = (datetime.fromisoformat(steps[place]["at"]) for place in (0, -1))
+    first, last = (datetime.fromisoformat(steps[index]["at"]) for index in (0, -1))
     start, whole = int(first.timestamp()), int(seconds * len(steps))
     every = next((each for each in _BETWEEN_LABELS if each * _LABELS >= whole), _BETWEEN_LABELS[-1])
     form = "%H:%M:%S" if every < _MINUTE else "%H:%M" if every < _DAY else "%b %d"

@@ -1,29 +1,33 @@
-"""What a replay found, as data: the same for the table, the picture and programs."""
+"""The report of a replay as data, for tables, plots and programs, with notes on what is not exact."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.event import EventKind
-from headgate.core.units import SECOND
-from headgate.simulate.subjects import subject_of
-from headgate.simulate.trial import PASSING
+from headgate.core.limit import Rate
+from headgate.core.units import SECOND, format_duration
+from headgate.simulate.rule_set_run import PASSING
+from headgate.simulate.tallies import MAX_SUBJECTS, subject_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from headgate.core.request import Request
+    from headgate.core.rule import RuleSet
     from headgate.core.units import Micros
-    from headgate.simulate.comparison import Beside
     from headgate.simulate.demand import Observed
-    from headgate.simulate.replay import Replay
-    from headgate.simulate.traffic import Call
-    from headgate.simulate.trial import ByRule, Denial, Said, Trial
+    from headgate.simulate.rule_set_run import Denial, Outcome, RuleCounts, RuleSetRun
+    from headgate.simulate.simulation import Replay
+    from headgate.simulate.tallies import Comparison
+    from headgate.simulate.traffic import LoggedRequest
 
 
-def report(replay: Replay, most: int) -> dict[str, Any]:
-    """Everything that was found; of subjects at most so many."""
+def report(replay: Replay, limit: int) -> dict[str, Any]:
+    """The whole report, with at most `limit` subjects."""
     against = replay.against
-    compares_recorded = bool(replay.draft_beside_recorded.compared or replay.decided_without_store)
+    compares_recorded = bool(replay.draft_vs_recorded.compared or replay.decided_without_store)
     observed = list(replay.demands)
     return {
         "requests": replay.requests,
@@ -31,15 +35,15 @@ def report(replay: Replay, most: int) -> dict[str, Any]:
         "last": moment(replay.last),
         "warming": replay.warming,
         "late": replay.late,
-        "undecidable": {"requests": replay.undecidable, "reasons": replay.sentences},
-        "draft": _trial(replay.draft, replay.requests, observed),
-        "against": None if against is None else _trial(against, replay.requests, ()),
-        "difference": None if against is None else _beside(replay.difference),
+        "undecidable": {"requests": replay.undecidable, "reasons": replay.reasons},
+        "draft": _run_of(replay.draft, replay.requests, observed),
+        "against": None if against is None else _run_of(against, replay.requests, ()),
+        "difference": None if against is None else _comparison(replay.difference),
         "recorded": _recorded(replay) if compares_recorded else None,
         "subjects": {
             "known": len(replay.subjects),
             "denied": replay.subjects.denied,
-            "denied_against": None if against is None else replay.subjects.denied_beside,
+            "denied_against": None if against is None else replay.subjects.denied_against,
             "left_out": replay.subjects.left_out,
             "worst": [
                 {
@@ -47,10 +51,10 @@ def report(replay: Replay, most: int) -> dict[str, Any]:
                     "name": each.name,
                     "requests": each.requests,
                     "denied": each.denied,
-                    "denied_against": None if against is None else each.denied_beside,
+                    "denied_against": None if against is None else each.denied_against,
                     "rules": each.rules,
                 }
-                for each in replay.subjects.worst(most)
+                for each in replay.subjects.worst(limit)
             ],
         },
         "timeline": {
@@ -60,7 +64,7 @@ def report(replay: Replay, most: int) -> dict[str, Any]:
                     "at": moment(step.at),
                     "requests": step.requests,
                     "denied": step.denied,
-                    "denied_against": None if against is None else step.denied_beside,
+                    "denied_against": None if against is None else step.denied_against,
                 }
                 for step in replay.timeline.steps
             ],
@@ -70,7 +74,7 @@ def report(replay: Replay, most: int) -> dict[str, Any]:
 
 
 def moment(at: Micros | None) -> str | None:
-    """A time as JSON has it."""
+    """A time as in JSON."""
     if at is None:
         return None
     whole, micros = divmod(at, SECOND)
@@ -78,35 +82,35 @@ def moment(at: Micros | None) -> str | None:
     return f"{text}.{micros:06}Z" if micros else f"{text}Z"
 
 
-def _trial(trial: Trial, requests: int, observed: list[Observed] | tuple[()]) -> dict[str, Any]:
-    asked: dict[str, int] = {}
+def _run_of(run: RuleSetRun, requests: int, observed: list[Observed] | tuple[()]) -> dict[str, Any]:
+    requested: dict[str, int] = {}
     for each in observed:
-        asked[each.rule] = max(asked.get(each.rule, 0), each.requests)
-    names = sorted({*trial.by_rule, *asked}, key=lambda name: (-_denied(trial.by_rule.get(name)), name))
+        requested[each.rule] = max(requested.get(each.rule, 0), each.requests)
+    names = sorted({*run.by_rule, *requested}, key=lambda name: (-_denied(run.by_rule.get(name)), name))
     return {
-        "rules": trial.name,
-        **{kind.value: trial.counts[kind] for kind in EventKind},
-        "share_denied": trial.denied / requests if requests else 0.0,
-        "by_rule": [_rule(trial.by_rule.get(name), name, asked.get(name)) for name in names],
-        "first_denials": [_denial(each) for each in trial.first_denials],
-        "slots": sorted(trial.slots),
+        "rules": run.name,
+        **{kind.value: run.counts[kind] for kind in EventKind},
+        "share_denied": run.denied / requests if requests else 0.0,
+        "by_rule": [_rule(run.by_rule.get(name), name, requested.get(name)) for name in names],
+        "first_denials": [_denial(each) for each in run.first_denials],
+        "slots": sorted(run.slots),
     }
 
 
-def _denied(story: ByRule | None) -> int:
-    if story is None:
+def _denied(counts: RuleCounts | None) -> int:
+    if counts is None:
         return 0
-    return sum(count for kind, count in story.counts.items() if kind not in PASSING)
+    return sum(count for kind, count in counts.by_kind.items() if kind not in PASSING)
 
 
-def _rule(story: ByRule | None, name: str, asked: int | None) -> dict[str, Any]:
+def _rule(counts: RuleCounts | None, name: str, requests: int | None) -> dict[str, Any]:
     kinds = [kind for kind in EventKind if kind is not EventKind.ALLOWED]
     return {
         "rule": name,
-        "requests": asked,
-        **{kind.value: 0 if story is None else story.counts.get(kind, 0) for kind in kinds},
-        "first": None if story is None else moment(story.first),
-        "last": None if story is None else moment(story.last),
+        "requests": requests,
+        **{kind.value: 0 if counts is None else counts.by_kind.get(kind, 0) for kind in kinds},
+        "first": None if counts is None else moment(counts.first),
+        "last": None if counts is None else moment(counts.last),
     }
 
 
@@ -126,24 +130,24 @@ def _denial(each: Denial) -> dict[str, Any]:
     }
 
 
-def _beside(beside: Beside) -> dict[str, Any]:
-    by_rule = sorted(beside.by_rule.items(), key=lambda each: (-each[1], str(each[0])))
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    by_rule = sorted(comparison.by_rule.items(), key=lambda each: (-each[1], str(each[0])))
     return {
-        "compared": beside.compared,
-        "passed_by_both": beside.passed_by_both,
-        "denied_by_both": beside.denied_by_both,
-        "newly_denied": beside.newly_denied,
-        "no_longer_denied": beside.no_longer_denied,
-        "otherwise": beside.otherwise,
+        "compared": comparison.compared,
+        "passed_by_both": comparison.passed_by_both,
+        "denied_by_both": comparison.denied_by_both,
+        "newly_denied": comparison.newly_denied,
+        "no_longer_denied": comparison.no_longer_denied,
+        "otherwise": comparison.otherwise,
         "by_rule": [{"rule": ours, "against": theirs, "requests": count} for (ours, theirs), count in by_rule],
-        "examples": [_example(*each) for each in beside.examples],
+        "examples": [_example(*each) for each in comparison.examples],
     }
 
 
-def _example(call: Call, ours: Said, theirs: Said) -> dict[str, Any]:
+def _example(logged: LoggedRequest, ours: Outcome, theirs: Outcome) -> dict[str, Any]:
     return {
-        "at": moment(call.at),
-        **_request(call.request),
+        "at": moment(logged.at),
+        **_request(logged.request),
         "decision": ours.kind.value,
         "rule": ours.rule,
         "against": {"decision": theirs.kind.value, "rule": theirs.rule},
@@ -151,9 +155,9 @@ def _example(call: Call, ours: Said, theirs: Said) -> dict[str, Any]:
 
 
 def _recorded(replay: Replay) -> dict[str, Any]:
-    against = None if replay.against is None else _beside(replay.against_beside_recorded)
+    against = None if replay.against is None else _comparison(replay.against_vs_recorded)
     return {
-        "draft": _beside(replay.draft_beside_recorded),
+        "draft": _comparison(replay.draft_vs_recorded),
         "against": against,
         "decided_without_store": replay.decided_without_store,
     }
@@ -170,3 +174,78 @@ def _observed(each: Observed) -> dict[str, Any]:
         "enough": [{"denied_share": share, "amount": amount} for share, amount in each.suggestions],
         "left_out": each.left_out,
     }
+
+
+_SHORT: Final = 10 * SECOND
+_MAX_NAMES: Final = 5
+_COLD: Final = (
+    "counters start empty, so limits with windows up to {} deny too little at first; "
+    "with --since, the traffic of --warm-up before it fills them"
+)
+_WHOLE_SECONDS: Final = (
+    "the log has whole seconds, so all requests of a second arrive at once, and short limits deny too much"
+)
+
+
+def longest_window(rule_sets: Iterable[RuleSet]) -> Micros:
+    """The longest period of all limits; 0 if there is none."""
+    return max((period for rule_set in rule_sets for period in _periods(rule_set)), default=0)
+
+
+def notes(replay: Replay, *, skipped: int, whole_seconds: bool, ran_full: bool, warmed: Micros) -> list[str]:
+    """Sentences on everything that makes the report less than exact."""
+    runs = [run for run in (replay.draft, replay.against) if run is not None]
+    sets = [run.rule_set for run in runs]
+    slots = sorted({slot for run in runs for slot in run.slots})
+    longest, degraded = longest_window(sets), replay.decided_without_store
+    has_short = any(period < _SHORT for rule_set in sets for period in _periods(rule_set))
+    sentences = (
+        (replay.draft_vs_recorded.compared, _sampling(sets[-1])),
+        (slots, f"events do not record when a slot is released: {', '.join(slots)} denies only what it denied then"),
+        (longest > warmed, _COLD.format(format_duration(longest))),
+        (whole_seconds and has_short, _WHOLE_SECONDS),
+        (replay.late, f"{_counted(replay.late)} out of order, decided at the time of a later request"),
+        (
+            replay.repeated,
+            f"of many equal denials only some are recorded; decided together with these: {_counted(replay.repeated)}",
+        ),
+        (replay.undecidable, f"skipped because they cannot be decided: {_counted(replay.undecidable)}"),
+        (skipped, f"skipped because they cannot be read: {_counted(skipped, 'line or event', 'lines or events')}"),
+        (ran_full, "not all counters fit in memory, so some were shared, and too much is denied"),
+        (
+            degraded,
+            f"not compared with the recorded decision, because the store was unavailable then: {_counted(degraded)}",
+        ),
+        (
+            replay.subjects.left_out,
+            f"of subjects beyond the {MAX_SUBJECTS:,} that are listed: {_counted(replay.subjects.left_out)}",
+        ),
+    )
+    return [sentence for applies, sentence in sentences if applies and sentence]
+
+
+def _counted(number: int, one: str = "request", more: str = "requests") -> str:
+    return f"{number:,} {one if number == 1 else more}"
+
+
+def _sampling(rule_set: RuleSet) -> str:
+    """What is missing if not every admission was recorded."""
+    sampled = [rule for rule in rule_set.rules if rule.enabled and not rule.is_gate and rule.sample < 1]
+    if not sampled:
+        return ""
+    names = ", ".join(f"{rule.name} {rule.sample:g}" for rule in sampled[:_MAX_NAMES])
+    more = f" and {len(sampled) - _MAX_NAMES} more" if len(sampled) > _MAX_NAMES else ""
+    return (
+        f"not every admission is recorded (sample: {names}{more}): there was more traffic than is replayed, "
+        "so rules would deny more than here. With 'sample: 1' a replay is exact"
+    )
+
+
+def _periods(rule_set: RuleSet) -> Iterator[Micros]:
+    tiers = (limits for tier in rule_set.tiers.values() for limits in tier.limits.values())
+    for limits in (
+        *(rule.limits for rule in rule_set.rules if rule.enabled),
+        *tiers,
+        *(override.limits for override in rule_set.overrides),
+    ):
+        yield from (limit.period for limit in limits if isinstance(limit, Rate))

@@ -1,4 +1,4 @@
-"""Traffic that has been: requests with their times, to be decided again."""
+"""Past requests with their times and, where they were recorded, their outcomes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from headgate.core.units import Micros
 
-_MOST_REMEMBERED: Final = 10_000
-_MOST_EXAMPLES: Final = 5
+_MAX_CACHED: Final = 10_000
+_MAX_EXAMPLES: Final = 5
 _MAX_STANDS_FOR: Final = 10_000_000
-"""More than a process decides in a minute."""
+"""More than a process decides in a minute, so a larger number is wrong."""
 _NOTHING: Final = (NO_ATTRIBUTES, None, None, None, False)
 COLUMNS: Final = (
     "user",
@@ -34,12 +34,12 @@ COLUMNS: Final = (
     "sequence",
     "extra",
 )
-"""What is needed of an event, beside its time, to decide it again."""
-_new = tuple.__new__  # half the time of Call(...)
+"""The columns of an event, besides its time, that are needed to decide it again."""
+_new = tuple.__new__  # half the time of LoggedRequest(...)
 
 
-class Recorded(NamedTuple):
-    """What became of a request when it was made."""
+class RecordedOutcome(NamedTuple):
+    """The decision on a request when it was made."""
 
     decision: str
     """An `EventKind`, as text."""
@@ -48,51 +48,61 @@ class Recorded(NamedTuple):
     server: str
     sequence: int
     stands_for: int = 1
-    """How many refusals alike were made, of which only this one was recorded."""
+    """The number of equal denials that this recorded one stands for."""
 
 
-class Call(NamedTuple):
-    """One request that was made."""
+class LoggedRequest(NamedTuple):
+    """One past request, from an event or a log."""
 
     at: Micros
     request: Request
-    """With what its caller said that it costs."""
-    recorded: Recorded | None = None
+    """With the cost that the caller gave."""
+    recorded: RecordedOutcome | None = None
 
     @property
     def order(self) -> tuple[Micros, str, int]:
-        """What calls are sorted by: time, and where that is the same, as their process decided them."""
+        """The sort key: time; at equal times, the order in which a process decided."""
         known = self.recorded
         return (self.at, "", 0) if known is None else (self.at, known.server, known.sequence)
 
 
+class Span(NamedTuple):
+    """A time span of traffic."""
+
+    start: Micros
+    """Requests before it are ignored."""
+    since: Micros
+    """Requests before it fill the counters and are not reported."""
+    until: Micros
+
+
 class Skipped:
-    """What tells of no call, counted, and what is wrong with the first of it."""
+    """Counts the lines or events that are not a request, with the reasons of the first."""
 
     __slots__ = ("count", "examples")
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Start at zero."""
         self.count = 0
         self.examples: list[str] = []
 
-    def add(self, sentence: str) -> None:
+    def add(self, reason: str) -> None:
         """Count one."""
         self.count += 1
-        if len(self.examples) < _MOST_EXAMPLES:
-            self.examples.append(sentence)
+        if len(self.examples) < _MAX_EXAMPLES:
+            self.examples.append(reason)
 
 
-class Calls:
-    """Makes calls of events as they are stored."""
+class EventParser:
+    """Turns stored events into requests."""
 
     def __init__(self) -> None:
-        """Own limits are read once for all events that have the same."""
+        """Equal own limits of several events are parsed once."""
         self._limits: dict[str, OwnLimits] = {}
 
-    def page(self, events: Iterable[tuple[Micros, Sequence[Any]]], skipped: Skipped) -> list[Call]:
-        """The calls of events with their times, those that cannot be read left out."""
-        made: list[Call] = []
+    def page(self, events: Iterable[tuple[Micros, Sequence[Any]]], skipped: Skipped) -> list[LoggedRequest]:
+        """The requests of events with their times; events that cannot be read go to `skipped`."""
+        made: list[LoggedRequest] = []
         for at, event in events:
             try:
                 made.append(self.of(at, event))
@@ -100,22 +110,22 @@ class Calls:
                 skipped.add(str(error))
         return made
 
-    def of(self, at: Micros, event: Sequence[Any]) -> Call:
-        """The call of one event, in the order of `COLUMNS`; `InvalidRequest` if its `extra` is none."""
+    def of(self, at: Micros, event: Sequence[Any]) -> LoggedRequest:
+        """The request of one event, given in the order of `COLUMNS`; `InvalidRequest` if its `extra` is malformed."""
         user, tenant, api_key, ip, tier, method, path, rule, decision, source, server, sequence, extra = event
         rest = _NOTHING
         if extra is not None:
             rest = self._rest(extra)
-            user, ip = user or extra.get("user"), ip or extra.get("ip")  # which had no place in their columns
+            user, ip = user or extra.get("user"), ip or extra.get("ip")  # values that did not fit their columns
         request = _new(Request, (user, tenant, api_key, ip, tier, method, path, *rest))
         stands_for = 1 if extra is None else _stands_for(extra.get("stands_for"))
-        known = _new(Recorded, (decision, rule, source or "", server or "", sequence or 0, stands_for))
-        made: Call = _new(Call, (at, request, known))
+        known = _new(RecordedOutcome, (decision, rule, source or "", server or "", sequence or 0, stands_for))
+        made: LoggedRequest = _new(LoggedRequest, (at, request, known))
         return made
 
     def _rest(self, extra: object) -> tuple[Any, ...]:
         if not isinstance(extra, Mapping):
-            msg = f"what is extra about an event maps names to values; {shown(extra)} does not"
+            msg = f"extra of an event must be a mapping, not {shown(extra)}"
             raise InvalidRequest(msg)
         limits = extra.get("limits")
         return (
@@ -131,14 +141,14 @@ class Calls:
         found = self._limits.get(name)
         if found is None:
             if not isinstance(data, Mapping) or not all(isinstance(each, Mapping) for each in data.values()):
-                msg = f"limits of one's own are by owner and rule, not {shown(data)}"
+                msg = f"limits in extra must be a mapping by owner and rule, not {shown(data)}"
                 raise InvalidRequest(msg)
-            if len(self._limits) >= _MOST_REMEMBERED:
+            if len(self._limits) >= _MAX_CACHED:
                 self._limits.clear()
             found = self._limits[name] = OwnLimits.from_data(data)
         return found
 
 
 def _stands_for(number: object) -> int:
-    """How many requests an event stands for, as it says; 1 where it does not."""
+    """The number of requests that an event stands for; 1 if it does not say."""
     return max(1, min(number, _MAX_STANDS_FOR)) if type(number) is int else 1

@@ -1,4 +1,4 @@
-"""The parts of a simulation: time lines, demand, who was denied, comparisons, slots, the report and its picture."""
+"""The parts of a simulation: time lines, demand, who was denied, comparisons, slots, the report and its plot_svg."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
 from headgate.simulate import demand as demands
-from headgate.simulate import subjects as many_subjects
+from headgate.simulate import tallies as many_subjects
 from headgate.simulate.demand import nth_round
-from headgate.simulate.notes import longest_window, notes
-from headgate.simulate.plot import nice, picture, span
-from headgate.simulate.report import moment, report
-from headgate.simulate.simulation import Simulation, Span
-from headgate.simulate.timeline import MOST_STEPS, Timeline
-from headgate.simulate.traffic import Call, Recorded
+from headgate.simulate.plot import nice, plot_svg, span
+from headgate.simulate.report import longest_window, moment, notes, report
+from headgate.simulate.simulation import Simulation
+from headgate.simulate.tallies import MAX_STEPS, Timeline
+from headgate.simulate.traffic import LoggedRequest, RecordedOutcome, Span
 from headgate.testing.clock import NEW_YEAR
 
 if TYPE_CHECKING:
     import pytest
 
-    from headgate.simulate.replay import Replay
+    from headgate.simulate.simulation import Replay
 
 USERS = {"name": "users", "per": "user", "limits": "2/minute", "algorithm": "fixed_window", "sample": 1}
 
@@ -39,12 +38,12 @@ def _replay(*rules: dict[str, Any], against: list[dict[str, Any]] | None = None,
     return _simulation(*rules, against=against, since=since).replay
 
 
-def _calls(user: str, *seconds: float, **parts: Any) -> list[Call]:  # noqa: ANN401 (the request's)
-    return [Call(NEW_YEAR + round(each * SECOND), Request(user=user, **parts)) for each in seconds]
+def _calls(user: str, *seconds: float, **parts: Any) -> list[LoggedRequest]:  # noqa: ANN401 (the request's)
+    return [LoggedRequest(NEW_YEAR + round(each * SECOND), Request(user=user, **parts)) for each in seconds]
 
 
-def _was(decision: str, rule: str | None = None, source: str = "store") -> Recorded:
-    return Recorded(decision, rule, source, "s", 1)
+def _was(decision: str, rule: str | None = None, source: str = "store") -> RecordedOutcome:
+    return RecordedOutcome(decision, rule, source, "s", 1)
 
 
 def test_time_is_virtual_and_comes_from_the_calls() -> None:
@@ -77,7 +76,7 @@ def test_what_is_no_request_is_counted_and_left_out() -> None:
     replay = _replay(USERS)
     replay.take([*_calls("ann", 0, ip="nowhere"), *_calls("ann", 0, cost=-1), *_calls("ann", 0)])
     assert (replay.undecidable, replay.requests) == (2, 1)
-    assert "nowhere" in replay.sentences[0]
+    assert "nowhere" in replay.reasons[0]
 
 
 def test_rules_are_compared_call_by_call() -> None:
@@ -100,7 +99,7 @@ def test_what_was_recorded_while_the_store_was_away_is_not_compared() -> None:
     replay.take([each._replace(recorded=_was("denied", "users", "degraded_deny")) for each in _calls("ann", 0)])
     replay.take([each._replace(recorded=_was("allowed", "users")) for each in _calls("ann", 1)])
     assert replay.decided_without_store == 1
-    assert replay.draft_beside_recorded.compared == 1
+    assert replay.draft_vs_recorded.compared == 1
 
 
 def test_slots_are_unlimited_and_still_win_their_layer() -> None:
@@ -113,7 +112,7 @@ def test_slots_are_unlimited_and_still_win_their_layer() -> None:
     assert replay.draft.slots == {"held"}
     replay.take([each._replace(recorded=_was("denied", "held")) for each in _calls("ann", 4)])
     assert replay.draft.denied == 1
-    assert replay.draft_beside_recorded.different == 0
+    assert replay.draft_vs_recorded.different == 0
 
 
 def test_who_was_shut_out_by_a_block_stays_so() -> None:
@@ -122,7 +121,7 @@ def test_who_was_shut_out_by_a_block_stays_so() -> None:
     for rule in ("block", "no-bots"):
         replay.take([each._replace(recorded=_was("blocked", rule, "block")) for each in _calls("ann", 0)])
     assert replay.draft.counts["blocked"] == 1  # type: ignore[index] # a member of an enum of texts
-    assert replay.draft_beside_recorded.no_longer_denied == 1
+    assert replay.draft_vs_recorded.no_longer_denied == 1
 
 
 def test_a_timeline_has_steps_that_a_picture_has_room_for() -> None:
@@ -133,7 +132,7 @@ def test_a_timeline_has_steps_that_a_picture_has_room_for() -> None:
         for number in range(1_000):
             timeline.add(NEW_YEAR + number * spacing, number % 2, number % 5 == 0)
         steps = timeline.steps
-        assert len(steps) <= MOST_STEPS
+        assert len(steps) <= MAX_STEPS
         assert [sum(part) for part in list(zip(*steps, strict=True))[1:]] == [1_000, 500, 200]
         assert all(later.at - step.at == timeline.width for step, later in pairwise(steps))
 
@@ -168,9 +167,9 @@ def test_round_numbers_come_in_their_order() -> None:
 
 def test_more_subjects_and_limits_than_there_is_room_for_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report says how many requests it leaves out of a list."""
-    monkeypatch.setattr(demands, "MOST_SUBJECTS", 2)
-    monkeypatch.setattr(demands, "MOST_LIMITS", 1)
-    monkeypatch.setattr(many_subjects, "MOST_SUBJECTS", 2)
+    monkeypatch.setattr(demands, "MAX_SUBJECTS", 2)
+    monkeypatch.setattr(demands, "MAX_LIMITS", 1)
+    monkeypatch.setattr(many_subjects, "MAX_SUBJECTS", 2)
     replay = _replay(USERS, USERS | {"name": "second", "layer": "b"})
     for user in ("a", "b", "c", "a"):
         replay.take(_calls(user, 0))
@@ -228,7 +227,7 @@ def test_a_subject_is_the_first_that_is_known() -> None:
         Request(ip="10.0.0.1"),
         Request(),
     ):
-        replay.take([Call(NEW_YEAR, request)])
+        replay.take([LoggedRequest(NEW_YEAR, request)])
     kinds = {(each.kind, each.name) for each in replay.subjects.worst(9)}
     assert kinds == {("user", "u"), ("api_key", "k"), ("tenant", "t"), ("ip", "10.0.0.1"), ("unknown", "")}
     assert replay.subjects.denied == 5
@@ -243,7 +242,15 @@ def test_notes_say_what_makes_a_report_less_than_exact() -> None:
     replay.take(_calls("ann", 4))
     replay.take(_calls("ann", 4, ip="nowhere"))
     said = "\n".join(notes(replay, skipped=3, whole_seconds=True, ran_full=True, warmed=0))
-    for word in ("users 0.25", "held", "begin empty", "whole seconds", "2 requests came after", "3 lines", "no room"):
+    for word in (
+        "users 0.25",
+        "held",
+        "start empty",
+        "whole seconds",
+        "2 requests out of order",
+        "3 lines",
+        "not all counters fit",
+    ):
         assert word in said
     assert "cannot be decided: 1 request" in said
     exact = _replay(USERS)
@@ -271,14 +278,14 @@ def test_a_picture_is_a_drawing_of_the_report() -> None:
         replay.take(_calls("ann", *range(0, 4_000, 7)))
         found = _whole_report(replay)
         found["draft"]["rules"] = "<draft & co>" * 9
-        text = picture(found)
+        text = plot_svg(found)
         root = ET.fromstring(text)  # noqa: S314 (our own)
         assert root.tag.endswith("svg")
         assert "prefers-color-scheme: dark" in text
         assert ("denied by today.yaml" in text) is (against is not None)
         assert "of 572 requests would have been denied" in text
-    empty = picture(_whole_report(_replay(USERS)))
-    assert "there were no requests" in empty
+    empty = plot_svg(_whole_report(_replay(USERS)))
+    assert "no requests" in empty
 
 
 def test_axes_end_at_round_numbers() -> None:

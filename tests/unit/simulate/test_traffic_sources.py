@@ -16,12 +16,10 @@ from pyarrow.fs import LocalFileSystem
 from headgate.core.request import Request
 from headgate.core.units import SECOND
 from headgate.errors import InvalidRequest, InvalidSettings
-from headgate.simulate.access_log import AccessLog
-from headgate.simulate.json_log import JsonLines
-from headgate.simulate.log_file import LONGEST_LINE, LogFile
-from headgate.simulate.ordering import in_order
+from headgate.simulate.log_file import MAX_LINE, LogFile, in_order
+from headgate.simulate.log_lines import AccessLog, JsonLog
 from headgate.simulate.parquet_events import ParquetEvents
-from headgate.simulate.traffic import Call
+from headgate.simulate.traffic import LoggedRequest
 from headgate.testing.clock import NEW_YEAR
 
 if TYPE_CHECKING:
@@ -37,18 +35,18 @@ EVENT = {
 }  # fmt: skip
 
 
-def _all(source: LogFile | ParquetEvents) -> list[Call]:
+def _all(source: LogFile | ParquetEvents) -> list[LoggedRequest]:
     return [call for page in source.pages() for call in page]
 
 
 def test_a_combined_log_line_is_a_call() -> None:
     """With the user of the log, in UTC, without the query."""
-    call = AccessLog().call(COMBINED)
-    assert call == Call(
+    call = AccessLog().request(COMBINED)
+    assert call == LoggedRequest(
         NEW_YEAR + 7 * SECOND, Request(user="u_42", ip="203.0.113.9", method="POST", path="/a/b"), recorded=None
     )
     common = COMBINED.partition(' "-"')[0].replace("u_42", "-")
-    assert AccessLog().call(common).request == Request(ip="203.0.113.9", method="POST", path="/a/b")
+    assert AccessLog().request(common).request == Request(ip="203.0.113.9", method="POST", path="/a/b")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +61,7 @@ def test_a_combined_log_line_is_a_call() -> None:
 )
 def test_a_path_is_what_the_service_would_have_been_asked_for(target: str, path: str) -> None:
     """Absolute addresses are cut, and what the server wrote safely is as it was."""
-    assert AccessLog().call(COMBINED.replace("/a/b?q=1", target)).request.path == path
+    assert AccessLog().request(COMBINED.replace("/a/b?q=1", target)).request.path == path
 
 
 @pytest.mark.parametrize(
@@ -73,12 +71,12 @@ def test_a_path_is_what_the_service_would_have_been_asked_for(target: str, path:
 def test_a_line_that_is_none_is_refused(line: str) -> None:
     """With a sentence about it."""
     with pytest.raises(ValueError, match=r"."):
-        AccessLog().call(line)
+        AccessLog().request(line)
 
 
 def test_our_own_events_are_read_whole() -> None:
     """What was stated, who asked, and what was decided then."""
-    call = JsonLines().call(json.dumps(EVENT))
+    call = JsonLog().request(json.dumps(EVENT))
     assert call.at == NEW_YEAR + 7 * SECOND + 250
     request = call.request
     assert request[:7] == ("u_42", "t", "k", "203.0.113.9", "pro", "GET", "/a")
@@ -94,18 +92,18 @@ def test_our_own_events_are_read_whole() -> None:
 def test_what_only_looks_like_an_event_is_refused(change: dict[str, Any]) -> None:
     """It is counted as a line that cannot be read."""
     with pytest.raises((ValueError, InvalidRequest)):
-        JsonLines().call(json.dumps(EVENT | change))
+        JsonLog().request(json.dumps(EVENT | change))
 
 
 def test_json_lines_of_others_are_read_by_the_names_of_their_fields() -> None:
     """The usual names are known; others are said, with dots where they are nested."""
     line = {"ts": 1_767_225_607.5, "request": {"method": "GET", "uri": "/x?y", "remote_ip": "10.0.0.1"}, "user_id": 7}
-    call = JsonLines().call(json.dumps(line))
+    call = JsonLog().request(json.dumps(line))
     assert call.at == NEW_YEAR + 7_500_000
     assert call.request == Request(user="7", ip="10.0.0.1", method="GET", path="/x")
-    named = JsonLines({"user": "auth.sub", "at": "when", "cost": "price", "attribute.region": "geo"})
+    named = JsonLog({"user": "auth.sub", "at": "when", "cost": "price", "attribute.region": "geo"})
     other = {"auth": {"sub": "ann"}, "when": 1_767_225_600_000, "price": 3.0, "geo": "eu", "decision": "denied"}
-    assert named.call(json.dumps(other)) == Call(
+    assert named.request(json.dumps(other)) == LoggedRequest(
         NEW_YEAR, Request(user="ann", attributes={"region": "eu"}, cost=3), recorded=None
     )
 
@@ -113,7 +111,7 @@ def test_json_lines_of_others_are_read_by_the_names_of_their_fields() -> None:
 @pytest.mark.parametrize("at", ["2026-01-01T00:00:00+00:00", "2026-01-01", 1_767_225_600, "1767225600.0", NEW_YEAR])
 def test_times_are_texts_or_numbers_of_any_common_unit(at: object) -> None:
     """Seconds, milliseconds and microseconds are told apart by their size."""
-    assert JsonLines().call(json.dumps({"time": at})).at == NEW_YEAR
+    assert JsonLog().request(json.dumps({"time": at})).at == NEW_YEAR
 
 
 def test_a_log_file_may_be_compressed(tmp_path: Path) -> None:
@@ -122,19 +120,19 @@ def test_a_log_file_may_be_compressed(tmp_path: Path) -> None:
     plain.write_text(f"\n{COMBINED}\n\n{COMBINED}")
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     read = LogFile(plain)
-    assert _all(read) == _all(LogFile(packed)) == [AccessLog().call(COMBINED)] * 2
+    assert _all(read) == _all(LogFile(packed)) == [AccessLog().request(COMBINED)] * 2
     assert (read.skipped.count, read.share, read.has_whole_seconds) == (0, 1.0, True)
 
 
 def test_lines_that_cannot_be_read_are_counted_and_shown(tmp_path: Path) -> None:
     """The others are read all the same, also behind a line without end, and before a damaged part."""
     path = tmp_path / "a.log"
-    long = b"x" * (3 * LONGEST_LINE)
+    long = b"x" * (3 * MAX_LINE)
     path.write_bytes(b"\n".join([COMBINED.encode(), b"garbage \xff", long, COMBINED.encode()]))
     log = LogFile(path)
     assert len(_all(log)) == 2
     assert log.skipped.count == 2
-    assert log.skipped.examples[0].startswith("line 2: it is no line of the common or combined log format")
+    assert log.skipped.examples[0].startswith("line 2: not a line of the common or combined log format")
     assert "longer than" in log.skipped.examples[1]
     path.write_bytes(gzip.compress(f"{COMBINED}\n".encode() * 2)[:-4])
     damaged = LogFile(path)
@@ -151,7 +149,7 @@ def test_a_file_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
 def test_calls_are_sorted_within_a_window() -> None:
     """Nothing is lost, and what is not too far from its place is in it."""
     chance = random.Random(1)
-    calls = [Call(number * 10 + chance.randrange(90), Request()) for number in range(1_000)]
+    calls = [LoggedRequest(number * 10 + chance.randrange(90), Request()) for number in range(1_000)]
     pages = [calls[at : at + 37] for at in range(0, 1_000, 37)]
     assert [call for page in in_order(pages, 50) for call in page] == sorted(calls, key=lambda call: call.at)
 
@@ -201,4 +199,4 @@ def test_parquet_files_of_other_things_are_refused(tmp_path: Path) -> None:
 def test_a_leap_second_is_the_last_second_of_its_minute() -> None:
     """Servers write 60 then."""
     leap = COMBINED.replace("01/Jan/2026:01:00:07 +0100", "31/Dec/2016:23:59:60 +0000")
-    assert AccessLog().call(leap).at == round(datetime(2016, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * SECOND
+    assert AccessLog().request(leap).at == round(datetime(2016, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()) * SECOND
