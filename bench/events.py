@@ -33,7 +33,7 @@ from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.adapters.postgres.event_sink import PostgresEvents
 from headgate.controlplane.activity import Activity
 from headgate.controlplane.analytics import Analytics, Asked, Dimension, Granularity, Order
-from headgate.controlplane.rolling_up import RollingUp
+from headgate.controlplane.rollups import Rollups
 from headgate.core.counts import Count, CountBatch, Took
 from headgate.core.event import Event, EventBatch
 from headgate.core.units import MINUTE, SECOND
@@ -115,7 +115,7 @@ class Bench:
             self._bar.advance(task)
         self._note("a batch of 5,000 different counts, stored in", seconds / 60, "s")
         began = time.perf_counter()
-        await RollingUp(self._database, lambda: at + 60 * MINUTE).catch_up()
+        await Rollups(self._database, lambda: at + 60 * MINUTE).catch_up()
         self._note("that hour (60 such minutes) rolled up, with its day, in", time.perf_counter() - began, "s")
 
     async def load(self) -> None:

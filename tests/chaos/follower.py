@@ -17,7 +17,7 @@ import uvloop
 from headgate import Limiter, Request
 from headgate.adapters.redis import RedisFeed, feed_at
 from headgate.adapters.zones import zone
-from headgate.controlplane.following import Following
+from headgate.controlplane.subscriber import Subscriber
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.ports import RULES
 
@@ -39,7 +39,7 @@ class Orders(NamedTuple):
 class Findings(NamedTuple):
     """What a process has seen."""
 
-    in_force: list[tuple[int, float]]
+    active: list[tuple[int, float]]
     """Numbers of rule sets, and when each was put in force."""
     limits: list[tuple[int, int, int]]
     """Which two limits requests were decided by, under the number of which rule set; each once."""
@@ -57,19 +57,19 @@ async def follow(orders: Orders) -> Findings:
     """Follow and check until the input ends."""
     if orders.is_deaf:
         RedisFeed.announcements = _silence  # type: ignore[assignment,method-assign] # on purpose
-    in_force: list[tuple[int, float]] = []
+    active: list[tuple[int, float]] = []
     limits: set[tuple[int, int, int]] = set()
     checks = by_store = 0
     async with Limiter.open(orders.url) as limiter:
 
         def take(data: object, number: int) -> None:
             limiter.snapshots.publish(parse_rule_set(data, zone), number)
-            in_force.append((number, time.time()))
+            active.append((number, time.time()))
 
         feed = feed_at(orders.url)
-        following = Following(feed, {RULES: take}, lambda _: None)
-        await following.start()
-        task = asyncio.create_task(following.run())
+        subscriber = Subscriber(feed, {RULES: take}, lambda _: None)
+        await subscriber.start()
+        task = asyncio.create_task(subscriber.run())
         ending = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
         print("ready", flush=True)  # noqa: T201 (read by who started us)
         while not ending.done():
@@ -82,7 +82,7 @@ async def follow(orders: Orders) -> Findings:
         task.cancel()
         await asyncio.wait([task])
         await feed.close()
-    return Findings(in_force, sorted(limits), checks, by_store, sum(following.refused.values()))
+    return Findings(active, sorted(limits), checks, by_store, sum(subscriber.refused.values()))
 
 
 if __name__ == "__main__":

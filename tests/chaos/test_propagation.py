@@ -19,9 +19,9 @@ from headgate.adapters.memory import MemoryCache
 from headgate.adapters.postgres import Database
 from headgate.adapters.redis import feed_at
 from headgate.adapters.zones import zone
-from headgate.controlplane.announcing import Announcer
-from headgate.controlplane.publishing import Publisher
-from headgate.controlplane.rule_set_changes import RuleSetChanges
+from headgate.controlplane.notifier import Notifier
+from headgate.controlplane.publisher import Publisher
+from headgate.controlplane.rule_sets import RuleSetChanges
 from headgate.controlplane.snapshot_history import SnapshotHistory
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ async def _end(process: Process) -> Findings:
 class Admin:
     """The services of the process in which rules are published."""
 
-    def __init__(self, database: Database, announcer: Announcer) -> None:
+    def __init__(self, database: Database, notifier: Notifier) -> None:
         publisher = Publisher(zone, wall_clock)
-        self._announcer = announcer
+        self._announcer = notifier
         self._changes = RuleSetChanges(database, publisher, self._announce)
         self._history = SnapshotHistory(database, publisher, self._announce)
         self._at = 0.0
@@ -102,9 +102,9 @@ class Admin:
 @asynccontextmanager
 async def admin(url: str, database_url: str) -> AsyncIterator[Admin]:
     database, feed = Database(database_url), feed_at(url)
-    announcer = Announcer(database, feed, MemoryCache(wall_clock))
-    repairing = asyncio.create_task(announcer.run())
-    yield Admin(database, announcer)
+    notifier = Notifier(database, feed, MemoryCache(wall_clock))
+    repairing = asyncio.create_task(notifier.run())
+    yield Admin(database, notifier)
     repairing.cancel()
     await asyncio.wait([repairing])
     await feed.close()
@@ -115,11 +115,11 @@ def delays(committed: dict[int, float], findings: Sequence[Findings]) -> list[fl
     """Seconds from each commit until each process was past it. One that is in force also replaces those it skipped."""
     seconds = []
     for found in findings:
-        in_force = iter(found.in_force)
-        number, at = next(in_force)
+        active = iter(found.active)
+        number, at = next(active)
         for change, when in committed.items():
             while number < change:
-                number, at = next(in_force)
+                number, at = next(active)
             seconds.append(at - when)
     return seconds
 

@@ -12,7 +12,7 @@ from headgate.adapters.zones import zone
 from headgate.controlplane.access import Access
 from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.keys import Keys
-from headgate.controlplane.publishing import Publisher
+from headgate.controlplane.publisher import Publisher
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.tiers import Tiers
 from headgate.controlplane.users import Users

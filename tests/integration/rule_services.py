@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.zones import zone
-from headgate.controlplane.publishing import Publisher
-from headgate.controlplane.rule_set_changes import RuleSetChanges
+from headgate.controlplane.publisher import Publisher
+from headgate.controlplane.rule_sets import RuleSetChanges
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
 from headgate.core.matching import Snapshot
@@ -47,7 +47,7 @@ class RuleServices:
         async with self.database.use() as connection:
             await connection.execute(sql, *arguments)
 
-    async def in_force(self) -> RuleSet:
+    async def active(self) -> RuleSet:
         """The newest snapshot, read and compiled as a process does it."""
         row = await self.snapshots.current()
         assert row is not None

@@ -14,7 +14,7 @@ from tests.support.admin import Admin, problem_of, with_admin
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.cli import commands
-from headgate.controlplane.rolling_up import RollingUp
+from headgate.controlplane.rollups import Rollups
 from headgate.core.counts import Count, CountBatch, Took
 from headgate.core.histogram import bucket_of
 from headgate.core.request import Request
@@ -73,7 +73,7 @@ async def _fill(admin: Admin) -> None:
     took = [Took(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(250), 99)]
     took.append(Took(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(9_000), 1))
     await PostgresCounts(admin.database).store(CountBatch("b", "server", "eu", _two_days(), took))
-    await RollingUp(admin.database, wall_clock).catch_up()
+    await Rollups(admin.database, wall_clock).catch_up()
 
 
 async def _event(admin: Admin, ago: timedelta, name: str, decision: str = "denied", **others: object) -> None:

@@ -22,7 +22,7 @@ from headgate.archive.event_columns import SCHEMA
 from headgate.archive.event_query import read
 from headgate.archive.factory import archive_store, open_archive, open_query
 from headgate.archive.part import Month
-from headgate.controlplane.rolling_up import RollingUp
+from headgate.controlplane.rollups import Rollups
 from headgate.core.counts import CountBatch
 from headgate.core.units import MINUTE
 from headgate.errors import ArchiveError, Conflict, NotFound
@@ -92,7 +92,7 @@ async def _count(url: str, stored: list[tuple[Any, ...]]) -> None:
 async def _rolled_up(url: str, clock: Callable[[], int]) -> set[tuple[str, int]]:
     """What minutes, hours and days add up to, at a moment."""
     database = Database(url)
-    await RollingUp(database, clock).catch_up()
+    await Rollups(database, clock).catch_up()
     async with database.use() as connection:
         rows = await connection.fetch(
             "SELECT granularity, sum(total)::int AS total FROM metrics WHERE rule = '' AND user_id = '' GROUP BY 1"

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 from headgate import InvalidSettings, fastapi
 from headgate.adapters.postgres import Database
 from headgate.adapters.redis import RedisCache, feed_at, store_at
-from headgate.controlplane.announcing import Announcer
+from headgate.controlplane.notifier import Notifier
 from headgate.dataplane.without_waiting import run
 from headgate.edge.frameworks.threads import BlockingIdentity
 from headgate.flask import RateLimiter
@@ -51,7 +51,7 @@ class Operator:
             database, feed, store = Database(self._urls[0]), feed_at(self._urls[1]), store_at(self._urls[1])
             try:
                 done = await change(Accounts(database))
-                await Announcer(database, feed, RedisCache(store)).announce()
+                await Notifier(database, feed, RedisCache(store)).announce()
                 return done
             finally:
                 await feed.close()

@@ -14,9 +14,9 @@ from tests.support.waiting import wait_until_async
 
 from headgate.adapters.memory import MemoryFeed
 from headgate.adapters.postgres import Database
-from headgate.controlplane.following import Following
+from headgate.controlplane.changes import MAX_CHANGES, StoredChanges
 from headgate.controlplane.processes import Applied, Presence, Processes, ProcessName
-from headgate.controlplane.stored_changes import MAX_CHANGES, StoredChanges
+from headgate.controlplane.subscriber import Subscriber
 from headgate.errors import DatabaseError
 from headgate.ports import BLOCKS, RULES, Position
 
@@ -31,9 +31,9 @@ class Process:
 
     def __init__(self, database: Database, pid: int, *kinds: str) -> None:
         takers = dict.fromkeys(kinds or (RULES, BLOCKS), lambda _data, _number: None)
-        self.following = Following(MemoryFeed(), takers, lambda _names: None, database=StoredChanges(database))
-        self.presence = Presence(database, ProcessName(uuid4(), "host", pid, "service", "eu"), self.following, 60.0)
-        self._direct = self.following._direct
+        self.subscriber = Subscriber(MemoryFeed(), takers, lambda _names: None, database=StoredChanges(database))
+        self.presence = Presence(database, ProcessName(uuid4(), "host", pid, "service", "eu"), self.subscriber, 60.0)
+        self._direct = self.subscriber._direct
 
     async def take(self) -> None:
         """Take what is newest."""
@@ -177,8 +177,8 @@ def test_a_process_that_cannot_report_goes_on(caplog: pytest.LogCaptureFixture) 
             await self.rows(statement, *arguments)
 
     async def run() -> None:
-        following = Following(MemoryFeed(), {BLOCKS: lambda _data, _number: None}, lambda _names: None)
-        presence = Presence(Refusing(), ProcessName(uuid4(), "host", 1, "application", None), following)
+        subscriber = Subscriber(MemoryFeed(), {BLOCKS: lambda _data, _number: None}, lambda _names: None)
+        presence = Presence(Refusing(), ProcessName(uuid4(), "host", 1, "application", None), subscriber)
         for _ in range(3):
             await presence._report()
         await presence.leave()

@@ -30,7 +30,7 @@ def test_a_new_rule_is_in_force_at_once(database_url: str) -> None:
         assert made.data["limits"] == ["100/hour"]
         assert made.data["priority"] == 100
         assert (made.version, made.owner, made.updated_by, made.draft) == (1, "rules.yaml", "ann", None)
-        assert [rule.name for rule in (await services.in_force()).rules] == ["search"]
+        assert [rule.name for rule in (await services.active()).rules] == ["search"]
         current = await services.snapshots.current()
         (change,) = await changes(services.database, Kind.RULE, "search")
         assert current is not None
@@ -109,7 +109,7 @@ def test_publishers_go_one_after_another(database_url: str) -> None:
             *(others.rules.create(SEARCH | {"name": f"b{number}"}, "ben") for number in range(5)),
         )
         await others.database.close()
-        assert len((await services.in_force()).rules) == 10
+        assert len((await services.active()).rules) == 10
         assert sorted(each.rules for each in await services.snapshots.list()) == list(range(1, 11))
 
     scenario(database_url, run)
@@ -133,7 +133,7 @@ def test_a_draft_is_checked_and_not_in_force(database_url: str) -> None:
             await services.rules.set_enabled("search", False, "ann")
         published = await services.rules.publish(None, "ben")
         assert [(rule.name, rule.draft) for rule in published] == [("login", None), ("search", None)]
-        assert [str(rule.limits[0]) for rule in (await services.in_force()).rules] == ["9/minute", "100/hour"]
+        assert [str(rule.limits[0]) for rule in (await services.active()).rules] == ["9/minute", "100/hour"]
         assert len(await services.snapshots.list()) == 2
         assert await services.rules.publish(None, "ben") == []
         with pytest.raises(Conflict, match="has no draft"):
@@ -189,10 +189,10 @@ def test_a_rule_is_switched_off_and_on(database_url: str) -> None:
         off = await services.rules.set_enabled("search", False, "ben")
         assert off.data is not None
         assert off.data["enabled"] is False
-        assert [rule.enabled for rule in (await services.in_force()).rules] == [False]
+        assert [rule.enabled for rule in (await services.active()).rules] == [False]
         assert await services.rules.set_enabled("search", False, "ben") == off
         await services.rules.publish(["search"], "ann")
-        assert [rule.enabled for rule in (await services.in_force()).rules] == [False]
+        assert [rule.enabled for rule in (await services.active()).rules] == [False]
         await services.rules.set_enabled("search", True, "ben")
         verbs = [change["verb"] for change in await changes(services.database, Kind.RULE, "search")]
         assert verbs == ["enabled", "published", "disabled", "drafted", "created"]
@@ -219,7 +219,7 @@ def test_a_rule_goes_with_the_limits_that_others_have_for_it(database_url: str) 
         assert [key["limits"] for key in tables["api_keys"]] == [{"login": ["2/hour"]}]
         (told,) = await changes(services.database, Kind.USER)
         assert (told["name"], told["before"]["users_with_overrides"]) == ("*", 1)
-        assert (await services.in_force()).rules == ()
+        assert (await services.active()).rules == ()
         with pytest.raises(NotFound):
             await services.rules.delete("search", "ann")
 
@@ -237,7 +237,7 @@ def test_a_rule_can_go_back_to_what_it_was(database_url: str) -> None:
         assert (gone.who, gone.data, second.who, first.who) == ("cat", None, "ben", "ann")
         back = await services.rules.rollback("search", first.change, "dan")
         assert back.data == first.data
-        assert [str(rule.limits[0]) for rule in (await services.in_force()).rules] == ["100/hour"]
+        assert [str(rule.limits[0]) for rule in (await services.active()).rules] == ["100/hour"]
         back = await services.rules.rollback("search", second.change, "dan", back.version)
         assert back.data == second.data
         with pytest.raises(Conflict, match="delete it"):

@@ -31,7 +31,7 @@ def test_a_file_is_applied_once(database_url: str) -> None:
         assert planned.added[:2] == ("health", "banned-network")
         done = await services.sets.apply(EXAMPLE, "ann", "rules.yaml")
         assert (done.added, done.tiers_added) == (planned.added, ("free", "premium", "enterprise"))
-        assert await services.in_force() == parse_rule_set(EXAMPLE)
+        assert await services.active() == parse_rule_set(EXAMPLE)
         verbs = [(change["kind"], change["verb"]) for change in await changes(services.database)]
         assert set(verbs) == {("rule", "created"), ("tier", "created")}
         assert len(verbs) == 11
@@ -68,12 +68,12 @@ def test_differences_are_told_field_by_field(database_url: str) -> None:
             "~ rule search: limits 100/hour → 200/hour",
         ]
         assert (await services.sets.apply(wanted, "ann")) == planned
-        assert [rule.name for rule in (await services.in_force()).rules] == ["search", "login", "new"]
-        assert (await services.in_force()).default_tier == "premium"
+        assert [rule.name for rule in (await services.active()).rules] == ["search", "login", "new"]
+        assert (await services.active()).default_tier == "premium"
         assert (await services.sets.plan(wanted, delete=True)).lines() == ["- tier free", "- rule login"]
         gone = await services.sets.sync(wanted, "ben")
         assert (gone.removed, gone.tiers_removed, gone.unchanged) == (("login",), ("free",), 2)
-        assert [rule.name for rule in (await services.in_force()).rules] == ["search", "new"]
+        assert [rule.name for rule in (await services.active()).rules] == ["search", "new"]
         (change,) = [each for each in await changes(services.database, Kind.TIER) if each["verb"] == "deleted"]
         assert (change["name"], change["after"]) == ("free", None)
 
@@ -141,7 +141,7 @@ def test_names_can_change_their_letter_case_with_a_file(database_url: str) -> No
             {"tiers": {"FREE": TIERS["free"]}, "rules": [SEARCH | {"name": "Search"}]}, "ann"
         )
         assert (done.added, done.removed, done.tiers_added) == (("Search",), ("search",), ("FREE",))
-        assert (await services.in_force()).default_tier == "FREE"
+        assert (await services.active()).default_tier == "FREE"
 
     scenario(database_url, run)
 
@@ -199,14 +199,14 @@ def test_problems_are_named_by_the_places_of_the_file(database_url: str) -> None
 
 def test_too_many_rules_are_refused(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a bound on how many rules can be in force; up to it they are written and read in parts."""
-    monkeypatch.setattr("headgate.controlplane.publishing.MOST_RULES", 600)
-    monkeypatch.setattr("headgate.controlplane.publishing._AT_ONCE", 100)
+    monkeypatch.setattr("headgate.controlplane.publisher.MOST_RULES", 600)
+    monkeypatch.setattr("headgate.controlplane.publisher._AT_ONCE", 100)
     monkeypatch.setattr("headgate.controlplane.rule_rows._AT_ONCE", 250)
 
     async def run(services: RuleServices) -> None:
         rules = [SEARCH | {"name": f"r{number}"} for number in range(601)]
         await services.sets.apply(rules[:600], "ann")
-        assert [rule.name for rule in (await services.in_force()).rules] == [rule["name"] for rule in rules[:600]]
+        assert [rule.name for rule in (await services.active()).rules] == [rule["name"] for rule in rules[:600]]
         with pytest.raises(InvalidRules, match="there would be 601 rules; at most 600"):
             await services.rules.create(rules[600], "ann")
         broken = [rule | {"limits": "tier:x"} for rule in rules[:600]]
@@ -242,8 +242,8 @@ def test_what_is_dumped_can_be_applied(two_databases: tuple[str, str], data: dic
         dumped = await first.sets.dump()
         await second.sets.apply(dumped, "ann")
         assert json.dumps(await second.sets.dump()) == json.dumps(dumped)
-        made = await first.in_force()
-        assert made == await second.in_force()
+        made = await first.active()
+        assert made == await second.active()
         assert {rule.name: rule for rule in made.rules} == {rule.name: rule for rule in parse_rule_set(data).rules}
         assert (await first.sets.apply(data, "ann")).is_empty
         assert (await first.sets.sync(dumped, "ann")).is_empty

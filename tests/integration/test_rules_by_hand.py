@@ -108,11 +108,11 @@ def test_publishing_refuses_and_names_the_rule(tables: str, data: str, line: str
             assert caught.value.lines[0].startswith(line)
             assert len(caught.value.lines[0]) < 500
             assert await services.tables() == before
-        assert [rule.name for rule in (await services.in_force()).rules] == ["search"]
+        assert [rule.name for rule in (await services.active()).rules] == ["search"]
         assert (await services.rules.get("hand")).updated_by == "psql"
         assert len(await services.rules.list()) == 2
         await services.rules.replace("hand", {"limits": "1/hour"}, "ann")
-        assert len((await services.in_force()).rules) == 2
+        assert len((await services.active()).rules) == 2
         await services.rules.delete("hand", "ann")
 
     scenario(tables, run)

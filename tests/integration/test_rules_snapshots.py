@@ -21,7 +21,7 @@ def test_everything_can_go_back(database_url: str) -> None:
         )
         first = await services.snapshots.current()
         assert first is not None
-        then = await services.in_force()
+        then = await services.active()
         wanted: dict[str, Any] = {
             "tiers": {"gold": {"limits": {"search": "1/hour"}}},
             "default_tier": "gold",
@@ -33,7 +33,7 @@ def test_everything_can_go_back(database_url: str) -> None:
         assert second is not None
         back = await services.snapshots.rollback(first.number, "cat")
         assert (back.added, back.removed, back.tiers_removed) == (("login",), ("new",), ("gold",))
-        assert await services.in_force() == then
+        assert await services.active() == then
         newest, *older = await services.snapshots.list()
         assert [each.number for each in older] == [second.number, first.number]
         assert newest.who == "cat"
@@ -46,7 +46,7 @@ def test_everything_can_go_back(database_url: str) -> None:
         assert (await services.snapshots.rollback(first.number, "cat")).is_empty
         assert len(await services.snapshots.list()) == 3
         await services.snapshots.rollback(second.number, "cat")
-        assert (await services.in_force()).default_tier == "gold"
+        assert (await services.active()).default_tier == "gold"
 
     scenario(database_url, run)
 
@@ -105,7 +105,7 @@ def test_snapshots_that_are_not_there_or_were_changed(database_url: str) -> None
 
 def test_only_so_many_snapshots_are_kept(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest snapshots go; the history of each rule stays."""
-    monkeypatch.setattr("headgate.controlplane.publishing._KEPT", 3)
+    monkeypatch.setattr("headgate.controlplane.publisher._KEPT", 3)
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")
@@ -130,7 +130,7 @@ def test_what_was_written_by_hand_can_be_published(database_url: str) -> None:
         )
         await services.execute("DELETE FROM rules WHERE name = 'login'")
         done = await services.snapshots.publish("ann")
-        rule_set = await services.in_force()
+        rule_set = await services.active()
         assert ([rule.name for rule in rule_set.rules], done.rules) == (["hand", "search"], 2)
         assert (rule_set.default_tier, rule_set.rules[0].match.methods) == ("gold", ("GET",))
         hand = await services.rules.get("hand")

@@ -10,7 +10,7 @@ import pytest
 from headgate.controlplane.access import Caller, TokenRecord
 from headgate.controlplane.blocks import BlockRecord
 from headgate.controlplane.keys import KeyRecord
-from headgate.controlplane.publishing import Published
+from headgate.controlplane.publisher import Published
 from headgate.controlplane.rules import RuleRecord, RuleVersion
 from headgate.controlplane.snapshot_history import SnapshotRecord
 from headgate.controlplane.tiers import TierRecord

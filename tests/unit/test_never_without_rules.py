@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from tests.unit.controlplane.following_trial import SOON, Feed, Stored, rules
+from tests.unit.controlplane.subscriber_trial import SOON, Feed, Stored, rules
 
 from headgate import Limiter, NoRules, Request
 from headgate.adapters import zones
@@ -14,7 +14,7 @@ from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import NO_RULES, make
 from headgate.controlplane.file_rules import FileRules
-from headgate.controlplane.following import Following, Origin
+from headgate.controlplane.subscriber import Origin, Subscriber
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane import snapshots
 from headgate.errors import HeadgateError
@@ -76,7 +76,7 @@ class Process:
         self.file = folder / "rules.yaml"
         self._saved = SavedDocuments(folder / "saved")
         self._prepare(world)
-        self.following = Following(
+        self.subscriber = Subscriber(
             self.feed,
             {"rules": self._take, "blocks": lambda _data, _number: None},
             lambda _names: None,
@@ -85,7 +85,7 @@ class Process:
             empty={"rules": NO_RULES} if world.file == "none" else {},
             every=SOON,
         )
-        self.file_rules = None if world.file == "none" else FileRules(RulesFile(self.file), self.following.taking)
+        self.file_rules = None if world.file == "none" else FileRules(RulesFile(self.file), self.subscriber.applier)
 
     def _prepare(self, world: World) -> None:
         if (text := FILE[world.file]) is not None:
@@ -107,14 +107,14 @@ class Process:
 
     async def start(self) -> Origin:
         """Start as `headgate serve` does."""
-        await self.following.start(0.01)
+        await self.subscriber.start(0.01)
         if self.file_rules is not None:
             await self.file_rules.look()
         return self.origin()
 
     def origin(self) -> Origin:
         """Where its rules came from."""
-        return self.following.state["rules"].origin
+        return self.subscriber.state["rules"].origin
 
 
 WORLDS = [
@@ -184,10 +184,10 @@ def test_the_database_takes_over_from_the_file_once_it_has_rules(tmp_path: Path)
         process = Process(ON_FILE, tmp_path)
         assert await process.start() is Origin.FILE
         process.database.is_away = False
-        await process.following._ask_database()
+        await process.subscriber._ask_database()
         assert process.origin() is Origin.FILE
         process.database.publish(rules(3, 3))
-        await process.following._ask_database()
+        await process.subscriber._ask_database()
         assert process.origin() is Origin.DATABASE
         process.file.write_text("rules: []")
         await process.file_rules.look()  # type: ignore[union-attr] # it has a file
@@ -273,10 +273,10 @@ def test_a_document_replaces_what_was_held_and_never_the_other_way_round() -> No
 
     async def run() -> None:
         taken: list[Any] = []
-        following = Following(Feed(), {"rules": lambda data, _number: taken.append(data)}, lambda _names: None)
-        await following.taking.hold("rules", "a file", Origin.FILE)
-        await following.taking.take("rules", make("rules", 1, "published", "l1"), Origin.FEED)
-        await following.taking.hold("rules", "a file", Origin.FILE)
+        subscriber = Subscriber(Feed(), {"rules": lambda data, _number: taken.append(data)}, lambda _names: None)
+        await subscriber.applier.hold("rules", "a file", Origin.FILE)
+        await subscriber.applier.take("rules", make("rules", 1, "published", "l1"), Origin.FEED)
+        await subscriber.applier.hold("rules", "a file", Origin.FILE)
         assert taken == ["a file", "published"]
 
     asyncio.run(run())

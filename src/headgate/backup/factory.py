@@ -19,7 +19,7 @@ from headgate.adapters.redis import (
     store_at,
     store_on,
 )
-from headgate.controlplane.announcing import Announcer
+from headgate.controlplane.notifier import Notifier
 from headgate.errors import InvalidSettings
 from headgate.settings import complete
 
@@ -71,13 +71,13 @@ async def announce(settings: Settings, database: Database) -> str | None:
         return None  # each process has counters of its own, and polls the database every second
     async with _redis_server(settings, url) as server:
         feed, store = (feed_at(url), store_at(url)) if server is None else (feed_on(server), store_on(server))
-        announcer = Announcer(database, feed, RedisCache(store))
+        notifier = Notifier(database, feed, RedisCache(store))
         try:
-            await announcer.announce()
+            await notifier.announce()
         finally:
             await feed.close()
             await store.close()
-    return announcer.trouble
+    return notifier.trouble
 
 
 @asynccontextmanager

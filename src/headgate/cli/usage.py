@@ -10,7 +10,7 @@ from rich.text import Text as Styled
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url
 from headgate.cli.output import complain, counted, print_json, print_more, print_note, print_rows
-from headgate.controlplane.usage_lines import Format
+from headgate.controlplane.usage_export import Format
 from headgate.errors import InvalidRequest, shown
 
 DIFFERENT = 2

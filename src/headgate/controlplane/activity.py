@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.controlplane.spans import A_DAY, A_WEEK, days, span, time_of
+from headgate.controlplane.time_spans import A_DAY, A_WEEK, days, span, time_of
 from headgate.errors import NotFound, shown
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     Row: TypeAlias = Mapping[str, Any]
 
-LONGEST_SPAN: Final = timedelta(days=31)
-MOST_DAYS: Final = 366
+MAX_SPAN: Final = timedelta(days=31)
+MAX_DAYS: Final = 366
 
 
 class Activity:
@@ -70,7 +70,7 @@ class Activity:
         `by` is ``user``, ``api_key``, ``ip``, or ``anybody``: the user, the key where there is none, else the
         address. Only denials of users are counted by the day, so other spans are short.
         """
-        longest = LONGEST_SPAN if by == "user" else A_WEEK
+        longest = MAX_SPAN if by == "user" else A_WEEK
         since, until = span(self._now(), since, until, longest=longest)
         first, last = (since + A_DAY - timedelta(microseconds=1)).date(), until.date() - A_DAY
         if by == "user" and first < last:
@@ -87,22 +87,22 @@ class Activity:
         most: int = 50,
     ) -> Sequence[Row]:
         """What was used each day, both days included, behind the day, user and rule `after`; yesterday and today."""
-        between = days(self._now(), first, last, most=MOST_DAYS)
+        between = days(self._now(), first, last, most=MAX_DAYS)
         return await self._database.rows("events.usage", *between, user, *(after or (None, None, None)), most)
 
     async def days_of(self, user: str, many: int) -> Sequence[Row]:
         """The last days of a user, the newest first: requests, denials, and what each rule has charged."""
-        first, last = days(self._now(), None, None, most=MOST_DAYS, usual=many)
+        first, last = days(self._now(), None, None, most=MAX_DAYS, usual=many)
         return await self._database.rows("analytics.days", user, first, last)
 
     async def reconciled(self, first: date | None = None, last: date | None = None) -> Sequence[Row]:
         """For each day, what all users have asked and were denied, beside the counts of that day."""
-        between = days(self._now(), first, last, most=MOST_DAYS)
+        between = days(self._now(), first, last, most=MAX_DAYS)
         return await self._database.rows("analytics.reconciled", *between)
 
     def span(self, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
         """From when to when; the last day, or the day before `until`, if nobody says."""
-        return span(self._now(), since, until, longest=LONGEST_SPAN)
+        return span(self._now(), since, until, longest=MAX_SPAN)
 
     def today(self) -> date:
         """The day that it is, in UTC."""

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.controlplane.spans import A_DAY, span, time_of
+from headgate.controlplane.time_spans import A_DAY, span, time_of
 from headgate.core.histogram import quantile
 from headgate.core.units import SECOND
 from headgate.errors import InvalidFields, Problem
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
     from headgate.ports import Statements
 
-LONGEST_SPAN: Final = timedelta(days=31)
+MAX_SPAN: Final = timedelta(days=31)
 NEAR: Final = 0.8
 """The share of a limit from which on somebody is near it."""
 AN_HOUR: Final = timedelta(hours=1)
@@ -139,7 +139,7 @@ class Analytics:
         most: int = 50,
     ) -> Sequence[Mapping[str, Any]]:
         """Endpoints with requests, denials and times, those with most of `order` first."""
-        since, until = span(time_of(self._clock()), since, until, longest=LONGEST_SPAN)
+        since, until = span(time_of(self._clock()), since, until, longest=MAX_SPAN)
         chosen = next((each for each, longest in _FINEST if until - since <= longest), Granularity.DAY)
         since -= (since - _EPOCH) % _LENGTHS[chosen]
         rows = await self._database.rows("analytics.endpoints", chosen.value, since, until, order.value, most)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import (
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     as_json,
     at_most,
     found,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _SUBJECTS: Final = ("user", "api_key", "network")
 _FIELDS: Final = (*_SUBJECTS, "reason", "until")
-_LONGEST_REASON: Final = 1_000
+_MAX_REASON_LENGTH: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +151,14 @@ async def _read(writing: Writing, data: object) -> _Form:
     key_id = None if key is None else id_of(key)
     if key is not None and await writing.row("keys.get", key_id) is None:
         fields.problem(f"there is no API key {shown_id(key)}; name it by its id", "api_key")
-    subject = _Subject(fields.text("user", None, at_most(LONGEST_ID)), key_id, _network(fields))
+    subject = _Subject(fields.text("user", None, at_most(MAX_ID_LENGTH)), key_id, _network(fields))
     form = _Form(subject, _reason(fields), instant_ahead(fields, "until", await time_now(writing)))
     refuse(problems)
     return form
 
 
 def _reason(fields: Fields) -> str | None:
-    return fields.text("reason", None, at_most(_LONGEST_REASON))
+    return fields.text("reason", None, at_most(_MAX_REASON_LENGTH))
 
 
 def _network(fields: Fields) -> Network | None:

@@ -20,7 +20,7 @@ DIGEST: Final = "digest"
 BODY: Final = "body"
 NO_RULES: Final[Mapping[str, Sequence[object]]] = MappingProxyType({"rules": ()})
 """The rule set that holds where it is known that none was published."""
-LARGEST: Final = 256 * 1024 * 1024
+MAX_BYTES: Final = 256 * 1024 * 1024
 """Bytes of JSON. A hundred thousand rules are an eighth of it."""
 
 
@@ -37,9 +37,9 @@ def read(document: Document) -> Any:  # noqa: ANN401 (whatever the JSON says)
         raise _wrong(DIGEST, "it is not what was published: the digest differs")
     inflating = zlib.decompressobj()
     try:
-        text = inflating.decompress(document.body, LARGEST)
+        text = inflating.decompress(document.body, MAX_BYTES)
         if inflating.unconsumed_tail:
-            raise _wrong(BODY, f"it is larger than {LARGEST // 1024 // 1024} MiB")
+            raise _wrong(BODY, f"it is larger than {MAX_BYTES // 1024 // 1024} MiB")
         if not inflating.eof:
             raise _wrong(BODY, "it ends too early")
         return json.loads(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from headgate.controlplane.imported import Imported, layer
+from headgate.controlplane.imported_rules import ImportedRules, layer
 from headgate.core.parsing.fields import NAME, Fields, unusable
 from headgate.core.rule import ATTRIBUTE
 from headgate.errors import shown
@@ -52,7 +52,7 @@ def from_envoy_ratelimit(data: object) -> tuple[dict[str, Any], list[str]]:
 
     Raises `InvalidFields` where it is not such a configuration.
     """
-    made = Imported()
+    made = ImportedRules()
     root = Fields(data, (), made.problems, ("domain", "descriptors"))
     domain = root.text("domain", "")
     if root.is_mapping and not root.has("domain"):
@@ -64,7 +64,7 @@ def from_envoy_ratelimit(data: object) -> tuple[dict[str, Any], list[str]]:
     return made.finish()
 
 
-def _descriptors(fields: Fields, way: _Way, made: Imported) -> None:
+def _descriptors(fields: Fields, way: _Way, made: ImportedRules) -> None:
     """All that stand in one list."""
     listed = fields.data.get("descriptors")
     if listed is None:
@@ -99,7 +99,7 @@ def _value(descriptor: Fields) -> str:
     return "" if value == "" else descriptor.text("value", "")
 
 
-def _further(descriptor: Fields, way: _Way, key: str, value: str, made: Imported) -> _Way | None:
+def _further(descriptor: Fields, way: _Way, key: str, value: str, made: ImportedRules) -> _Way | None:
     """The way to a descriptor; None, with a note, if rules cannot go there."""
     words = (*way.words, f"{key}_{value}" if value else key)
     longer = replace(way, words=words, keys=(*way.keys, key))
@@ -120,7 +120,7 @@ def _further(descriptor: Fields, way: _Way, key: str, value: str, made: Imported
     return replace(longer, per=(*way.per, f"{ATTRIBUTE}{key}"))
 
 
-def _descriptor(descriptor: Fields, way: _Way, made: Imported) -> None:
+def _descriptor(descriptor: Fields, way: _Way, made: ImportedRules) -> None:
     shadow = descriptor.truth("shadow_mode", default=False)
     for name, message in _LOST.items():
         if descriptor.truth(name, default=False):
@@ -151,7 +151,7 @@ def _where(way: _Way) -> dict[str, Any]:
     }
 
 
-def _limited(limit: Fields, way: _Way, made: Imported) -> dict[str, Any]:
+def _limited(limit: Fields, way: _Way, made: ImportedRules) -> dict[str, Any]:
     """The limit of a rule and how it is counted."""
     unit = limit.data.get("unit")
     if limit.truth("unlimited", default=False):
@@ -173,7 +173,7 @@ def _limited(limit: Fields, way: _Way, made: Imported) -> dict[str, Any]:
     return blocked
 
 
-def _replaces(limit: Fields, made: Imported) -> None:
+def _replaces(limit: Fields, made: ImportedRules) -> None:
     replaced = limit.data.get("replaces")
     if replaced is None:
         return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.core.parsing.fields import Fields
     from headgate.ports import Statements
 
-LONGEST_ID: Final = 255
+MAX_ID_LENGTH: Final = 255
 _LIST_SHOWN: Final = 10
 _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII

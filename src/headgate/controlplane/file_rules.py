@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headgate.controlplane.taking import Origin
+from headgate.controlplane.document_applier import Origin
 from headgate.core.rule_data import rule_set_data
 from headgate.errors import HeadgateError
 from headgate.ports import RULES
@@ -14,7 +14,7 @@ from headgate.ports import RULES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headgate.controlplane.taking import Taking
+    from headgate.controlplane.document_applier import DocumentApplier
     from headgate.core.rule import RuleSet
 
 log = logging.getLogger("headgate")
@@ -37,33 +37,33 @@ class RulesFile(Protocol):
 class FileRules:
     """Puts the rules of a file in force for as long as no published rules are known."""
 
-    def __init__(self, file: RulesFile, taking: Taking) -> None:
-        """`taking` says what is in force."""
+    def __init__(self, file: RulesFile, applier: DocumentApplier) -> None:
+        """`applier` says what is in force."""
         self._file = file
-        self._taking = taking
+        self._applier = applier
         self._seen: object = None
         self._said = ""
 
     async def look(self) -> None:
         """Take the file if it is needed and was not taken yet; what is wrong with it is logged, once."""
-        origin = self._taking.state[RULES].origin
+        origin = self._applier.state[RULES].origin
         signature = self._file.signature()
         if origin not in {Origin.NOTHING, Origin.FILE} or (origin is Origin.FILE and signature == self._seen):
             return
         self._seen = signature
         try:
             data = rule_set_data(await asyncio.to_thread(self._file.load))
-            await self._taking.hold(RULES, data, Origin.FILE)
+            await self._applier.hold(RULES, data, Origin.FILE)
         except HeadgateError as error:
             self._complain(f"the rules in {self._file.path} are refused, {self._what_holds()}: {error}")
         else:
             self._said = ""
-            if self._taking.state[RULES].origin is Origin.FILE:
+            if self._applier.state[RULES].origin is Origin.FILE:
                 log.warning("rules: running on %s, until the database or redis answers and has rules", self._file.path)
 
     def _what_holds(self) -> str:
         return (
-            "those read before stay" if self._taking.state[RULES].origin is Origin.FILE else "and there are no others"
+            "those read before stay" if self._applier.state[RULES].origin is Origin.FILE else "and there are no others"
         )
 
     def _complain(self, sentence: str) -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.controlplane.fields import (
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     as_json,
     at_most,
     instant_ahead,
@@ -19,7 +19,7 @@ from headgate.controlplane.fields import (
     tier_names,
     time_now,
 )
-from headgate.controlplane.own_limits import OwnLimits
+from headgate.controlplane.overrides import OverrideReader
 from headgate.core.api_key import hash_of, looks_like_api_key, prefix_of
 from headgate.core.parsing.fields import Fields, unusable
 from headgate.errors import Problem, shown
@@ -106,7 +106,7 @@ class KeyReader:
 
     def __init__(self, zones: Zones) -> None:
         """`zones` finds the time zones that limits name."""
-        self._own = OwnLimits(zones)
+        self._overrides = OverrideReader(zones)
         self._tiers: Collection[str] = ()
         self._users: Collection[str] = ()
         self._now: datetime
@@ -114,7 +114,7 @@ class KeyReader:
     async def look_up(self, statements: Statements, rows: Iterable[object]) -> None:
         """Get to know what these rows name."""
         mappings = [row for row in rows if isinstance(row, Mapping)]
-        await self._own.look_up(statements, (row.get("limits") for row in mappings))
+        await self._overrides.look_up(statements, (row.get("limits") for row in mappings))
         users = {user for row in mappings if isinstance(user := row.get("user"), str) and not unusable(user)}
         self._users = {row["id"] for row in await statements.rows("users.among", [*users])} if users else ()
         self._tiers = await tier_names(statements)
@@ -143,16 +143,16 @@ class KeyReader:
         return KeyForm(
             hashed,
             prefix,
-            fields.text("name", None, at_most(LONGEST_ID)),
+            fields.text("name", None, at_most(MAX_ID_LENGTH)),
             user,
-            fields.text("tenant", None, at_most(LONGEST_ID)),
+            fields.text("tenant", None, at_most(MAX_ID_LENGTH)),
             tier(fields, self._tiers),
-            self._own.read(fields, "limits"),
+            self._overrides.read(fields, "limits"),
             instant_ahead(fields, "expires_at", self._now, kept),
         )
 
     def _user(self, fields: Fields) -> str | None:
-        user = fields.text("user", None, at_most(LONGEST_ID))
+        user = fields.text("user", None, at_most(MAX_ID_LENGTH))
         if user is not None and user not in self._users:
             fields.problem(f"there is no user {shown(user)}; create it first", "user")
         return user

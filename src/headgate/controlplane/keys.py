@@ -7,12 +7,13 @@ import secrets
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
+from headgate.controlplane.bulk_load import Complaints, batches
+from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import found, id_before, id_of, refuse, shown_id, storable, time_now
 from headgate.controlplane.key_records import KeyForm, KeyReader, KeyRecord, KeyState, as_record
-from headgate.controlplane.loading import Complaints, batches
 from headgate.core.api_key import RANDOM_BYTES, hash_of, new_api_key, prefix_of
 from headgate.errors import Conflict, InvalidFields, Problem, shown
+from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterable

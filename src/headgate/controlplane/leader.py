@@ -12,10 +12,10 @@ from headgate.errors import DatabaseError, HeadgateError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-    from headgate.controlplane.announcing import Announcer
     from headgate.controlplane.blocks import Blocks
     from headgate.controlplane.file_rules import RulesFile
-    from headgate.controlplane.rule_set_changes import RuleSetChanges
+    from headgate.controlplane.notifier import Notifier
+    from headgate.controlplane.rule_sets import RuleSetChanges
 
 log = logging.getLogger("headgate")
 
@@ -31,13 +31,13 @@ class Preparation:
         migrate: Callable[[], Awaitable[object]],
         rules: RulesFile | None,
         changes: RuleSetChanges,
-        announcer: Announcer,
+        notifier: Notifier,
     ) -> None:
         """`changes` applies `rules`, a file, to the database: at the start and whenever the file changes."""
         self._migrate = migrate
         self._rules = rules
         self._changes = changes
-        self._announcer = announcer
+        self._announcer = notifier
         self.is_tried = asyncio.Event()
         """Set after the first try, whether the database answered or not."""
 
@@ -91,14 +91,14 @@ class Leader:
     def __init__(
         self,
         preparation: Preparation,
-        announcer: Announcer,
+        notifier: Notifier,
         blocks: Blocks,
         upkeep: Sequence[Callable[[], Coroutine[None, None, None]]],
         preload: Callable[[], object],
     ) -> None:
         """`upkeep` are loops that run as long as this process leads; `preload` imports what takes long."""
         self.preparation = preparation
-        self.announcer = announcer
+        self.notifier = notifier
         self._blocks = blocks
         self._upkeep = upkeep
         self._preload = preload
@@ -109,7 +109,7 @@ class Leader:
 
     def loops(self) -> list[Coroutine[None, None, None]]:
         """What runs once the process has started."""
-        return [self.announcer.run(), self._sweep(), *(run() for run in self._upkeep)]
+        return [self.notifier.run(), self._sweep(), *(run() for run in self._upkeep)]
 
     async def _sweep(self) -> None:
         while True:

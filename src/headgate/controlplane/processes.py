@@ -11,7 +11,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.controlplane.stored_changes import look
+from headgate.controlplane.changes import look
 from headgate.errors import HeadgateError
 from headgate.ports import BLOCKS, RULES
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from headgate.controlplane.following import Following
+    from headgate.controlplane.subscriber import Subscriber
     from headgate.ports import Statements
 
 log = logging.getLogger("headgate")
@@ -32,7 +32,7 @@ _OWN_RULES: Final = "own"
 """Where the rules come from in an application that has its own, and only takes blocks."""
 _MAX_NAMED: Final = 20
 _FIRST_PAUSE: Final = 0.02
-_LONGEST_PAUSE: Final = 0.2
+_MAX_PAUSE: Final = 0.2
 
 
 class ProcessName(NamedTuple):
@@ -82,18 +82,18 @@ class Presence:
     """Reports one process."""
 
     def __init__(
-        self, database: Statements, name: ProcessName, following: Following, every: float = REPORT_SECONDS
+        self, database: Statements, name: ProcessName, subscriber: Subscriber, every: float = REPORT_SECONDS
     ) -> None:
-        """`following` says what the process runs on."""
+        """`subscriber` says what the process runs on."""
         self._database = database
         self._name = name
-        self._following = following
+        self._subscriber = subscriber
         self._every = every
         self._trouble = ""
 
     async def run(self) -> None:
         """Report again and again, until cancelled. A database that does not answer is asked again."""
-        has_changed = self._following.taking.has_changed
+        has_changed = self._subscriber.applier.has_changed
         while True:
             has_changed.clear()
             await self._report()
@@ -107,13 +107,13 @@ class Presence:
             await self._database.rows("processes.leave", self._name.id)
 
     async def _report(self) -> None:
-        state, taking = self._following.state, self._following.taking
+        state, applier = self._subscriber.state, self._subscriber.applier
         origin, rules = state.get(RULES, (None, 0))
         blocks = state[BLOCKS].number
         origin_word = _OWN_RULES if origin is None else origin.word
         try:
             await self._database.rows(
-                "processes.report", *self._name, taking.lineage, rules, blocks, origin_word, self._following.followed
+                "processes.report", *self._name, applier.lineage, rules, blocks, origin_word, self._subscriber.followed
             )
         except HeadgateError as error:
             if not self._trouble:
@@ -145,7 +145,7 @@ class Processes:
             if not waiting or loop.time() + pause >= until:
                 return Applied(len(rows), len(rows) - len(waiting), waiting[:_MAX_NAMED])
             await asyncio.sleep(pause)
-            pause = min(1.5 * pause, _LONGEST_PAUSE)
+            pause = min(1.5 * pause, _MAX_PAUSE)
 
     async def _live(self) -> Sequence[Mapping[str, Any]]:
         return await self._database.rows("processes.live", LIVE_SECONDS)

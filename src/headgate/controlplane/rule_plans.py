@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.publishing import in_parts, refuse_too_many, tier_data
+from headgate.controlplane.gc_paused import in_thread
+from headgate.controlplane.publisher import in_pages, refuse_too_many, tier_data
 from headgate.controlplane.rule_rows import RuleRecord
-from headgate.controlplane.undisturbed import aside
 from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
 from headgate.core.rule_data import complete_rule, complete_tier
@@ -17,12 +17,12 @@ from headgate.errors import Conflict, InvalidFields, InvalidRules, Problem, show
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from headgate.controlplane.publishing import Publisher
+    from headgate.controlplane.publisher import Publisher
     from headgate.core.rule import RuleSet
     from headgate.ports import Statements
 
 _MEMBERS: Final = frozenset({"rules", "tiers", "default_tier", "overrides"})
-_LONGEST: Final = 255
+_MAX_LENGTH: Final = 255
 _NAMED: Final = 5
 
 
@@ -33,17 +33,17 @@ def is_rule_set(data: object) -> bool:
 
 def owner_problem(owner: str) -> str | None:
     """What is wrong with the name of a file that owns rules, or None."""
-    if not 0 < len(owner) <= _LONGEST:
-        return f"the owner of a rule is named by 1 to {_LONGEST} characters, not {len(owner)}"
+    if not 0 < len(owner) <= _MAX_LENGTH:
+        return f"the owner of a rule is named by 1 to {_MAX_LENGTH} characters, not {len(owner)}"
     return unusable(owner)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredRules:
     """What the rules and tiers shall be, as far as somebody speaks of them."""
 
     part: RuleSet
-    speaks_of: frozenset[str]
+    covers: frozenset[str]
     """``rules``, ``tiers`` or both."""
     delete: bool = False
     """Whether what is not in it shall go."""
@@ -51,28 +51,30 @@ class Wish:
     take_over: bool = False
 
     @classmethod
-    def read(cls, data: object, *, delete: bool = False, owner: str | None = None, take_over: bool = False) -> Wish:
+    def read(
+        cls, data: object, *, delete: bool = False, owner: str | None = None, take_over: bool = False
+    ) -> DesiredRules:
         """From what a file says; raises `InvalidRules` with everything that is wrong with that."""
         if owner is not None and (wrong := owner_problem(owner)):
             raise InvalidFields([Problem(("owner",), wrong)])
-        speaks_of = {"rules"} if isinstance(data, list | tuple) else set()
+        covers = {"rules"} if isinstance(data, list | tuple) else set()
         if isinstance(data, dict):
-            speaks_of = {name for name in ("rules", "tiers") if data.get(name) is not None}
+            covers = {name for name in ("rules", "tiers") if data.get(name) is not None}
             if data.get("overrides"):
                 message = "overrides are kept with users and keys; set them there, and leave them out here"
                 raise InvalidRules([Problem(("overrides",), message)])
         rules = data.get("rules") if isinstance(data, dict) else data
         if isinstance(rules, list | tuple):  # before they are read, which would take as long as there are rules
             refuse_too_many(len(rules))
-        return cls(parse_part(data), frozenset(speaks_of), delete, owner, take_over)
+        return cls(parse_part(data), frozenset(covers), delete, owner, take_over)
 
     def after(self, before: Contents) -> Contents:
         """What there would be."""
         rules: Mapping[str, Mapping[str, Any]] = before.rules
         tiers: Mapping[str, Mapping[str, Any]] = before.tiers
-        if self.delete and "rules" in self.speaks_of:
+        if self.delete and "rules" in self.covers:
             rules = {name: data for name, data in before.rules.items() if self._is_of_others(before.owners.get(name))}
-        if self.delete and "tiers" in self.speaks_of:
+        if self.delete and "tiers" in self.covers:
             tiers = {}
         tiers = {**tiers, **{name: complete_tier(tier) for name, tier in self.part.tiers.items()}}
         default = self.part.default_tier
@@ -89,7 +91,7 @@ class Wish:
     def _is_of_others(self, owner: str | None) -> bool:
         return self.owner is not None and owner not in {None, self.owner}
 
-    def in_its_words(self, problems: Iterable[Problem]) -> list[Problem]:
+    def located(self, problems: Iterable[Problem]) -> list[Problem]:
         """Problems of rules that it speaks of, at the places that they have in it."""
         places = {rule.name: index for index, rule in enumerate(self.part.rules)}
         return [
@@ -116,15 +118,15 @@ class Plan:
         return {"default_tier": self.after.default_tier, "tiers": self.after.tiers, "rules": rules}
 
 
-async def planned(statements: Statements, wish: Wish) -> Plan:
+async def plan_changes(statements: Statements, desired: DesiredRules) -> Plan:
     """Compare a wish with the tables. Raises `Conflict` and `InvalidRules` where it cannot be fulfilled."""
-    rules, tiers = await in_parts(statements, "rule_sets.rows"), await statements.rows("rule_sets.tiers")
-    plan = await aside(_compared, wish, rules, tiers)
+    rules, tiers = await in_pages(statements, "rule_sets.rows"), await statements.rows("rule_sets.tiers")
+    plan = await in_thread(_compared, desired, rules, tiers)
     await _check_tiers(statements, plan.difference.tiers_removed)
     return plan
 
 
-def _compared(wish: Wish, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Mapping[str, Any]]) -> Plan:
+def _compared(desired: DesiredRules, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Mapping[str, Any]]) -> Plan:
     records = {row["name"]: RuleRecord.of(row) for row in rules}
     before = Contents(
         {name: record.data for name, record in records.items() if record.data is not None},
@@ -132,33 +134,33 @@ def _compared(wish: Wish, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Ma
         next((row["name"] for row in tiers if row["is_default"]), None),
         {name: record.owner for name, record in records.items() if record.owner is not None},
     )
-    after = wish.after(before)
+    after = desired.after(before)
     plan = Plan(before, after, difference(before, after), records)
-    if problems := [*_name_problems(wish, plan), *_tier_problems(after)]:
+    if problems := [*_name_problems(desired, plan), *_tier_problems(after)]:
         raise InvalidRules(problems)
-    _check_owners(wish, before)
+    _check_owners(desired, before)
     return plan
 
 
-async def checked(statements: Statements, publisher: Publisher, wish: Wish) -> Plan:
+async def plan_and_check(statements: Statements, publisher: Publisher, desired: DesiredRules) -> Plan:
     """Plan, and see whether the result could be in force."""
-    plan = await planned(statements, wish)
-    if plan.difference.is_in_force:
+    plan = await plan_changes(statements, desired)
+    if plan.difference.affects_decisions:
         names = [*plan.difference.added, *(change.name for change in plan.difference.changed)]
         try:
             await publisher.check(statements, plan.rule_set(), names)
         except InvalidRules as error:
-            raise InvalidRules(wish.in_its_words(error.problems)) from error
+            raise InvalidRules(desired.located(error.problems)) from error
     return plan
 
 
-def _name_problems(wish: Wish, plan: Plan) -> list[Problem]:
+def _name_problems(desired: DesiredRules, plan: Plan) -> list[Problem]:
     """Names of rules that differ from others that stay only by letter case."""
     gone = set(plan.difference.removed)
     there = {name.casefold(): name for name in plan.records if name not in gone}
     return [
         Problem(("rules", index, "name"), f"there is a rule {there[rule.name.casefold()]!r}; only letter case differs")
-        for index, rule in enumerate(wish.part.rules)
+        for index, rule in enumerate(desired.part.rules)
         if there.get(rule.name.casefold(), rule.name) != rule.name
     ]
 
@@ -173,20 +175,20 @@ def _tier_problems(after: Contents) -> list[Problem]:
         first = seen.setdefault(name.casefold(), name)
         if first != name:
             problems.append(Problem(("tiers", name), f"there is a tier {first!r}; only letter case differs"))
-        if len(data.get("display_name", "")) > _LONGEST:
-            message = f"a display name has at most {_LONGEST} characters"
+        if len(data.get("display_name", "")) > _MAX_LENGTH:
+            message = f"a display name has at most {_MAX_LENGTH} characters"
             problems.append(Problem(("tiers", name, "display_name"), message))
     return problems
 
 
-def _check_owners(wish: Wish, before: Contents) -> None:
+def _check_owners(desired: DesiredRules, before: Contents) -> None:
     """Another file's rules are changed only by somebody who says that they take them over."""
-    if wish.owner is None or wish.take_over:
+    if desired.owner is None or desired.take_over:
         return
     others = {
         rule.name: before.owners[rule.name]
-        for rule in wish.part.rules
-        if before.owners.get(rule.name, wish.owner) != wish.owner
+        for rule in desired.part.rules
+        if before.owners.get(rule.name, desired.owner) != desired.owner
     }
     if others:
         named = ", ".join(f"{name} ({shown(owner)})" for name, owner in list(others.items())[:_NAMED])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.changes import EVERYTHING, Kind, record
-from headgate.controlplane.publishing import readable
+from headgate.controlplane.changes import Kind, record
+from headgate.controlplane.publisher import readable
 from headgate.core.parsing.fields import name_problem
 from headgate.errors import NotFound, shown
+from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from headgate.ports import Statements, Writing
 
-_AT_ONCE: Final = 2_000
+_PAGE: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Edit:
     owner: str | None
 
     @property
-    def is_in_force(self) -> bool:
+    def affects_decisions(self) -> bool:
         """Whether requests are decided by something else than before."""
         return self.data != (self.before and self.before.data)
 
@@ -90,7 +91,7 @@ async def get(statements: Statements, name: str) -> RuleRecord:
     return found
 
 
-async def carry_out(writing: Writing, who: str, edits: Sequence[Edit]) -> tuple[dict[str, RuleRecord], int]:
+async def apply_edits(writing: Writing, who: str, edits: Sequence[Edit]) -> tuple[dict[str, RuleRecord], int]:
     """Write all of it; returns the rules that are there afterwards, and the number of the last change."""
     records: dict[str, RuleRecord] = {}
     number = 0
@@ -104,7 +105,7 @@ async def carry_out(writing: Writing, who: str, edits: Sequence[Edit]) -> tuple[
         if stay:
             rows = await writing.rows("rules.put", who, stay)
             records |= {row["name"]: RuleRecord.of(row) for row in rows}
-        versions = [_version(edit, numbers[edit.name]) for edit in some if edit.is_in_force]
+        versions = [_version(edit, numbers[edit.name]) for edit in some if edit.affects_decisions]
         if versions:
             await writing.run("rules.add_versions", versions)
     return records, number
@@ -140,5 +141,5 @@ def _version(edit: Edit, change: int) -> dict[str, Any]:
 
 def _some(edits: Sequence[Edit]) -> Iterator[Sequence[Edit]]:
     """Parts that fit into one statement."""
-    for start in range(0, len(edits), _AT_ONCE):
-        yield edits[start : start + _AT_ONCE]
+    for start in range(0, len(edits), _PAGE):
+        yield edits[start : start + _PAGE]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane import rule_rows
 from headgate.controlplane.changes import announced, nothing
-from headgate.controlplane.rule_plans import Wish, checked, is_rule_set, owner_problem
-from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
-from headgate.controlplane.undisturbed import aside
+from headgate.controlplane.gc_paused import in_thread
+from headgate.controlplane.rule_plans import DesiredRules, is_rule_set, owner_problem, plan_and_check
+from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits
 from headgate.core.parsing.fields import name_problem
 from headgate.core.parsing.rule import rule
 from headgate.core.rule_data import complete_rule
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headgate.controlplane.changes import Announce
-    from headgate.controlplane.publishing import Publisher
+    from headgate.controlplane.publisher import Publisher
     from headgate.ports import Database, Statements, Writing
 
 __all__ = ["RuleRecord", "RuleVersion", "Rules"]
@@ -66,7 +66,7 @@ class Rules:
 
     async def create(self, data: object, who: str, *, draft: bool = False, owner: str | None = None) -> RuleRecord:
         """A new rule, in force at once unless it is a draft."""
-        made = await aside(complete, data)
+        made = await in_thread(complete, data)
         name: str = made["name"]
         if owner is not None and (wrong := owner_problem(owner)):
             raise InvalidFields([Problem(("owner",), wrong)])
@@ -79,13 +79,13 @@ class Rules:
             edit = Edit(
                 name, "drafted" if draft else "created", None, None if draft else made, made if draft else None, owner
             )
-            return await self._carry_out(writing, who, edit)
+            return await self._apply(writing, who, edit)
 
     async def replace(
         self, name: str, data: object, who: str, version: int | None = None, *, draft: bool = False
     ) -> RuleRecord:
         """Another content for a rule, in force at once unless it is a draft."""
-        made = await aside(complete, data, name)
+        made = await in_thread(complete, data, name)
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
             edit = Edit(
@@ -96,13 +96,13 @@ class Rules:
                 made if draft else before.draft,
                 before.owner,
             )
-            return await self._carry_out(writing, who, edit)
+            return await self._apply(writing, who, edit)
 
     async def delete(self, name: str, who: str, version: int | None = None) -> None:
         """Take a rule away, with the limits that users and keys have for it."""
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
-            _, change = await carry_out(writing, who, [Edit(name, "deleted", before, None, None, None)])
+            _, change = await apply_edits(writing, who, [Edit(name, "deleted", before, None, None, None)])
             if before.data is not None:
                 await self._publisher.publish(writing, who, change)
 
@@ -117,7 +117,7 @@ class Rules:
             draft = None if before.draft is None else {**before.draft, **switched}
             verb = "enabled" if enabled else "disabled"
             edit = Edit(name, verb, before, {**before.data, **switched}, draft, before.owner)
-            return await self._carry_out(writing, who, edit)
+            return await self._apply(writing, who, edit)
 
     async def publish(self, names: Sequence[str] | None, who: str) -> Sequence[RuleRecord]:
         """Put drafts in force, all of them or none; every draft there is if `names` is None."""
@@ -133,8 +133,8 @@ class Rules:
             if not rules:
                 return []
             edits = [Edit(each.name, "published", each, each.draft, None, each.owner) for each in rules]
-            records, change = await carry_out(writing, who, edits)
-            if any(edit.is_in_force for edit in edits):
+            records, change = await apply_edits(writing, who, edits)
+            if any(edit.affects_decisions for edit in edits):
                 await self._publisher.publish(writing, who, change)
             return [records[each.name] for each in rules]
 
@@ -146,7 +146,7 @@ class Rules:
                 msg = f"the rule {name!r} has no draft to discard"
                 raise Conflict(msg)
             edit = Edit(name, "discarded", before, before.data, None, before.owner)
-            records, _ = await carry_out(writing, who, [edit])
+            records, _ = await apply_edits(writing, who, [edit])
             return records.get(name)
 
     async def history(self, name: str) -> Sequence[RuleVersion]:
@@ -171,26 +171,26 @@ class Rules:
             made = complete(row["data"], name)
             draft, owner = (None, None) if before is None else (before.draft, before.owner)
             edit = Edit(name, "rolled_back", before, made, draft, owner)
-            return await self._carry_out(writing, who, edit)
+            return await self._apply(writing, who, edit)
 
     async def validate(self, data: object) -> Sequence[Problem]:
         """What is wrong with a rule, or with a rule set, if it were put in force now. Nothing is stored."""
         try:
             if is_rule_set(data):
-                await checked(self._database, self._publisher, await aside(Wish.read, data))
+                await plan_and_check(self._database, self._publisher, await in_thread(DesiredRules.read, data))
             else:
-                await self._check(self._database, await aside(complete, data))
+                await self._check(self._database, await in_thread(complete, data))
         except InvalidRules as error:
             return error.problems
         return []
 
-    async def _carry_out(self, writing: Writing, who: str, edit: Edit) -> RuleRecord:
+    async def _apply(self, writing: Writing, who: str, edit: Edit) -> RuleRecord:
         """Store a rule and put it in force, or check that it could be; what is wrong is said of the caller's fields."""
         if edit.before is not None and edit.after == edit.before.contents():
             return edit.before
-        records, change = await carry_out(writing, who, [edit])
+        records, change = await apply_edits(writing, who, [edit])
         try:
-            if edit.is_in_force:
+            if edit.affects_decisions:
                 await self._publisher.publish(writing, who, change)
             elif edit.draft is not None:
                 await self._check(writing, edit.draft)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headgate.controlplane.following import Origin
+from headgate.controlplane.subscriber import Origin
 from headgate.ports import RULES
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headgate.controlplane.file_rules import FileRules
-    from headgate.controlplane.following import Following
     from headgate.controlplane.leader import Leader
     from headgate.controlplane.processes import Presence
-    from headgate.controlplane.tallying import Tallying
+    from headgate.controlplane.subscriber import Subscriber
+    from headgate.controlplane.usage_totals import UsageTotals
 
 log = logging.getLogger("headgate")
 
@@ -60,10 +60,10 @@ class ControlParts:
     """What a `ControlRuntime` starts and stops. What is None does not run in this process."""
 
     database: Resource
-    following: Following
+    subscriber: Subscriber
     presence: Presence
     identity: Resource | None = None
-    tallying: Tallying | None = None
+    usage: UsageTotals | None = None
     file_rules: FileRules | None = None
     leader: Leader | None = None
     also_closes: Sequence[Closable] = ()
@@ -75,7 +75,7 @@ class ControlRuntime:
 
     def __init__(self, parts: ControlParts, patience: Patience) -> None:
         """`patience` bounds how long `start` takes while servers do not answer."""
-        self.following = parts.following
+        self.subscriber = parts.subscriber
         self.leader = parts.leader
         self._parts = parts
         self._patience = patience
@@ -98,7 +98,7 @@ class ControlRuntime:
             await self._lead(parts.leader, self._patience.database)
         if parts.identity is not None:
             await parts.identity.start()
-        await parts.following.start(self._patience.documents)
+        await parts.subscriber.start(self._patience.documents)
         if parts.file_rules is not None:
             await parts.file_rules.look()
         self._tasks += map(_logged, self._loops())
@@ -112,9 +112,9 @@ class ControlRuntime:
 
     def _loops(self) -> list[Coroutine[None, None, None]]:
         parts = self._parts
-        loops = [parts.following.run(), parts.presence.run()]
-        if parts.tallying is not None:
-            loops.append(parts.tallying.run())
+        loops = [parts.subscriber.run(), parts.presence.run()]
+        if parts.usage is not None:
+            loops.append(parts.usage.run())
         if parts.file_rules is not None:
             loops.append(parts.file_rules.run())
         if parts.leader is not None:
@@ -129,8 +129,8 @@ class ControlRuntime:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await parts.presence.leave()
-        if parts.tallying is not None:
-            await parts.tallying.flush()
+        if parts.usage is not None:
+            await parts.usage.flush()
         if parts.identity is not None:
             await parts.identity.close()
         for resource in parts.also_closes:
@@ -140,14 +140,14 @@ class ControlRuntime:
     @property
     def runs_on(self) -> str:
         """Where the active rules came from, in words."""
-        origin, number = self.following.state[RULES]
+        origin, number = self.subscriber.state[RULES]
         if origin is Origin.NOTHING or (origin is Origin.DATABASE and not number):
             return "no rules yet"
         return f"snapshot {number}, from {origin.value}"
 
     def running_on(self) -> Mapping[str, object]:
         """Where the active rules came from and where changes arrive from, each in a word."""
-        return {"rules": self.following.state[RULES].origin.word, "following": self.following.followed.value}
+        return {"rules": self.subscriber.state[RULES].origin.word, "following": self.subscriber.followed.value}
 
 
 class CommandRuntime:
@@ -175,10 +175,10 @@ class CommandRuntime:
         """Close everything."""
         await self._close()
 
-    async def load(self, identity: Resource, following: Following) -> None:
+    async def load(self, identity: Resource, subscriber: Subscriber) -> None:
         """Load the active rules and blocks once, for a command that decides."""
         await identity.start()
-        await following.start(_SECONDS_FOR_A_COMMAND)
+        await subscriber.start(_SECONDS_FOR_A_COMMAND)
 
     async def _close(self) -> None:
         for resource in self._closes:

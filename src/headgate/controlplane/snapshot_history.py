@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
+from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.documents import read
-from headgate.controlplane.publishing import in_parts
-from headgate.controlplane.rule_plans import Wish, planned
-from headgate.controlplane.rule_rows import Edit, RuleRecord, carry_out
-from headgate.controlplane.rule_set_writing import write
-from headgate.controlplane.undisturbed import aside
+from headgate.controlplane.gc_paused import in_thread
+from headgate.controlplane.publisher import in_pages
+from headgate.controlplane.rule_plans import DesiredRules, plan_changes
+from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits
+from headgate.controlplane.rule_sets import write
 from headgate.core.parsing.rule_set import parse_part
 from headgate.core.rule_data import complete_rule
 from headgate.errors import NotFound
-from headgate.ports import RULES, Document
+from headgate.ports import EVERYTHING, RULES, Document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from headgate.controlplane.changes import Announce
-    from headgate.controlplane.publishing import Published, Publisher
+    from headgate.controlplane.publisher import Published, Publisher
     from headgate.core.rule_difference import Difference
     from headgate.ports import Database, Statements
 
@@ -64,8 +64,8 @@ class SnapshotHistory:
     async def rollback(self, number: int, who: str) -> Difference:
         """Make all rules and tiers what they were then. Drafts stay, and so does who owns what."""
         async with announced(self._database, self._announce) as writing:
-            then = await aside(parse_part, await _contents(writing, number))
-            plan = await planned(writing, Wish(then, frozenset({"rules", "tiers"}), delete=True))
+            then = await in_thread(parse_part, await _contents(writing, number))
+            plan = await plan_changes(writing, DesiredRules(then, frozenset({"rules", "tiers"}), delete=True))
             await write(writing, who, plan, self._publisher, "rolled_back")
         return plan.difference
 
@@ -74,13 +74,13 @@ class SnapshotHistory:
         async with announced(self._database, self._announce) as writing:
             # What people write by hand is brought to the form in which all else is stored.
             rule_set = await self._publisher.check(writing, await self._publisher.rule_set(writing), [EVERYTHING])
-            usual = await aside(lambda: {rule.name: complete_rule(rule) for rule in rule_set.rules})
+            usual = await in_thread(lambda: {rule.name: complete_rule(rule) for rule in rule_set.rules})
             edits = [
                 Edit(one.name, "published", one, usual[one.name], one.draft, one.owner)
-                for one in map(RuleRecord.of, await in_parts(writing, "rule_sets.rows"))
+                for one in map(RuleRecord.of, await in_pages(writing, "rule_sets.rows"))
                 if one.data is not None and one.data != usual[one.name]
             ]
-            await carry_out(writing, who, edits)
+            await apply_edits(writing, who, edits)
             change = await record(writing, who, Kind.RULE, EVERYTHING, "published", None, None)
             await writing.run("rules.catch_up", change)
             return await self._publisher.publish(writing, who, change)
@@ -91,7 +91,7 @@ async def _contents(statements: Statements, number: int) -> dict[str, Any]:
     if row is None:
         msg = f"there is no snapshot {number}; the list of snapshots has those that are kept"
         raise NotFound(msg)
-    data: dict[str, Any] = await aside(read, Document(RULES, number, row["body"], row["digest"]))
+    data: dict[str, Any] = await in_thread(read, Document(RULES, number, row["body"], row["digest"]))
     return data
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headgate.controlplane.imported import Imported
+from headgate.controlplane.imported_rules import ImportedRules
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.units import MAX_AMOUNT
 from headgate.errors import shown
@@ -36,7 +36,7 @@ def from_tier_map(data: object) -> tuple[dict[str, Any], list[str]]:
     Each entry of `limits` becomes a rule, per user; that of `global` is for everybody together.
     Raises `InvalidFields` where it is not of that form.
     """
-    made = Imported()
+    made = ImportedRules()
     root = Fields(data, (), made.problems, ("rules",))
     listed = root.data.get("rules")
     if root.is_mapping and not isinstance(listed, list | tuple):
@@ -50,7 +50,7 @@ def from_tier_map(data: object) -> tuple[dict[str, Any], list[str]]:
     return made.finish()
 
 
-def _endpoint(fields: Fields, made: Imported) -> None:
+def _endpoint(fields: Fields, made: ImportedRules) -> None:
     endpoint, method = fields.text("endpoint", None), fields.text("method", None)
     match: dict[str, Any] = {}
     if endpoint is not None:
@@ -70,7 +70,7 @@ def _endpoint(fields: Fields, made: Imported) -> None:
             made.add(one.path, words.lower(), _rule(one, tier, match, made))
 
 
-def _rule(entry: Fields, tier: str, match: dict[str, Any], made: Imported) -> dict[str, Any]:
+def _rule(entry: Fields, tier: str, match: dict[str, Any], made: ImportedRules) -> dict[str, Any]:
     if tier == _EVERYBODY:
         where = {"match": match, "per": ["global"]}
     else:
@@ -81,7 +81,7 @@ def _rule(entry: Fields, tier: str, match: dict[str, Any], made: Imported) -> di
     return where | _limited(entry, made)
 
 
-def _limited(entry: Fields, made: Imported) -> dict[str, Any]:
+def _limited(entry: Fields, made: ImportedRules) -> dict[str, Any]:
     """The limit of a rule and how it is counted."""
     for name in ("requests", "window_seconds"):
         if not entry.has(name):

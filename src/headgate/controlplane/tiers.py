@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headgate.controlplane.changes import Announce
-    from headgate.controlplane.publishing import Publisher
+    from headgate.controlplane.publisher import Publisher
     from headgate.ports import Database, Statements, Writing
 
 _FIELDS: Final = ("name", "display_name", "price", "limits", "is_default")

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.controlplane.changes import EVERYTHING, Kind, announced, nothing, record
+from headgate.controlplane.bulk_load import Complaints, batches
+from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import (
-    LONGEST_ID,
+    MAX_ID_LENGTH,
     as_json,
     at_most,
     found,
@@ -20,10 +21,10 @@ from headgate.controlplane.fields import (
     tier,
     tier_names,
 )
-from headgate.controlplane.loading import Complaints, batches
-from headgate.controlplane.own_limits import MOST_RULES, OwnLimits
+from headgate.controlplane.overrides import MAX_RULES, OverrideReader
 from headgate.core.parsing.fields import Fields, unusable
 from headgate.errors import Conflict, InvalidFields, NotFound, Problem, shown
+from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
@@ -130,9 +131,9 @@ class Users:
         """Give a user limits in place of a rule's own."""
         async with announced(self._database, self._announce) as writing:
             before = await _get(writing, id, version)
-            texts = await OwnLimits(self._zones).read_one(writing, rule, limits)
-            if len({*before.overrides, rule}) > MOST_RULES:
-                msg = f"user {shown(id)} has {MOST_RULES} overrides, which is all that one may have"
+            texts = await OverrideReader(self._zones).read_one(writing, rule, limits)
+            if len({*before.overrides, rule}) > MAX_RULES:
+                msg = f"user {shown(id)} has {MAX_RULES} overrides, which is all that one may have"
                 raise Conflict(msg)
             await writing.run("users.put_override", id, rule, texts)
             await writing.run("users.touch", id)
@@ -166,7 +167,7 @@ class Users:
 
         Overrides that a row does not mention stay. Of two rows for one user the later counts.
         """
-        through, complaints, own = 0, Complaints(), OwnLimits(self._zones)
+        through, complaints, own = 0, Complaints(), OverrideReader(self._zones)
         async with announced(self._database, self._announce) as writing:
             tiers = await tier_names(writing)
             await writing.run("users.start_loading")
@@ -187,7 +188,7 @@ class Users:
 
     async def _read(self, writing: Writing, data: object, known_id: str | None = None) -> _Form:
         problems: list[Problem] = []
-        own = OwnLimits(self._zones)
+        own = OverrideReader(self._zones)
         await own.look_up(writing, [data.get("overrides")] if isinstance(data, Mapping) else [])
         form = _read(data, (), problems, await tier_names(writing), own, known_id)
         refuse(problems)
@@ -208,7 +209,7 @@ def _read(
     path: Path,
     problems: list[Problem],
     tiers: Collection[str],
-    own: OwnLimits,
+    own: OverrideReader,
     known_id: str | None = None,
 ) -> _Form:
     fields = Fields(data, path, problems, _FIELDS)
@@ -216,12 +217,12 @@ def _read(
         stays(fields, "id", known_id)
     elif fields.is_mapping and not fields.has("id"):
         fields.problem("a user needs an id", "id")
-    its_id = fields.text("id", "", at_most(LONGEST_ID)) if known_id is None else known_id
+    its_id = fields.text("id", "", at_most(MAX_ID_LENGTH)) if known_id is None else known_id
     return _Form(its_id, tier(fields, tiers), own.read(fields, "overrides") if fields.has("overrides") else None)
 
 
 def _read_many(
-    batch: Iterable[object], first: int, tiers: Collection[str], own: OwnLimits
+    batch: Iterable[object], first: int, tiers: Collection[str], own: OverrideReader
 ) -> tuple[list[_Form], list[Problem]]:
     problems: list[Problem] = []
     return [_read(data, (number,), problems, tiers, own) for number, data in enumerate(batch, first)], problems

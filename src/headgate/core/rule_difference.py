@@ -57,10 +57,10 @@ class Difference:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to change."""
-        return not (self.is_in_force or self.owners)
+        return not (self.affects_decisions or self.owners)
 
     @property
-    def is_in_force(self) -> bool:
+    def affects_decisions(self) -> bool:
         """Whether requests are decided by something else than before."""
         rules = self.added or self.changed or self.removed
         return bool(rules or self.tiers_added or self.tiers_changed or self.tiers_removed or self.default_tier)

@@ -12,8 +12,8 @@ from headgate.controlplane.analytics import Analytics
 from headgate.controlplane.blocks import Blocks
 from headgate.controlplane.keys import Keys
 from headgate.controlplane.processes import Processes
-from headgate.controlplane.publishing import Publisher
-from headgate.controlplane.rule_set_changes import RuleSetChanges
+from headgate.controlplane.publisher import Publisher
+from headgate.controlplane.rule_sets import RuleSetChanges
 from headgate.controlplane.rules import Rules
 from headgate.controlplane.snapshot_history import SnapshotHistory
 from headgate.controlplane.tiers import Tiers

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from headgate.adapters import zones
 from headgate.adapters.embedded import open_database
 from headgate.controlplane import documents
-from headgate.controlplane.following import Following
+from headgate.controlplane.changes import StoredChanges
+from headgate.controlplane.document_applier import appliers
 from headgate.controlplane.processes import Presence
 from headgate.controlplane.runtime import AS_APPLICATION, ControlParts, ControlRuntime
-from headgate.controlplane.stored_changes import StoredChanges
-from headgate.controlplane.taking import appliers
+from headgate.controlplane.subscriber import Subscriber
 from headgate.dataplane.identity import Beside
 from headgate.ports import RULES
 from headgate.setting_values import OnNoRules
@@ -41,15 +41,15 @@ def central_identity(settings: Settings, limiter: Limiter, *, takes_rules: bool)
     if takes_rules and not limiter.snapshots.current.number:  # else they are known from before a fork
         limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
     standing = opened.another(_SECONDS_FOR_A_RECORD)
-    following = Following(
+    subscriber = Subscriber(
         counters.feed,
         appliers(limiter.snapshots, zones.zone, rules=takes_rules),
         identity.forget,
         database=StoredChanges(standing),
         empty={RULES: documents.NO_RULES},
     )
-    presence = Presence(standing, this_process("application", settings.region), following)
-    parts = ControlParts(opened, following, presence, also_closes=(counters.feed, counters.store))
+    presence = Presence(standing, this_process("application", settings.region), subscriber)
+    parts = ControlParts(opened, subscriber, presence, also_closes=(counters.feed, counters.store))
     runtime = ControlRuntime(parts, AS_APPLICATION)
     identity.beside = Beside(runtime.start, runtime.stop)
     return identity

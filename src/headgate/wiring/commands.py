@@ -12,12 +12,12 @@ from headgate.adapters.admin_token import new_admin_token
 from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import require_schema
 from headgate.controlplane import documents
-from headgate.controlplane.announcing import Announcer
-from headgate.controlplane.following import Following
+from headgate.controlplane.changes import StoredChanges
+from headgate.controlplane.document_applier import appliers
 from headgate.controlplane.keys import Keys
+from headgate.controlplane.notifier import Notifier
 from headgate.controlplane.runtime import CommandRuntime
-from headgate.controlplane.stored_changes import StoredChanges
-from headgate.controlplane.taking import appliers
+from headgate.controlplane.subscriber import Subscriber
 from headgate.controlplane.users import Users
 from headgate.dataplane.limiter import Limiter
 from headgate.ports import RULES
@@ -52,9 +52,9 @@ async def admin_application(settings: Settings, *, decides: bool = False) -> Asy
     limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
     opened = open_database(settings.database_url or "", settings.data_dir)
     identity = record_identity(settings, counters, opened)
-    announcer = Announcer(opened.database, counters.feed, counters.cache)
+    notifier = Notifier(opened.database, counters.feed, counters.cache)
     token = new_admin_token()
-    following = Following(
+    subscriber = Subscriber(
         counters.feed,
         appliers(limiter.snapshots, zones.zone),
         identity.forget,
@@ -64,29 +64,29 @@ async def admin_application(settings: Settings, *, decides: bool = False) -> Asy
     runtime = CommandRuntime(opened, partial(require_schema, opened.database), (identity, counters.feed, limiter))
     async with runtime:
         if decides:
-            await runtime.load(identity, following)
-        yield admin_app(admin_parts(opened.database, announcer.announce, limiter, identity, token)), token
+            await runtime.load(identity, subscriber)
+        yield admin_app(admin_parts(opened.database, notifier.announce, limiter, identity, token)), token
 
 
 @asynccontextmanager
 async def user_service(settings: Settings) -> AsyncIterator[Users]:
     """The users of the database, for loading very many of them."""
-    async with _announced(settings) as (opened, announcer):
-        yield Users(opened.database, zones.zone, announcer.announce)
+    async with _announced(settings) as (opened, notifier):
+        yield Users(opened.database, zones.zone, notifier.announce)
 
 
 @asynccontextmanager
 async def key_service(settings: Settings) -> AsyncIterator[Keys]:
     """The API keys of the database, for loading very many of them."""
-    async with _announced(settings) as (opened, announcer):
-        yield Keys(opened.database, zones.zone, announcer.announce)
+    async with _announced(settings) as (opened, notifier):
+        yield Keys(opened.database, zones.zone, notifier.announce)
 
 
 @asynccontextmanager
-async def _announced(settings: Settings) -> AsyncIterator[tuple[OpenedDatabase, Announcer]]:
+async def _announced(settings: Settings) -> AsyncIterator[tuple[OpenedDatabase, Notifier]]:
     settings = complete(replace(settings, rules_file=None))
     counters = open_counters(settings.redis_url or "", data_dir=settings.data_dir)
     opened = open_database(settings.database_url or "", settings.data_dir)
-    announcer = Announcer(opened.database, counters.feed, counters.cache)
+    notifier = Notifier(opened.database, counters.feed, counters.cache)
     async with CommandRuntime(opened, partial(require_schema, opened.database), (counters.feed, counters.store)):
-        yield opened, announcer
+        yield opened, notifier

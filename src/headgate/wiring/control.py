@@ -19,16 +19,16 @@ from headgate.adapters.saved_documents import SavedDocuments
 from headgate.archive.maintenance import look_after_events
 from headgate.archive.retention import Retention
 from headgate.controlplane import documents
-from headgate.controlplane.announcing import Announcer
+from headgate.controlplane.changes import StoredChanges
+from headgate.controlplane.document_applier import appliers
 from headgate.controlplane.file_rules import FileRules
-from headgate.controlplane.following import Following
 from headgate.controlplane.leader import Leader, Preparation
+from headgate.controlplane.notifier import Notifier
 from headgate.controlplane.processes import Presence, ProcessName
-from headgate.controlplane.rolling_up import RollingUp
+from headgate.controlplane.rollups import Rollups
 from headgate.controlplane.runtime import WITH_SAVED_RULES, ControlParts, ControlRuntime, Patience
-from headgate.controlplane.stored_changes import StoredChanges
-from headgate.controlplane.taking import appliers
-from headgate.controlplane.tallying import Tallying
+from headgate.controlplane.subscriber import Subscriber
+from headgate.controlplane.usage_totals import UsageTotals
 from headgate.core.tally import Tally
 from headgate.ports import RULES
 from headgate.setting_values import OnNoRules
@@ -56,7 +56,7 @@ class ControlPlane(NamedTuple):
     runtime: ControlRuntime
     identity: Identity
     database: OpenedDatabase
-    usage: Tallying
+    usage: UsageTotals
     admin: AdminParts
     admin_token: str
 
@@ -77,10 +77,10 @@ def control_plane(
     limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
     opened = open_database(settings.database_url or "", settings.data_dir)
     identity = record_identity(settings, counters, opened)
-    announcer = Announcer(opened.database, counters.feed, counters.cache)
+    notifier = Notifier(opened.database, counters.feed, counters.cache)
     saved = SavedDocuments(settings.data_dir / "saved")
     standing = opened.another(_SECONDS_FOR_A_RECORD)
-    following = Following(
+    subscriber = Subscriber(
         counters.feed,
         appliers(limiter.snapshots, zones.zone),
         identity.forget,
@@ -90,32 +90,32 @@ def control_plane(
         empty={} if rules else {RULES: documents.NO_RULES},
     )
     token = settings.admin_token or kept_token(settings.data_dir)
-    admin = admin_parts(opened.database, announcer.announce, limiter, identity, token, metrics)
-    usage = Tallying(opened.another(_SECONDS_FOR_A_RECORD), Tally(wall_clock))
+    admin = admin_parts(opened.database, notifier.announce, limiter, identity, token, metrics)
+    usage = UsageTotals(opened.another(_SECONDS_FOR_A_RECORD), Tally(wall_clock))
     patience = WITH_SAVED_RULES if saved.has(RULES) else Patience()
     parts = ControlParts(
         opened,
-        following,
-        Presence(standing, this_process("service", settings.region), following),
+        subscriber,
+        Presence(standing, this_process("service", settings.region), subscriber),
         identity,
         usage,
-        None if rules is None else FileRules(rules, following.taking),
-        _leader(settings, opened, announcer, admin, rules) if leads else None,
+        None if rules is None else FileRules(rules, subscriber.applier),
+        _leader(settings, opened, notifier, admin, rules) if leads else None,
         (counters.feed,),
     )
     return ControlPlane(ControlRuntime(parts, patience), identity, opened, usage, admin, token)
 
 
 def _leader(
-    settings: Settings, opened: OpenedDatabase, announcer: Announcer, admin: AdminParts, rules: RulesFile | None
+    settings: Settings, opened: OpenedDatabase, notifier: Notifier, admin: AdminParts, rules: RulesFile | None
 ) -> Leader:
     retention = Retention(opened.database, wall_clock)
     return Leader(
-        Preparation(partial(migrate, opened.database), rules, admin.rule_set_changes, announcer),
-        announcer,
+        Preparation(partial(migrate, opened.database), rules, admin.rule_set_changes, notifier),
+        notifier,
         admin.blocks,
         [
-            RollingUp(opened.another(_SECONDS_TO_ROLL_UP)).run,
+            Rollups(opened.another(_SECONDS_TO_ROLL_UP)).run,
             partial(look_after_events, retention, settings, archives=True),
         ],
         partial(import_module, "headgate.edge.admin.app"),

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis import RedisStore
-from headgate.controlplane.following import Followed, Origin
+from headgate.controlplane.subscriber import Followed, Origin
 from headgate.core.breaker import State
 from headgate.core.metrics import Sample
 from headgate.core.units import SECOND
@@ -82,24 +82,24 @@ def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sam
 
 def control_samples(worker: str, control: ControlPlane, time: Callable[[], float]) -> Callable[[], Iterator[Sample]]:
     """Samples of the control plane; `time` is the clock of its event loop."""
-    following, leader = control.runtime.following, control.runtime.leader
+    subscriber, leader = control.runtime.subscriber, control.runtime.leader
 
     def samples() -> Iterator[Sample]:
         for origin in Origin:
-            is_it = origin is following.state[RULES].origin
+            is_it = origin is subscriber.state[RULES].origin
             yield Sample("headgate_rules_source", is_it, (worker, origin.word))
         for followed in Followed:
-            yield Sample("headgate_rules_following", followed is following.followed, (worker, followed.value))
-        yield Sample("headgate_feed_up", following.confirmed is not None and following.trouble is None, (worker,))
-        if following.confirmed is not None:
-            unconfirmed = time() - following.confirmed
+            yield Sample("headgate_rules_following", followed is subscriber.followed, (worker, followed.value))
+        yield Sample("headgate_feed_up", subscriber.confirmed is not None and subscriber.trouble is None, (worker,))
+        if subscriber.confirmed is not None:
+            unconfirmed = time() - subscriber.confirmed
             yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
-        yield Sample("headgate_announcements_missed_total", following.missed)
+        yield Sample("headgate_announcements_missed_total", subscriber.missed)
         yield Sample("headgate_identity_assumed_total", control.identity.assumed)
-        for reason, number in following.refused.items():
+        for reason, number in subscriber.refused.items():
             yield Sample("headgate_documents_refused_total", number, (reason.value,))
         if leader is not None:
-            yield Sample("headgate_database_up", leader.announcer.is_database_up, (worker,))
+            yield Sample("headgate_database_up", leader.notifier.is_database_up, (worker,))
 
     return samples
 

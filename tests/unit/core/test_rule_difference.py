@@ -29,7 +29,7 @@ def test_nothing_differs_from_itself() -> None:
     """Equal rule sets differ in nothing, whatever the order of their rules."""
     turned = Contents(dict(reversed(list(BEFORE.rules.items()))), BEFORE.tiers, BEFORE.default_tier, BEFORE.owners)
     same = difference(BEFORE, turned)
-    assert (same.is_empty, same.is_in_force, same.lines(), same.unchanged) == (True, False, [], 3)
+    assert (same.is_empty, same.affects_decisions, same.lines(), same.unchanged) == (True, False, [], 3)
 
 
 def test_differences_in_lines() -> None:
@@ -63,7 +63,7 @@ def test_differences_as_data() -> None:
 def test_another_owner_alone_changes_nothing_in_force() -> None:
     """Who owns a rule is a difference, and no request is decided otherwise for it."""
     owned = difference(BEFORE, Contents(BEFORE.rules, BEFORE.tiers, BEFORE.default_tier, {"search": "b.yaml"}))
-    assert (owned.is_empty, owned.is_in_force) == (False, False)
+    assert (owned.is_empty, owned.affects_decisions) == (False, False)
     assert [str(change) for change in owned.owners] == ["search: owner a.yaml → b.yaml", "old: owner a.yaml → (none)"]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from headgate.controlplane.undisturbed import aside
+from headgate.controlplane.gc_paused import in_thread
 from headgate.edge.problems import CLOSE, Unanswerable
 from headgate.errors import shown
 
@@ -73,7 +73,7 @@ async def parse_body(request: Request, body: bytes) -> object:
         sentence = f"the body has more than {_MAX_COMMAS:,} commas; send a smaller document"
         raise Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
     try:
-        return parse(body) if len(body) <= _QUICKLY_PARSED else await aside(parse, body)
+        return parse(body) if len(body) <= _QUICKLY_PARSED else await in_thread(parse, body)
     except RecursionError:
         raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body is nested too deeply") from None
     except ValueError as error:

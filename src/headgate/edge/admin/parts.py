@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headgate.controlplane.blocks import Blocks
     from headgate.controlplane.keys import Keys
     from headgate.controlplane.processes import Processes
-    from headgate.controlplane.rule_set_changes import RuleSetChanges
+    from headgate.controlplane.rule_sets import RuleSetChanges
     from headgate.controlplane.rules import Rules
     from headgate.controlplane.snapshot_history import SnapshotHistory
     from headgate.controlplane.tiers import Tiers

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from headgate.controlplane.activity import LONGEST_SPAN
+from headgate.controlplane.activity import MAX_SPAN
 from headgate.controlplane.changes import Kind, changes
 from headgate.dataplane import quota
 from headgate.edge.admin.endpoints.blocks import BlockView
@@ -253,7 +253,7 @@ async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
         "user": id,
         "tier": user.tier,
         "days": await parts.activity.days_of(id, _DAYS),
-        "events": await parts.activity.events(until - LONGEST_SPAN, until, user=id, most=_NEWEST),
+        "events": await parts.activity.events(until - MAX_SPAN, until, user=id, most=_NEWEST),
         "limits": [entry.as_dict() for entry in fullest],
         "blocks": await parts.blocks.list(subject=id, most=_NEWEST),
         "changes": await changes(parts.database, Kind.USER, id, None, _NEWEST),

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from headgate.controlplane.analytics import NEAR, Asked, Dimension, Granularity, Order
-from headgate.controlplane.spans import time_of
+from headgate.controlplane.time_spans import time_of
 from headgate.dataplane import quota
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Instant, Output, Text, example

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Body, Query, Response
 from pydantic import Field
 
-from headgate.controlplane.importing import from_envoy_ratelimit, from_tier_map
-from headgate.controlplane.publishing import Published
+from headgate.controlplane.envoy_import import from_envoy_ratelimit
+from headgate.controlplane.publisher import Published
 from headgate.controlplane.rule_schema import rule_schema
 from headgate.controlplane.snapshot_history import SnapshotRecord
+from headgate.controlplane.tier_map_import import from_tier_map
 from headgate.edge.admin.body import large_json
 from headgate.edge.admin.fields import Number, Output, Text, Truth, example
 from headgate.edge.admin.gate import Gate, Parts, Who

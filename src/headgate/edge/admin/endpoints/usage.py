@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from headgate.controlplane.usage_lines import Format
+from headgate.controlplane.usage_export import Format
 from headgate.core.calendar import Unit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm

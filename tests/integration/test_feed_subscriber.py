@@ -17,9 +17,9 @@ from headgate.adapters.postgres import Database
 from headgate.adapters.redis import RedisFeed, feed_at
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.adapters.zones import zone
-from headgate.controlplane.announcing import Announcer
-from headgate.controlplane.following import Following, InForce, Origin
-from headgate.controlplane.stored_changes import StoredChanges
+from headgate.controlplane.changes import StoredChanges
+from headgate.controlplane.notifier import Notifier
+from headgate.controlplane.subscriber import ActiveDocument, Origin, Subscriber
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.snapshots import Snapshots
 from headgate.ports import RULES
@@ -44,10 +44,10 @@ class Process:
         self.feed = feed_at(url, 0.5)
         self.snapshots = Snapshots(zone, wall_clock)
         self.forgotten: list[str] = []
-        self.following = Following(
+        self.subscriber = Subscriber(
             self.feed, {RULES: self._take}, self._forget, saved, StoredChanges(database), every=every, grace=EVERY
         )
-        self.announcer = Announcer(database, self.feed, MemoryCache(wall_clock), every=EVERY)
+        self.notifier = Notifier(database, self.feed, MemoryCache(wall_clock), every=EVERY)
 
     def _take(self, data: object, number: int) -> None:
         self.snapshots.publish(parse_rule_set(data, zone), number)
@@ -57,12 +57,12 @@ class Process:
 
     async def publish(self, amount: int) -> int:
         number = await publish(self.database, limit(amount))
-        await self.announcer.announce()
+        await self.notifier.announce()
         return number
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(self.following.run()), asyncio.create_task(self.announcer.run())]
+        tasks = [asyncio.create_task(self.subscriber.run()), asyncio.create_task(self.notifier.run())]
         try:
             yield
         finally:
@@ -85,7 +85,7 @@ async def process(
         stack.push_async_callback(database.close)
         stack.push_async_callback(one.feed.close)
         if is_running:
-            await one.following.start()
+            await one.subscriber.start()
             await stack.enter_async_context(one.running())
         yield one
 
@@ -98,10 +98,10 @@ def test_a_change_is_in_force_at_once(database_url: str, valkey: Server) -> None
             for amount in range(1, 6):
                 await one.until(await one.publish(amount))
             number = await change(one.database, "user", "u1")
-            await one.announcer.announce()
+            await one.notifier.announce()
             await wait_until_async(lambda: "user:u1" in one.forgotten)
             assert (await one.feed.state()).position.number == number
-            assert one.following.missed == 0
+            assert one.subscriber.missed == 0
 
     asyncio.run(run())
 
@@ -144,7 +144,7 @@ def test_announcements_that_are_lost_are_made_up_for(
             await change(one.database, "user", "u1")
             await one.until(await one.publish(2))
             await wait_until_async(lambda: one.forgotten.count("*") == 2)
-            assert one.following.missed == 1
+            assert one.subscriber.missed == 1
 
     asyncio.run(run())
 
@@ -172,7 +172,7 @@ def test_a_flush_changes_nothing_for_those_who_follow(database_url: str, valkey:
             valkey.ask("FLUSHALL")
             assert one.snapshots.current.number == number
             await one.until(await one.publish(2))
-            assert one.following.state[RULES] == InForce(Origin.FEED, number + 1)
+            assert one.subscriber.state[RULES] == ActiveDocument(Origin.FEED, number + 1)
 
     asyncio.run(run())
 
@@ -187,7 +187,7 @@ def test_rules_stay_while_redis_is_away(database_url: str, valkey: Server, *, is
             await one.until(number)
             (valkey.kill if is_killed else valkey.freeze)()
             later = await publish(one.database, limit(2))
-            await wait_until_async(lambda: one.following.trouble is not None)
+            await wait_until_async(lambda: one.subscriber.trouble is not None)
             assert one.snapshots.current.number == number
             valkey.revive()
             await one.until(later)
@@ -237,11 +237,11 @@ def test_starting_while_servers_are_away(
             async with process(valkey.url, database_url, saved, is_running=False) as one:
                 clock = asyncio.get_running_loop().time
                 began = clock()
-                state = await one.following.start()
+                state = await one.subscriber.start()
                 took = clock() - began
                 last = Origin.SAVED if has_saved else Origin.NOTHING
                 origin = {"Redis": Origin.DATABASE, "PostgreSQL": Origin.FEED, "both": last}[away]
-                assert state[RULES] == InForce(origin, 0 if origin is Origin.NOTHING else number)
+                assert state[RULES] == ActiveDocument(origin, 0 if origin is Origin.NOTHING else number)
                 assert took < 2  # said to be 1.5, on a machine that does nothing else
                 valkey.revive()
                 revive()
@@ -263,7 +263,7 @@ def test_starting_while_a_database_freezes_that_was_connected_to(postgres: Postg
             postgres.freeze()
             try:
                 began = clock()
-                await one.following.start()
+                await one.subscriber.start()
                 assert clock() - began < 2
             finally:
                 postgres.thaw()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.ports import Statements
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TOGETHER: Final = 5_000
+_BATCH: Final = 5_000
 
 
 class Counted(Protocol):
@@ -34,7 +34,7 @@ class Counted(Protocol):
         """When each API key was used last."""
 
 
-class Tallying:
+class UsageTotals:
     """Brings what a tally has counted to the tables. Counting continues while the database is unavailable."""
 
     def __init__(self, database: Statements, tally: Tally, *, every: float = 5.0) -> None:
@@ -63,11 +63,11 @@ class Tallying:
         users, keys = sorted(taken.requests), list(taken.keys.items())
         try:
             while users:
-                await self._keep_users(taken, users[-_TOGETHER:])
-                del users[-_TOGETHER:]
+                await self._keep_users(taken, users[-_BATCH:])
+                del users[-_BATCH:]
             while keys:
-                await self._keep_keys(dict(keys[-_TOGETHER:]))
-                del keys[-_TOGETHER:]
+                await self._keep_keys(dict(keys[-_BATCH:]))
+                del keys[-_BATCH:]
         except DatabaseError:
             self._tally.put_back(taken.only(users, dict(keys)))
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from headgate.core.rule import Rule
     from headgate.ports import Statements
 
-MOST_RULES: Final = 100
+MAX_RULES: Final = 100
 """For how many rules one user or key may have limits of its own."""
 
 
-class OwnLimits:
+class OverrideReader:
     """Reads such limits. Rules are looked up once, so one of these serves one change."""
 
     def __init__(self, zones: Zones) -> None:
@@ -36,7 +36,7 @@ class OwnLimits:
 
     async def look_up(self, statements: Statements, several: Iterable[object]) -> None:
         """Get to know the rules that these mappings name."""
-        named = {name for each in several if isinstance(each, Mapping) for name in islice(each, MOST_RULES)}
+        named = {name for each in several if isinstance(each, Mapping) for name in islice(each, MAX_RULES)}
         names = [name for name in named if not name_problem(name) and name not in self._rules]
         if names:
             self._rules |= dict.fromkeys(names)
@@ -49,8 +49,8 @@ class OwnLimits:
     def read(self, fields: Fields, name: str) -> dict[str, tuple[str, ...]]:
         """Limits by rule, as they are stored."""
         given = fields.mapping(name)
-        if len(given) > MOST_RULES:
-            fields.problem(f"at most {MOST_RULES} rules, not {len(given)}", name)
+        if len(given) > MAX_RULES:
+            fields.problem(f"at most {MAX_RULES} rules, not {len(given)}", name)
             return {}
         return {
             of_rule: self._of_rule(of_rule, texts, (*fields.path, name, of_rule), fields.problems)

@@ -38,7 +38,7 @@ class Level(NamedTuple):
 
 MINUTES_KEPT: Final = timedelta(days=14)
 """Two weeks back is as far as anybody looks at single minutes; they are most of all rows."""
-MOST_TOLD_APART: Final = 1_000
+MAX_SERIES: Final = 1_000
 """Endpoints of each rule, and users, of an hour or a day: those with most requests. Strangers make paths up."""
 HOURS_KEPT: Final = timedelta(days=400)
 """A year and a month, so that a month can be laid beside the same month of last year, hour by hour."""
@@ -50,7 +50,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = LEVELS
 
 
-class RollingUp:
+class Rollups:
     """Keeps hours and days up to date. Every process may run it: one at a time does the work."""
 
     def __init__(
@@ -59,7 +59,7 @@ class RollingUp:
         clock: Callable[[], Micros] | None = None,
         *,
         every: float = 60.0,
-        most: int = MOST_TOLD_APART,
+        most: int = MAX_SERIES,
         places: int = Bounds().places,
     ) -> None:
         """`clock` says what is old, instead of the database's own; `run` looks every so many seconds.

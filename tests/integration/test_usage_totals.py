@@ -11,7 +11,7 @@ from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.postgres import Database
 from headgate.controlplane.keys import Keys
-from headgate.controlplane.tallying import Tallying
+from headgate.controlplane.usage_totals import UsageTotals
 from headgate.controlplane.users import Users
 from headgate.core.counts import Count
 from headgate.core.request import Request
@@ -43,12 +43,12 @@ def test_totals_are_shown_with_the_user_and_the_key(postgres: Postgres) -> None:
         recorder = Recorder(wall_clock, monotonic)
         async with Limiter(*parts("memory://", RULES), observer=recorder) as limiter:
             tally = Tally(wall_clock)
-            tallying = Tallying(database, tally)
+            totals = UsageTotals(database, tally)
             for name in ("u1", "u1", "u1", "stranger", "bad\0name", "half\ud800"):
                 await limiter.check(Request(user=name, api_key=key.id if name == "u1" else "own-name"))
             tally.count(recorder.take_counts()[0], recorder.take_keys())
             for _ in range(2):
-                await tallying.flush()
+                await totals.flush()
         user = await users.get("u1")
         assert (user.requests_today, user.requests_month, user.times_exceeded) == (3, 3, 1)
         assert user.last_request is not None
@@ -74,7 +74,7 @@ def test_yesterdays_totals_are_not_added_to(postgres: Postgres) -> None:
             )
         tally = Tally(wall_clock)
         tally.count([_request("u1")], {})
-        await Tallying(database, tally).flush()
+        await UsageTotals(database, tally).flush()
         user = await users.get("u1")
         assert (user.requests_today, user.requests_month, user.times_exceeded) == (1, 1, 5)
         await database.close()
@@ -96,10 +96,10 @@ def test_while_the_database_is_away_counting_goes_on(postgres: Postgres) -> None
         tallies = [Tally(wall_clock) for _ in range(4)]
         for number, tally in enumerate(tallies):
             tally.count([_request(name) for name in names[:: 1 if number % 2 else -1]], {})
-        await Tallying(away, tallies[0]).flush()
-        await asyncio.gather(*(Tallying(database, tally).flush() for tally in tallies))
+        await UsageTotals(away, tallies[0]).flush()
+        await asyncio.gather(*(UsageTotals(database, tally).flush() for tally in tallies))
         assert {(await users.get(name)).requests_today for name in names} == {4}
-        looking = asyncio.create_task(Tallying(database, tallies[0], every=0.001).run())
+        looking = asyncio.create_task(UsageTotals(database, tallies[0], every=0.001).run())
         tallies[0].count([_request("u0")], {})
         async with asyncio.timeout(60):
             while (await users.get("u0")).requests_today < 5:

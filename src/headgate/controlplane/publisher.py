@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.changes import EVERYTHING
 from headgate.controlplane.documents import make
-from headgate.controlplane.undisturbed import aside
+from headgate.controlplane.gc_paused import in_thread
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import brief_rule_set
 from headgate.errors import InvalidRules, Problem, shown
-from headgate.ports import RULES
+from headgate.ports import EVERYTHING, RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +22,11 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
     from headgate.ports import Document, Statements, Writing
 
-MOST_RULES: Final = 100_000
-_KEPT: Final = 1_000
+MAX_RULES: Final = 100_000
+_KEPT_SNAPSHOTS: Final = 1_000
 """Snapshots that one can go back to."""
-_MOST_PROBLEMS: Final = 100
-_AT_ONCE: Final = 5_000
+_MAX_PROBLEMS: Final = 100
+_PAGE: Final = 5_000
 _BEFORE_ALL: Final = -(2**63)
 
 
@@ -52,7 +51,7 @@ class Publisher:
     async def rule_set(self, statements: Statements) -> dict[str, Any]:
         """The rules in force and the tiers, as `parse_rule_set` takes them."""
         tiers = await statements.rows("rule_sets.tiers")
-        rules = await in_parts(statements, "rule_sets.rules")
+        rules = await in_pages(statements, "rule_sets.rules")
         return {
             "default_tier": next((tier["name"] for tier in tiers if tier["is_default"]), None),
             "tiers": {tier["name"]: tier_data(tier) for tier in tiers},
@@ -65,9 +64,9 @@ class Publisher:
         Raises `InvalidRules`, with places such as ``rules.search.limits``; whoever called rolls back then.
         """
         rule_set = await self.check(writing, await self.rule_set(writing))
-        document = await aside(_packed, rule_set, change)
+        document = await in_thread(_packed, rule_set, change)
         await writing.run("snapshots.add", change, who, len(rule_set.rules), document.digest, document.body)
-        await writing.run("snapshots.prune", _KEPT)
+        await writing.run("snapshots.prune", _KEPT_SNAPSHOTS)
         return Published(change, len(rule_set.rules), document.digest.hex())
 
     async def check(self, statements: Statements, data: Mapping[str, Any], also: Sequence[str] = ()) -> RuleSet:
@@ -76,7 +75,7 @@ class Publisher:
         These are looked at for rules that have changed since the last snapshot, and for `also`.
         """
         refuse_too_many(len(data["rules"]))
-        rule_set = await aside(self._compiled, data)
+        rule_set = await in_thread(self._compiled, data)
         changed = {row["name"] for row in await statements.rows("rule_sets.changed")} | set(also)
         if changed and (
             unfit := await _unfit(statements, rule_set, None if EVERYTHING in changed else sorted(changed))
@@ -92,19 +91,19 @@ class Publisher:
 
 def refuse_too_many(rules: int) -> None:
     """Raise `InvalidRules` if so many cannot be in force."""
-    if rules > MOST_RULES:
-        message = f"there would be {rules:,} rules; at most {MOST_RULES:,} can be in force"
+    if rules > MAX_RULES:
+        message = f"there would be {rules:,} rules; at most {MAX_RULES:,} can be in force"
         raise InvalidRules([Problem(("rules",), message)])
 
 
-async def in_parts(statements: Statements, statement: str) -> list[Mapping[str, Any]]:
+async def in_pages(statements: Statements, statement: str) -> list[Mapping[str, Any]]:
     """All rules in their order, so many at once that no statement takes long."""
     found: list[Mapping[str, Any]] = []
     position, name = _BEFORE_ALL, ""
     while True:
-        some = await statements.rows(statement, position, name, _AT_ONCE)
+        some = await statements.rows(statement, position, name, _PAGE)
         found += some
-        if len(some) < _AT_ONCE:
+        if len(some) < _PAGE:
             return found
         position, name = some[-1]["position"], some[-1]["name"]
 
@@ -170,7 +169,7 @@ def _wrong_with(rule: Rule, texts: object) -> Sequence[str]:
 
 def _refused(problems: Sequence[Problem]) -> InvalidRules:
     """What is wrong; of very many problems the first."""
-    if len(problems) > _MOST_PROBLEMS:
-        more = Problem((), f"and {len(problems) - _MOST_PROBLEMS:,} more problems")
-        problems = [*problems[:_MOST_PROBLEMS], more]
+    if len(problems) > _MAX_PROBLEMS:
+        more = Problem((), f"and {len(problems) - _MAX_PROBLEMS:,} more problems")
+        problems = [*problems[:_MAX_PROBLEMS], more]
     return InvalidRules(problems)

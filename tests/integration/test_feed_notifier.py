@@ -11,9 +11,9 @@ from tests.integration.changing import change, limit, publish
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.redis import RedisCache, feed_at, store_at
-from headgate.controlplane.announcing import Announcer
 from headgate.controlplane.documents import read
-from headgate.controlplane.following import Following
+from headgate.controlplane.notifier import Notifier
+from headgate.controlplane.subscriber import Subscriber
 from headgate.ports import BLOCKS, RULES, Announcement
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ class Process(NamedTuple):
     database: Database
     feed: RedisFeed
     cache: RedisCache
-    announcer: Announcer
+    notifier: Notifier
 
     async def heard(self) -> Announcement:
         """What it is told while it announces what is missing."""
         async with aclosing(self.feed.announcements()) as arriving:
             assert await anext(arriving) is None
-            await self.announcer.announce()
+            await self.notifier.announce()
             announcement = await asyncio.wait_for(anext(arriving), 5)
         assert announcement is not None
         return announcement
@@ -57,7 +57,7 @@ async def process(database_url: str, url: str) -> AsyncIterator[Process]:
     database, feed, store = Database(database_url), feed_at(url, 0.5), store_at(f"{url}?deadline_ms=5000&probe_ms=20")
     cache = RedisCache(store)
     try:
-        yield Process(database, feed, cache, Announcer(database, feed, cache, every=SOON))
+        yield Process(database, feed, cache, Notifier(database, feed, cache, every=SOON))
     finally:
         await feed.close()
         await store.close()
@@ -65,8 +65,8 @@ async def process(database_url: str, url: str) -> AsyncIterator[Process]:
 
 
 @asynccontextmanager
-async def repairing(announcer: Announcer) -> AsyncIterator[None]:
-    task = asyncio.create_task(announcer.run())
+async def repairing(notifier: Notifier) -> AsyncIterator[None]:
+    task = asyncio.create_task(notifier.run())
     yield
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -114,12 +114,12 @@ def test_what_is_known_is_not_announced_again(database_url: str, valkey: Server)
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
             await publish(one.database, limit(5))
-            await one.announcer.announce()
+            await one.notifier.announce()
             before = valkey.contents()
             async with aclosing(one.feed.announcements()) as arriving:
                 assert await anext(arriving) is None
                 for _ in range(3):
-                    await one.announcer.announce()
+                    await one.notifier.announce()
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(arriving), 0.05)
             assert valkey.contents() == before
@@ -132,7 +132,7 @@ def test_a_thousand_changes_are_announced_as_everything(database_url: str, valke
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
-            await one.announcer.announce()
+            await one.notifier.announce()
             await change(
                 one.database,
                 "user",
@@ -141,7 +141,7 @@ def test_a_thousand_changes_are_announced_as_everything(database_url: str, valke
                 "SELECT 'me', 'user', 'u' || n, 'changed' FROM generate_series(1, 2500) n",
             )
             for _ in range(3):
-                await one.announcer.announce()
+                await one.notifier.announce()
             assert (await one.feed.state()).position.number == 2501
 
     asyncio.run(run())
@@ -153,21 +153,21 @@ def test_several_processes_announce_at_once(database_url: str, valkey: Server) -
     async def run() -> None:
         async with AsyncExitStack() as stack:
             many = [await stack.enter_async_context(process(database_url, valkey.url)) for _ in range(4)]
-            await many[0].announcer.announce()
+            await many[0].notifier.announce()
             told: set[str] = set()
-            following = Following(many[0].feed, {RULES: lambda _data, _number: None}, told.update, every=60)
-            await following.start()
-            task = asyncio.create_task(following.run())
+            subscriber = Subscriber(many[0].feed, {RULES: lambda _data, _number: None}, told.update, every=60)
+            await subscriber.start()
+            task = asyncio.create_task(subscriber.run())
 
             async def work(one: Process, number: int) -> None:
                 for turn in range(25):
                     await change(one.database, "user", f"u{number}.{turn}")
                     await publish(one.database, limit(turn + 1))
-                    await one.announcer.announce()
+                    await one.notifier.announce()
 
             await asyncio.gather(*[work(one, number) for number, one in enumerate(many)])
             async with asyncio.timeout(5):
-                while following.state[RULES].number < 200:  # noqa: ASYNC110 (a thread is at work)
+                while subscriber.state[RULES].number < 200:  # noqa: ASYNC110 (a thread is at work)
                     await asyncio.sleep(0.01)
             task.cancel()
             await asyncio.wait([task])
@@ -183,7 +183,7 @@ def test_everything_is_written_again_after_a_flush(database_url: str, valkey: Se
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
             number = await publish(one.database, limit(5))
-            async with repairing(one.announcer), aclosing(one.feed.announcements()) as arriving:
+            async with repairing(one.notifier), aclosing(one.feed.announcements()) as arriving:
                 await anext(arriving)
                 await _until(one, number)
                 valkey.ask("FLUSHALL")
@@ -218,12 +218,12 @@ def test_whatever_is_done_to_the_feed_is_repaired(database_url: str, valkey: Ser
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
             number = await publish(one.database, limit(5))
-            await one.announcer.announce()
+            await one.notifier.announce()
             if damage[0] in {"SET", "LPUSH"}:
                 valkey.ask("DEL", damage[1])
             valkey.ask(*damage)
-            await one.announcer.announce()
-            assert one.announcer.trouble is None
+            await one.notifier.announce()
+            assert one.notifier.trouble is None
             state = await one.feed.state()
             assert (state.position.number, state.documents[RULES].number) == (number, number)
             assert await one.rules() == limit(5)
@@ -239,12 +239,12 @@ def test_a_change_while_redis_is_away_is_announced_later(
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
-            await one.announcer.announce()
+            await one.notifier.announce()
             (valkey.kill if is_killed else valkey.freeze)()
             number = await publish(one.database, limit(5))
-            await one.announcer.announce()
-            assert one.announcer.trouble is not None
-            async with repairing(one.announcer):
+            await one.notifier.announce()
+            assert one.notifier.trouble is not None
+            async with repairing(one.notifier):
                 valkey.revive()
                 await _until(one, number)
             assert await one.rules() == limit(5)
@@ -260,22 +260,22 @@ def test_whether_the_database_is_up_is_known(postgres: Postgres, valkey: Server,
 
     async def run() -> None:
         async with process(postgres.new_database(), valkey.url) as one:
-            assert not one.announcer.is_database_up  # nobody has asked
-            await one.announcer.announce()
-            assert one.announcer.is_database_up
+            assert not one.notifier.is_database_up  # nobody has asked
+            await one.notifier.announce()
+            assert one.notifier.is_database_up
             if not is_redis_up:
                 valkey.kill()
-                await one.announcer.announce()
-                assert one.announcer.is_database_up
+                await one.notifier.announce()
+                assert one.notifier.is_database_up
             postgres.kill()
             try:
-                await one.announcer.announce()
-                assert not one.announcer.is_database_up
+                await one.notifier.announce()
+                assert not one.notifier.is_database_up
             finally:
                 postgres.revive()
             async with asyncio.timeout(60):
-                while not one.announcer.is_database_up:
-                    await one.announcer.announce()
+                while not one.notifier.is_database_up:
+                    await one.notifier.announce()
 
     asyncio.run(run())
 
@@ -297,20 +297,20 @@ def test_a_database_that_was_restored_is_noticed(
             restored.append(postgres.url(f"{name}_{copy}"))
         async with process(backup, valkey.url) as one:
             seen: list[object] = []
-            following = Following(
+            subscriber = Subscriber(
                 one.feed, {RULES: lambda data, _number: seen.append(data)}, lambda _: None, every=SOON
             )
-            task = asyncio.create_task(following.run())
+            task = asyncio.create_task(subscriber.run())
             last = await publish(one.database, limit(4))
-            await one.announcer.announce()
+            await one.notifier.announce()
             await _until_seen(seen, limit(4))
             async with process(restored[0], valkey.url) as other:
-                await other.announcer.announce()
+                await other.notifier.announce()
                 await _until_seen(seen, limit(3))
                 assert caplog.text.count("the database has another history") == 1
             async with process(restored[1], valkey.url) as other:
                 assert await publish(other.database, limit(5)) == last
-                await other.announcer.announce()
+                await other.notifier.announce()
                 await _until_seen(seen, limit(5))
                 assert caplog.text.count("another database was announced on this Redis") == 1
             task.cancel()
@@ -328,11 +328,11 @@ def test_a_restored_database_that_has_come_as_far_again_is_noticed(postgres: Pos
         postgres.execute("postgres", f"CREATE DATABASE {name}_copy TEMPLATE {name}")
         async with process(backup, valkey.url) as one, process(postgres.url(f"{name}_copy"), valkey.url) as other:
             assert await publish(one.database, limit(1)) == 1
-            await one.announcer.announce()
+            await one.notifier.announce()
             before = (await one.feed.state()).position
             await change(other.database, "user", "u1")
             assert await publish(other.database, limit(2)) == 2
-            await other.announcer.announce()
+            await other.notifier.announce()
             assert (await one.feed.state()).position.lineage != before.lineage
             assert await other.rules() == limit(2)
 
@@ -345,9 +345,9 @@ def test_a_database_without_rules_takes_nobodys_rules_away(postgres: Postgres, v
     async def run() -> None:
         async with process(postgres.new_database(), valkey.url) as one:
             await publish(one.database, limit(1))
-            await one.announcer.announce()
+            await one.notifier.announce()
         async with process(postgres.new_database(), valkey.url) as other:
-            await other.announcer.announce()
+            await other.notifier.announce()
             assert await other.rules() == limit(1)
 
     asyncio.run(run())
@@ -360,7 +360,7 @@ def test_a_record_that_cannot_be_dropped_is_announced_until_it_can(
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
-            await one.announcer.announce()
+            await one.notifier.announce()
             number = await change(one.database, "user", "u1")
             with monkeypatch.context() as patch:
 
@@ -371,7 +371,7 @@ def test_a_record_that_cannot_be_dropped_is_announced_until_it_can(
                 for _ in range(2):
                     said = await one.heard()
                     assert (said.since, said.position.number, list(said.names)) == (0, 0, ["user:u1"])
-                assert one.announcer.trouble is not None
+                assert one.notifier.trouble is not None
             assert (await one.heard()).position.number == number
 
     asyncio.run(run())

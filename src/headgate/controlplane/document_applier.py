@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headgate.controlplane.documents import BODY, DIGEST, read
-from headgate.controlplane.undisturbed import aside
+from headgate.controlplane.gc_paused import in_thread
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidFields
@@ -43,7 +43,7 @@ class Origin(StrEnum):
         return "none" if self is Origin.NOTHING else self.name.lower()
 
 
-class InForce(NamedTuple):
+class ActiveDocument(NamedTuple):
     """What this process works by."""
 
     origin: Origin = Origin.NOTHING
@@ -91,25 +91,25 @@ def appliers(snapshots: Snapshots, zones: Zones, *, rules: bool = True) -> dict[
     return {RULES: apply_rules, BLOCKS: apply_blocks} if rules else {BLOCKS: apply_blocks}
 
 
-class Taking:
+class DocumentApplier:
     """Which documents are in force."""
 
     def __init__(self, takers: Mapping[str, Callable[[object, int], None]], saved: SavedDocuments | None) -> None:
         """`takers` put data of a kind in force, by one assignment, or raise; they are called in a thread."""
         self._takers = takers
         self._saved = saved
-        self._in_force: dict[str, DocumentId] = {}
+        self._active: dict[str, DocumentId] = {}
         self._refused: dict[str, DocumentId] = {}
         self._hopeless: dict[str, DocumentId] = {}
         self._turn = asyncio.Lock()
-        self.state = {kind: InForce() for kind in takers}
+        self.state = {kind: ActiveDocument() for kind in takers}
         self.refused: Counter[Refusal] = Counter()
         self.has_changed = asyncio.Event()
         """Set whenever something was put in force; cleared by the one who waits for it."""
 
     def wants(self, kind: str, offered: DocumentId) -> bool:
         """Whether a document is neither in force nor refused already."""
-        return offered not in {self._in_force.get(kind), self._refused.get(kind)}
+        return offered not in {self._active.get(kind), self._refused.get(kind)}
 
     def try_again(self, kind: str) -> None:
         """Forget that a document was refused: it may have been replaced by a good one of the same number."""
@@ -117,12 +117,12 @@ class Taking:
 
     def is_newer(self, kind: str, offered: DocumentId) -> bool:
         """Whether a document may follow the one in force. Numbers of different lineages cannot be compared."""
-        mine = self._in_force.get(kind)
+        mine = self._active.get(kind)
         return mine is None or mine.lineage != offered.lineage or mine.number <= offered.number
 
     def lacks(self, kind: str, lineage: str, number: int) -> bool:
         """Whether what the database has is neither in force nor older."""
-        mine = self._in_force.get(kind)
+        mine = self._active.get(kind)
         return mine is None or mine.lineage != lineage or mine.number < number
 
     def has_refused(self, kind: str, lineage: str, number: int) -> bool:
@@ -132,18 +132,18 @@ class Taking:
 
     def is_ahead(self, kind: str, offered: DocumentId) -> bool:
         """Whether a document in force is newer than one that is offered, or of another lineage."""
-        mine = self._in_force.get(kind)
+        mine = self._active.get(kind)
         return mine is not None and (mine.lineage != offered.lineage or mine.number > offered.number)
 
     @property
     def lineage(self) -> str:
         """Of all documents in force; empty if there are none, or if they differ."""
-        lineages = {document.lineage for document in self._in_force.values()}
+        lineages = {document.lineage for document in self._active.values()}
         return lineages.pop() if len(lineages) == 1 else ""
 
     def is_behind(self, kind: str, offered: DocumentId) -> bool:
         """Whether a document is certainly better than what is in force."""
-        mine = self._in_force.get(kind)
+        mine = self._active.get(kind)
         return mine is None or (mine.lineage == offered.lineage and mine.number < offered.number)
 
     async def take(self, kind: str, document: Document, origin: Origin) -> Refusal | None:
@@ -152,15 +152,15 @@ class Taking:
             refused: tuple[Refusal, str] | None
             if document.kind != kind:
                 refused = (Refusal.KIND, f"it is a document of kind {document.kind!r}")
-            elif document.id == self._in_force.get(kind):
+            elif document.id == self._active.get(kind):
                 return None
             elif not self.is_newer(kind, document.id):
                 refused = (Refusal.OLDER, f"{self.state[kind].number} is newer")
             else:
-                refused = await aside(self._take, document, origin)
+                refused = await in_thread(self._take, document, origin)
             if refused is None:
-                self._in_force[kind] = document.id
-                self._note(kind, InForce(origin, document.number))
+                self._active[kind] = document.id
+                self._note(kind, ActiveDocument(origin, document.number))
                 return None
             self.refuse(kind, document.id, *refused)
             return refused[0]
@@ -171,12 +171,12 @@ class Taking:
         Raises whatever is wrong with it.
         """
         async with self._turn:
-            if kind not in self._in_force:
-                await aside(self._takers[kind], data, 0)
-                self._note(kind, InForce(origin, 0))
+            if kind not in self._active:
+                await in_thread(self._takers[kind], data, 0)
+                self._note(kind, ActiveDocument(origin, 0))
 
-    def _note(self, kind: str, in_force: InForce) -> None:
-        self.state[kind] = in_force
+    def _note(self, kind: str, active: ActiveDocument) -> None:
+        self.state[kind] = active
         self.has_changed.set()
 
     def refuse(self, kind: str, offered: DocumentId, why: Refusal, words: str) -> None:

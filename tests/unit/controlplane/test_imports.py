@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.adapters.zones import zone
-from headgate.controlplane.imported import Imported
-from headgate.controlplane.importing import from_envoy_ratelimit, from_tier_map
+from headgate.controlplane.envoy_import import from_envoy_ratelimit
+from headgate.controlplane.imported_rules import ImportedRules
+from headgate.controlplane.tier_map_import import from_tier_map
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
@@ -335,7 +336,7 @@ def test_any_data_is_imported_or_refused(data: object) -> None:
 
 def test_many_rules_of_the_same_words_are_imported_in_the_time_they_take() -> None:
     """Each has a name of its own, and finding it does not take longer with every one before it."""
-    made = Imported()
+    made = ImportedRules()
     for number in range(20_000):
         made.add(("descriptors", number), "user", {"limits": "5/minute"})
         made.note(("descriptors", number), "something is lost")

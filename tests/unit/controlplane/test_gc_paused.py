@@ -6,19 +6,19 @@ import gc
 
 import pytest
 
-from headgate.controlplane.undisturbed import undisturbed
+from headgate.controlplane.gc_paused import gc_paused
 
 
 def test_the_collector_is_off_meanwhile() -> None:
     """It comes back whatever happens, and stays off where it was off."""
-    assert undisturbed(gc.isenabled) is False
+    assert gc_paused(gc.isenabled) is False
     assert gc.isenabled()
     with pytest.raises(ZeroDivisionError):
-        undisturbed(divmod, 1, 0)
+        gc_paused(divmod, 1, 0)
     assert gc.isenabled()
     gc.disable()
     try:
-        undisturbed(int)
+        gc_paused(int)
         assert not gc.isenabled()
     finally:
         gc.enable()

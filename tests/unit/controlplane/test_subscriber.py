@@ -7,11 +7,11 @@ import zlib
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.controlplane.following_trial import SOON, Stored, Trial, rules, sealed
+from tests.unit.controlplane.subscriber_trial import SOON, Stored, Trial, rules, sealed
 
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import make
-from headgate.controlplane.following import InForce, Origin, Refusal
+from headgate.controlplane.subscriber import ActiveDocument, Origin, Refusal
 from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ def test_rules_are_in_force_as_they_are_published() -> None:
 
     async def run() -> None:
         trial = Trial()
-        await trial.following.start()
-        assert trial.following.state["rules"] == InForce(Origin.NOTHING, 0)
+        await trial.subscriber.start()
+        assert trial.subscriber.state["rules"] == ActiveDocument(Origin.NOTHING, 0)
         async with trial.running():
             for number in (1, 2, 9):
                 await trial.feed.publish(rules(number, number))
                 await trial.until(number)
                 assert trial.limits == [f"{number}/hour"]
-        assert trial.following.state["rules"] == InForce(Origin.FEED, 9)
-        assert trial.following.missed == 0
-        assert not trial.following.refused
+        assert trial.subscriber.state["rules"] == ActiveDocument(Origin.FEED, 9)
+        assert trial.subscriber.missed == 0
+        assert not trial.subscriber.refused
 
     asyncio.run(run())
 
@@ -62,7 +62,7 @@ def test_a_poisoned_document_is_refused_once_and_the_one_before_stays(
     async def run() -> None:
         trial = Trial()
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             trial.feed.plant(document)
             await trial.feed.looks()
@@ -70,7 +70,7 @@ def test_a_poisoned_document_is_refused_once_and_the_one_before_stays(
             await trial.feed.looks(4)
             assert trial.feed.fetched == fetched == 2
             assert (trial.number, trial.limits) == (7, ["7/hour"])
-            assert trial.following.refused == {why: 1}
+            assert trial.subscriber.refused == {why: 1}
             said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
             assert len(said) == 1
             assert "refused, 7 stays in force" in said[0]
@@ -87,11 +87,11 @@ def test_a_damaged_document_is_asked_of_the_database() -> None:
     async def run() -> None:
         trial = Trial(database=Stored(GOOD))
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             trial.feed.plant(GOOD._replace(body=b"damaged"))
             await trial.until(8)
-            assert trial.following.state["rules"] == InForce(Origin.DATABASE, 8)
+            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
 
     asyncio.run(run())
 
@@ -102,7 +102,7 @@ def test_a_document_that_was_repaired_is_taken_once_that_is_announced() -> None:
     async def run() -> None:
         trial = Trial()
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             trial.feed.plant(GOOD._replace(body=b"damaged"))
             await trial.feed.looks()
@@ -118,7 +118,7 @@ def test_records_that_changed_are_forgotten() -> None:
     async def run() -> None:
         trial = Trial(every=60)
         await trial.feed.announce(Announcement(0, Position("l1", 3, "m"), []))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks(1)
             await trial.feed.announce(Announcement(3, Position("l1", 4, "m"), ["user:u1", "rules", "key:0a"]))
@@ -137,7 +137,7 @@ def test_a_lost_announcement_is_noticed_by_the_next() -> None:
     async def run() -> None:
         trial = Trial(every=60)
         await trial.feed.announce(Announcement(0, Position("l1", 3, "m"), []))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks(1)
             await trial.feed.announce(Announcement(4, Position("l1", 5, "m"), ["user:u1"]))
@@ -153,7 +153,7 @@ def test_announcements_that_never_arrive_are_noticed_by_looking() -> None:
     async def run() -> None:
         trial = Trial()
         await trial.feed.publish(rules(1))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_silent = True
@@ -161,7 +161,7 @@ def test_announcements_that_never_arrive_are_noticed_by_looking() -> None:
             await trial.until(2)
             await trial.feed.looks(4)
             assert trial.forgotten == [["*"]]
-            assert trial.following.missed == 1
+            assert trial.subscriber.missed == 1
 
     asyncio.run(run())
 
@@ -172,13 +172,13 @@ def test_a_process_that_stumbles_over_an_announcement_goes_on(caplog: pytest.Log
     async def run() -> None:
         trial = Trial()
         await trial.feed.publish(rules(1))
-        await trial.following.start()
-        forget, trial.following._forget = trial.following._forget, trial.stumble
+        await trial.subscriber.start()
+        forget, trial.subscriber._forget = trial.subscriber._forget, trial.stumble
         async with trial.running():
             await trial.feed.looks()
             await trial.feed.publish(rules(2), ["user:u1"])
             await trial.until(2)
-            trial.following._forget = forget
+            trial.subscriber._forget = forget
             await trial.feed.publish(rules(3), ["rules", "user:u2"])
             await trial.until(3)
             assert "not heard for a moment" in caplog.text
@@ -192,7 +192,7 @@ def test_two_who_announce_at_once_are_both_right() -> None:
     async def run() -> None:
         trial = Trial()
         await trial.feed.announce(Announcement(0, Position("l1", 3, "m"), []))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             await trial.feed.announce(Announcement(3, Position("l1", 5, "m"), ["user:a", "user:b"]))
@@ -210,7 +210,7 @@ def test_numbers_of_another_lineage_begin_anew() -> None:
     async def run() -> None:
         trial = Trial()
         await trial.feed.publish(rules(7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             await trial.feed.publish(rules(3, 3, "l2"), ["*"], since=0)
@@ -232,7 +232,7 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
     async def run() -> None:
         trial = Trial()
         await trial.feed.publish(rules(7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed._documents.clear()
@@ -240,11 +240,11 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
             await trial.feed.looks(3)
             trial.feed.is_away = True
             await asyncio.sleep(5 * SOON)
-            assert trial.following.trouble == "it is away"
+            assert trial.subscriber.trouble == "it is away"
             trial.feed.is_away = False
             await trial.feed.looks()
             assert trial.number == 7
-            assert trial.following.trouble is None
+            assert trial.subscriber.trouble is None
             assert trial.forgotten == []
         assert [record.getMessage() for record in caplog.records if "redis" in record.getMessage()] == [
             "rules: no changes arrive, what is active stays, redis unavailable: it is away",
@@ -276,10 +276,10 @@ def test_a_process_starts_whatever_is_away(
         trial = Trial(saved, database=database)
         trial.feed.is_frozen, trial.feed.is_away = is_frozen, True
         began = asyncio.get_running_loop().time()
-        state = (await trial.following.start(0.2))["rules"]
+        state = (await trial.subscriber.start(0.2))["rules"]
         assert asyncio.get_running_loop().time() - began < 2
-        expected = InForce(Origin.DATABASE, 6) if has_database else InForce(Origin.SAVED, 5)
-        assert state == (expected if has_database or has_saved else InForce(Origin.NOTHING, 0))
+        expected = ActiveDocument(Origin.DATABASE, 6) if has_database else ActiveDocument(Origin.SAVED, 5)
+        assert state == (expected if has_database or has_saved else ActiveDocument(Origin.NOTHING, 0))
         (said,) = [record.getMessage() for record in caplog.records]
         assert said.startswith(
             "starting with rules 6 from the database, blocks 2 from the database (the feed: "
@@ -307,10 +307,10 @@ def test_what_this_machine_has_seen_already_is_not_undone(tmp_path: Path) -> Non
         saved.write(rules(8, 8))
         trial = Trial(saved)
         trial.feed.plant(rules(7, 7))
-        assert (await trial.following.start())["rules"] == InForce(Origin.SAVED, 8)
+        assert (await trial.subscriber.start())["rules"] == ActiveDocument(Origin.SAVED, 8)
         trial = Trial(saved)
         trial.feed.plant(rules(3, 3, "l2"))
-        assert (await trial.following.start())["rules"] == InForce(Origin.FEED, 3)
+        assert (await trial.subscriber.start())["rules"] == ActiveDocument(Origin.FEED, 3)
 
     asyncio.run(run())
 
@@ -324,8 +324,8 @@ def test_a_saved_document_that_is_not_whole_is_refused(tmp_path: Path, caplog: p
 
     async def run() -> None:
         trial = Trial(saved)
-        assert (await trial.following.start())["rules"] == InForce(Origin.NOTHING, 0)
-        assert trial.following.refused == {Refusal.DIGEST: 1}
+        assert (await trial.subscriber.start())["rules"] == ActiveDocument(Origin.NOTHING, 0)
+        assert trial.subscriber.refused == {Refusal.DIGEST: 1}
         assert str(file) in caplog.text
 
     asyncio.run(run())
@@ -337,7 +337,7 @@ def test_no_more_than_the_first_problem_is_logged(caplog: pytest.LogCaptureFixtu
     async def run() -> None:
         trial = Trial()
         trial.feed.plant(make("rules", 1, {"rules": [{"name": f"r{n}", "limits": "no"} for n in range(1000)]}))
-        await trial.following.start()
+        await trial.subscriber.start()
 
     asyncio.run(run())
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]

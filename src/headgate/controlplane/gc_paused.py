@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def undisturbed(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+def gc_paused(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Do it without the garbage collector, which would take twice as long and make all threads stand still."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -25,6 +25,6 @@ def undisturbed(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> 
             gc.enable()
 
 
-async def aside(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+async def in_thread(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Do it in a thread, so that decisions go on meanwhile."""
-    return await asyncio.to_thread(undisturbed, partial(work, *arguments, **named))
+    return await asyncio.to_thread(gc_paused, partial(work, *arguments, **named))

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _NO_LAYER: Final = re.compile(r"[^A-Za-z0-9_.:+@/-]+")
-_LONGEST_NAME: Final = 64
-_LONGEST_LAYER: Final = 200
+_MAX_NAME_LENGTH: Final = 64
+_MAX_LAYER_LENGTH: Final = 200
 
 
-class Imported:
+class ImportedRules:
     """Rules, where each came from, notes and problems."""
 
     def __init__(self) -> None:
@@ -61,10 +61,10 @@ class Imported:
     def _name(self, words: str) -> str:
         """A name that can be one and that no other rule has."""
         plain = _NO_NAME.sub("-", words).strip("-._") or "rule"
-        name, number = plain[:_LONGEST_NAME], self._numbers.get(plain, 1)
+        name, number = plain[:_MAX_NAME_LENGTH], self._numbers.get(plain, 1)
         while name.casefold() in self._names:
             number += 1
-            name = f"{plain[: _LONGEST_NAME - len(str(number)) - 1]}-{number}"
+            name = f"{plain[: _MAX_NAME_LENGTH - len(str(number)) - 1]}-{number}"
         self._names.add(name.casefold())
         self._numbers[plain] = number
         return name
@@ -72,4 +72,4 @@ class Imported:
 
 def layer(words: str) -> str:
     """A layer that is named after some words."""
-    return _NO_LAYER.sub("-", words)[:_LONGEST_LAYER]
+    return _NO_LAYER.sub("-", words)[:_MAX_LAYER_LENGTH]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.waiting import wait_until_async
-from tests.unit.controlplane.following_trial import SOON, Stored, Trial, rules
+from tests.unit.controlplane.subscriber_trial import SOON, Stored, Trial, rules
 
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.controlplane.documents import make
-from headgate.controlplane.following import Followed, InForce, Origin, Refusal
+from headgate.controlplane.subscriber import ActiveDocument, Followed, Origin, Refusal
 from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
@@ -32,18 +32,18 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
         database, saved = Stored(rules(7, 7)), SavedDocuments(tmp_path)
         trial = Trial(saved, database=database, patience=SOON)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away, trial.feed.is_frozen = True, how == "frozen"
             database.publish(rules(8, 8))
             database.publish(make("blocks", 9, [], "l1"))
             await trial.until(8)
-            await wait_until_async(lambda: trial.following.state["blocks"] == InForce(Origin.DATABASE, 9))
-            assert trial.following.state["rules"] == InForce(Origin.DATABASE, 8)
-            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
-            before = trial.following.confirmed
-            await wait_until_async(lambda: trial.following.confirmed != before)
+            await wait_until_async(lambda: trial.subscriber.state["blocks"] == ActiveDocument(Origin.DATABASE, 9))
+            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
+            before = trial.subscriber.confirmed
+            await wait_until_async(lambda: trial.subscriber.confirmed != before)
             assert saved.read("rules") == rules(8, 8)
             reason = "it is away" if how == "away" else f"no answer within {SOON:g} s"
             assert _said(caplog) == [f"rules: following PostgreSQL directly, redis unavailable: {reason}"]
@@ -58,18 +58,18 @@ def test_a_damaged_document_of_the_feed_does_not_bar_the_good_one_of_the_databas
         database = Stored(rules(7, 7))
         trial = Trial(database=database, patience=SOON)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             good = rules(8, 8)
             database.is_away = True
             await trial.feed.publish(good._replace(body=good.body[:-1] + b"?"))
-            await wait_until_async(lambda: trial.following.refused[Refusal.DIGEST] > 0)
+            await wait_until_async(lambda: trial.subscriber.refused[Refusal.DIGEST] > 0)
             trial.feed.is_away = True
             database.is_away = False
             database.publish(good)
             await trial.until(8)
-            assert trial.following.state["rules"] == InForce(Origin.DATABASE, 8)
+            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
 
     asyncio.run(run())
 
@@ -81,11 +81,11 @@ def test_the_database_is_left_alone_while_the_feed_answers() -> None:
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks(10)
             assert database.looked == 0
-            assert trial.following.followed is Followed.FEED
+            assert trial.subscriber.followed is Followed.FEED
 
     asyncio.run(run())
 
@@ -97,13 +97,13 @@ def test_a_feed_that_is_only_slow_is_not_said_to_be_unavailable(caplog: pytest.L
         database = Stored(rules(7, 7))
         trial = Trial(database=database, every=60)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks(1)
-            trial.following._lose("no answer within 0.5 s")  # what the timer does
-            trial.following._woken.set()
+            trial.subscriber._lose("no answer within 0.5 s")  # what the timer does
+            trial.subscriber._woken.set()
             await trial.feed.looks(1)
-            await wait_until_async(lambda: trial.following.trouble is None)
+            await wait_until_async(lambda: trial.subscriber.trouble is None)
             assert database.looked == 0
             assert _said(caplog) == []
 
@@ -117,23 +117,23 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = True
             database.publish(rules(9, 9))
             await trial.until(9)
-            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
             trial.feed.is_away = False
             await trial.feed.looks(4)
-            assert trial.following.followed is Followed.DATABASE
-            assert trial.following.trouble == "it has rules 7, and 9 is active"
-            assert (trial.limits, dict(trial.following.refused)) == (["9/hour"], {})
+            assert trial.subscriber.followed is Followed.DATABASE
+            assert trial.subscriber.trouble == "it has rules 7, and 9 is active"
+            assert (trial.limits, dict(trial.subscriber.refused)) == (["9/hour"], {})
             await trial.feed.publish(rules(9, 9))  # the announcer has caught up
-            await wait_until_async(lambda: trial.following.followed is Followed.FEED)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.FEED)
             await trial.feed.publish(rules(10, 10))
             await trial.until(10)
-            assert trial.following.state["rules"] == InForce(Origin.FEED, 10)
+            assert trial.subscriber.state["rules"] == ActiveDocument(Origin.FEED, 10)
             looked = database.looked
             await trial.feed.looks(5)
             assert database.looked == looked
@@ -152,17 +152,17 @@ def test_what_was_committed_just_before_the_feed_recovered_is_not_missed() -> No
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = True
-            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
-            assert trial.following._direct is not None
-            trial.following._direct.end()  # no look of its own comes any more
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
+            assert trial.subscriber._direct is not None
+            trial.subscriber._direct.end()  # no look of its own comes any more
             database.publish(rules(8, 8))
             trial.feed.is_away = False  # and the feed still has 7
             await trial.until(8)
-            assert trial.following.followed is Followed.DATABASE
+            assert trial.subscriber.followed is Followed.DATABASE
 
     asyncio.run(run())
 
@@ -174,14 +174,14 @@ def test_a_database_of_another_lineage_is_right() -> None:
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = True
             database.lineage = "l2"
             database.publish(rules(3, 3, "l2"))
             await trial.until(3)
-            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
             trial.feed.is_away = False
             await trial.feed.looks(3)
             assert trial.limits == ["3/hour"]
@@ -196,7 +196,7 @@ def test_records_that_changed_are_forgotten_without_the_feed() -> None:
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = True
@@ -209,7 +209,7 @@ def test_records_that_changed_are_forgotten_without_the_feed() -> None:
             trial.feed.is_silent = True
             await trial.feed.announce(Announcement(7, Position("l1", 11, "m"), ["user:u1"]))
             trial.feed.is_away = False
-            await wait_until_async(lambda: trial.following.followed is Followed.FEED)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.FEED)
             await wait_until_async(lambda: trial.forgotten == [["*"]])
 
     asyncio.run(run())
@@ -222,16 +222,16 @@ def test_with_both_unavailable_what_is_active_stays(caplog: pytest.LogCaptureFix
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         await trial.feed.publish(rules(7, 7))
-        await trial.following.start()
+        await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
             trial.feed.is_away = database.is_away = True
-            await wait_until_async(lambda: trial.following.followed is Followed.NOTHING)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.NOTHING)
             assert trial.number == 7
             database.is_away = False
             database.publish(rules(8, 8))
             await trial.until(8)
-            await wait_until_async(lambda: trial.following.followed is Followed.DATABASE)
+            await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
         nothing, directly = _said(caplog)
         assert nothing.startswith("rules: no changes arrive, what is active stays, redis unavailable: it is away; ")
         assert nothing.endswith("PostgreSQL unavailable: it does not answer")
@@ -247,10 +247,10 @@ def test_a_document_of_the_database_that_is_refused_is_not_fetched_again() -> No
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
         trial.feed.is_away = True
-        await trial.following.start(0.1)
+        await trial.subscriber.start(0.1)
         async with trial.running():
             database.publish(make("rules", 8, {"rules": [{"name": "x", "limits": "no"}]}, "l1"))
-            await wait_until_async(lambda: trial.following.refused == {Refusal.CONTENT: 1})
+            await wait_until_async(lambda: trial.subscriber.refused == {Refusal.CONTENT: 1})
             fetched, looked = database.fetched, database.looked
             await wait_until_async(lambda: database.looked > looked + 3)
             assert database.fetched == fetched
@@ -268,7 +268,7 @@ def test_a_database_is_asked_about_once_a_second() -> None:
         database, every = Stored(rules(7, 7)), 0.05
         trial = Trial(database=database, every=every)
         trial.feed.is_away = True
-        await trial.following.start(0.1)
+        await trial.subscriber.start(0.1)
         async with trial.running():
             began = asyncio.get_running_loop().time()
             await wait_until_async(lambda: database.looked >= 6)

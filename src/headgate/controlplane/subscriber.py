@@ -15,8 +15,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from headgate.controlplane.following_database import DatabaseFollowing
-from headgate.controlplane.taking import DAMAGED, InForce, Origin, Refusal, Taking
+from headgate.controlplane.database_subscriber import DatabaseSubscriber
+from headgate.controlplane.document_applier import DAMAGED, ActiveDocument, DocumentApplier, Origin, Refusal
 from headgate.errors import DatabaseError, HeadgateError, InvalidFields, StoreError
 from headgate.ports import EVERYTHING, Position
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from headgate.controlplane.stored_changes import StoredChanges
+    from headgate.controlplane.changes import StoredChanges
     from headgate.ports import Announcement, Document, DocumentId, Feed, FeedState, SavedDocuments
 
-__all__ = ["Followed", "Following", "InForce", "Origin", "Refusal"]
+__all__ = ["ActiveDocument", "Followed", "Origin", "Refusal", "Subscriber"]
 
 log = logging.getLogger("headgate")
 _chance: Final = random.SystemRandom()
@@ -49,7 +49,7 @@ class Followed(StrEnum):
     NOTHING = "none"
 
 
-class Following:
+class Subscriber:
     """Keeps one process up to date."""
 
     def __init__(
@@ -72,13 +72,13 @@ class Following:
         lost, and a feed that does not answer within `patience` may be.
         """
         self._feed = feed
-        self.taking = Taking(takers, saved)
+        self.applier = DocumentApplier(takers, saved)
         """What is in force."""
         self._forget = forget
         self._saved = saved
         self._direct = None
         if database is not None:
-            self._direct = DatabaseFollowing(database, self.taking, forget, empty, every)
+            self._direct = DatabaseSubscriber(database, self.applier, forget, empty, every)
         self._every = every
         self._grace = grace
         self._patience = patience
@@ -94,14 +94,14 @@ class Following:
         """How often announcements were lost."""
 
     @property
-    def state(self) -> Mapping[str, InForce]:
+    def state(self) -> Mapping[str, ActiveDocument]:
         """What is in force, by kind."""
-        return self.taking.state
+        return self.applier.state
 
     @property
     def refused(self) -> Counter[Refusal]:
         """How many documents were refused, by reason."""
-        return self.taking.refused
+        return self.applier.refused
 
     @property
     def confirmed(self) -> float | None:
@@ -111,7 +111,7 @@ class Following:
 
     # Starting
 
-    async def start(self, seconds: float = 1.5) -> Mapping[str, InForce]:
+    async def start(self, seconds: float = 1.5) -> Mapping[str, ActiveDocument]:
         """Put the newest documents in force that can be had in so many seconds, and say where they came from."""
         saved = [(kind, await asyncio.to_thread(self._read_saved, kind)) for kind in self.state]
         reasons = [
@@ -120,8 +120,8 @@ class Following:
         ]
         for kind, document in saved:
             # Also if the feed has lost what this machine has seen already.
-            if document is not None and self.taking.is_behind(kind, document.id):
-                await self.taking.take(kind, document, Origin.SAVED)
+            if document is not None and self.applier.is_behind(kind, document.id):
+                await self.applier.take(kind, document, Origin.SAVED)
         came = ", ".join(
             f"{kind} {number} from {origin}" if origin is not Origin.NOTHING else f"no {kind}"
             for kind, (origin, number) in self.state.items()
@@ -149,14 +149,14 @@ class Following:
         for kind in self.state:
             async with asyncio.timeout_at(until):
                 document = await self._feed.document(kind)
-            if document is not None and self.taking.wants(kind, document.id):
-                await self.taking.take(kind, document, Origin.FEED)
+            if document is not None and self.applier.wants(kind, document.id):
+                await self.applier.take(kind, document, Origin.FEED)
 
     async def _ask_database(self, until: float | None = None) -> None:
         """Take from the database what was never published to this process; `DatabaseError` if it does not answer."""
         if self._direct is not None:
-            for kind, in_force in self.state.items():
-                if in_force.origin in _UNPUBLISHED:
+            for kind, active in self.state.items():
+                if active.origin in _UNPUBLISHED:
                     await self._direct.take(kind, until)
 
     def _read_saved(self, kind: str) -> Document | None:
@@ -181,7 +181,7 @@ class Following:
     async def _ask_for_what_is_missing(self) -> None:
         """Ask the database for what was not found at the start, soon and then once a second; it may be nothing."""
         pause = 0.1 * self._every
-        while any(in_force.origin in _UNPUBLISHED for in_force in self.state.values()):
+        while any(active.origin in _UNPUBLISHED for active in self.state.values()):
             with suppress(HeadgateError):
                 await self._ask_database()
             pause = min(2 * pause, self._every)
@@ -225,7 +225,7 @@ class Following:
             names = [EVERYTHING, *self.state]
         kinds = [name for name in names if name in self.state]
         for kind in kinds:
-            self.taking.try_again(kind)
+            self.applier.try_again(kind)
         if kinds:
             self._woken.set()
         if len(kinds) < len(names):
@@ -265,7 +265,7 @@ class Following:
         if now is self.followed:
             return
         self.followed = now
-        self.taking.has_changed.set()
+        self.applier.has_changed.set()
         if now is Followed.FEED:
             log.warning("rules: following redis again")
         elif now is Followed.DATABASE:
@@ -279,7 +279,7 @@ class Following:
         if self.followed is Followed.DATABASE:
             await self._refuse_to_go_back(documents)
         for kind, offered in documents.items():
-            if kind in self.state and self.taking.wants(kind, offered):
+            if kind in self.state and self.applier.wants(kind, offered):
                 await self._fetch(kind)
         await self._compare(position)
 
@@ -298,7 +298,7 @@ class Following:
             with suppress(DatabaseError):
                 await self._direct.look()
         for kind, offered in documents.items():
-            if kind in self.state and self.taking.is_ahead(kind, offered):
+            if kind in self.state and self.applier.is_ahead(kind, offered):
                 msg = f"it has {kind} {offered.number}, and {self.state[kind].number} is active"
                 raise StoreError(msg, transient=True)
 
@@ -306,7 +306,7 @@ class Following:
         document = await self._feed.document(kind)
         if document is None:
             return
-        why = await self.taking.take(kind, document, Origin.FEED)
+        why = await self.applier.take(kind, document, Origin.FEED)
         if why is None:
             log.info("%s %d in force", kind, document.number)
         elif why in DAMAGED and self._direct is not None:

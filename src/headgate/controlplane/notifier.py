@@ -11,8 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.controlplane.changes import MAX_CHANGES, look, names_of
 from headgate.controlplane.documents import stored
-from headgate.controlplane.stored_changes import MAX_CHANGES, look, names_of
 from headgate.errors import DatabaseError, StoreError
 from headgate.ports import BLOCKS, EVERYTHING, RULES, Announcement, Position
 
@@ -28,7 +28,7 @@ log = logging.getLogger("headgate")
 _PATIENCE_IN_TROUBLE: Final = 0.2
 
 
-class Announcer:
+class Notifier:
     """Brings the feed up to the database."""
 
     def __init__(

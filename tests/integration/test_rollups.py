@@ -15,7 +15,7 @@ from tests.support.stored_counts import cut_off, micros, stored_metrics
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
-from headgate.controlplane.rolling_up import HOURS_KEPT, MINUTES_KEPT, RollingUp
+from headgate.controlplane.rollups import HOURS_KEPT, MINUTES_KEPT, Rollups
 from headgate.core.counts import CountBatch, Took
 from headgate.core.units import DAY, HOUR, MINUTE
 from headgate.errors import DatabaseError
@@ -102,13 +102,13 @@ def test_hours_and_days_equal_a_recount_of_minutes(
                 continue
             ahead, after = step if isinstance(step, tuple) else (step, 10**9)
             now = max(now, START + ahead)  # clocks go on
-            rolling = RollingUp(_Breaking(database, after), lambda now=now: now)  # type: ignore[arg-type, misc] # as much as it needs
+            rolling = Rollups(_Breaking(database, after), lambda now=now: now)  # type: ignore[arg-type, misc] # as much as it needs
             try:
                 await rolling.catch_up()
             except DatabaseError:
                 continue
             await _all_sums_are_right(database, stored)
-        await RollingUp(database, lambda: now).catch_up()
+        await Rollups(database, lambda: now).catch_up()
         await _all_sums_are_right(database, stored)
         minutes, hours = await stored_metrics(database), await stored_metrics(database, "hour")
         assert all(
@@ -145,14 +145,14 @@ def test_pruning_can_be_cut_off_anywhere(database_url: str) -> None:
                 await PostgresCounts(database).store(stored[-1])
             for days, breaks in ((1, 10**9), (20, after), (20, 10**9), (450, after)):
                 now = START + days * DAY
-                rolling = RollingUp(_Breaking(database, breaks), lambda now=now: now)  # type: ignore[arg-type, misc] # as above
+                rolling = Rollups(_Breaking(database, breaks), lambda now=now: now)  # type: ignore[arg-type, misc] # as above
                 with suppress(DatabaseError):
                     await rolling.catch_up()
                 for minute in (START + 2 * MINUTE, START + HOUR):
                     name = f"{days}{breaks}{minute}"
                     stored.append(CountBatch(name, "server", "", [alike(minute, requests=100)], []))
                     await PostgresCounts(database).store(stored[-1])
-            await RollingUp(database, lambda now=now: now).catch_up()  # type: ignore[misc] # as above
+            await Rollups(database, lambda now=now: now).catch_up()  # type: ignore[misc] # as above
             await _all_sums_are_right(database, stored)
         await database.close()
 
@@ -186,7 +186,7 @@ def test_counts_that_come_while_it_is_rolled_up_are_not_missed(postgres: Postgre
             database = Database(url)
             while not is_over.is_set():
                 try:
-                    await RollingUp(database, lambda: now).catch_up()
+                    await Rollups(database, lambda: now).catch_up()
                 except DatabaseError as error:
                     assert "deadlock" in str(error)  # noqa: PT017 (it need not be raised)
             await database.close()
@@ -197,7 +197,7 @@ def test_counts_that_come_while_it_is_rolled_up_are_not_missed(postgres: Postgre
         is_over.set()
         await rolling
         database = Database(url)
-        await RollingUp(database, lambda: now).catch_up()
+        await Rollups(database, lambda: now).catch_up()
         await _all_sums_are_right(database, stored)
         await database.close()
 
@@ -214,8 +214,8 @@ def test_one_process_at_a_time_rolls_up(postgres: Postgres) -> None:
         await PostgresCounts(one).store(CountBatch("b", "server", "", [count], []))
         async with one.transaction() as writing:
             await writing.row("rolling_up.begin")
-            assert not await RollingUp(other, lambda: START).catch_up()
-        assert await RollingUp(other, lambda: START).catch_up()
+            assert not await Rollups(other, lambda: START).catch_up()
+        assert await Rollups(other, lambda: START).catch_up()
         assert await stored_metrics(one, "day") == _coarse(await stored_metrics(one), DAY)
         for database in (one, other):
             await database.close()
@@ -241,10 +241,10 @@ def test_days_are_right_whatever_clocks_have_said(
                 await PostgresCounts(database).store(stored[-1])
                 continue
             now, after = step if isinstance(step, tuple) else (step, 10**9)
-            rolling = RollingUp(_Breaking(database, after), lambda now=now: START + now)  # type: ignore[arg-type, misc] # as above
+            rolling = Rollups(_Breaking(database, after), lambda now=now: START + now)  # type: ignore[arg-type, misc] # as above
             with suppress(DatabaseError):
                 await rolling.catch_up()
-        await RollingUp(database, lambda: START).catch_up()
+        await Rollups(database, lambda: START).catch_up()
         assert await stored_metrics(database, "day") == _coarse(metrics_of(stored), DAY)
         await database.close()
 
@@ -262,7 +262,7 @@ def test_a_clock_that_was_ahead_takes_no_minutes_away_for_good(database_url: str
         async def store_and_roll_up(minute: int, clock: int) -> None:
             stored.append(CountBatch(str(len(stored)), "server", "", [alike(minute)], []))
             await PostgresCounts(database).store(stored[-1])
-            assert await RollingUp(database, lambda: clock).catch_up()
+            assert await Rollups(database, lambda: clock).catch_up()
 
         await store_and_roll_up(now - HOUR, now)
         await store_and_roll_up(now, now + 900 * DAY)
@@ -288,7 +288,7 @@ def test_it_rolls_up_at_once_and_goes_on_after_any_trouble(
         async with database.use() as connection:
             minute = micros(await connection.fetchval("SELECT date_trunc('minute', now())"))
         await PostgresCounts(database).store(CountBatch("b", "server", "", [alike(minute)], []))
-        rolling = RollingUp(database, every=0.01)
+        rolling = Rollups(database, every=0.01)
         catch_up, tries, is_done = rolling.catch_up, 0, asyncio.Event()
 
         async def failing_at_first() -> bool:
@@ -319,7 +319,7 @@ def test_the_first_roll_up_is_not_waited_for(database_url: str) -> None:
     async def run() -> None:
         database = Database(database_url)
         await PostgresCounts(database).store(CountBatch("b", "server", "", [alike()], []))
-        task = asyncio.create_task(RollingUp(database, every=3_600).run())
+        task = asyncio.create_task(Rollups(database, every=3_600).run())
         async with asyncio.timeout(60):
             while not await stored_metrics(database, "day"):  # noqa: ASYNC110 (the database does not tell)
                 await asyncio.sleep(0.01)
@@ -349,7 +349,7 @@ def test_only_so_many_endpoints_and_users_are_told_apart(database_url: str) -> N
                 ]
                 took = [Took(minute, None, f"/{each}", ("rule",), 3, 1) for each in range(10)]
                 await PostgresCounts(database).store(CountBatch(str(number), "server", "", counts, took))
-            assert await RollingUp(database, lambda: START + days * DAY, most=3).catch_up()
+            assert await Rollups(database, lambda: START + days * DAY, most=3).catch_up()
 
         for turn, days in enumerate((1, 1, 20, 20, 450, 450), 1):  # with minutes, without, and without hours
             await store(days)
@@ -389,7 +389,7 @@ def test_tiers_that_callers_make_up_are_bounded_in_hours_and_days(database_url: 
             ]
             await PostgresCounts(database).store(CountBatch(str(minute), "server", "", counts, []))
         for days in (1, 20, 450):  # with minutes, without, and without hours
-            assert await RollingUp(database, partial(_after, days), places=7).catch_up()
+            assert await Rollups(database, partial(_after, days), places=7).catch_up()
             for granularity in ("hour", "day"):
                 found = await stored_metrics(database, granularity)
                 totals = {place[1:4]: number for place, number in found.items() if place[-1] == "total"}

@@ -12,34 +12,34 @@ import random
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headgate.controlplane.taking import Origin
+from headgate.controlplane.document_applier import Origin
 from headgate.ports import EVERYTHING, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headgate.controlplane.stored_changes import StoredChanges
-    from headgate.controlplane.taking import Taking
+    from headgate.controlplane.changes import StoredChanges
+    from headgate.controlplane.document_applier import DocumentApplier
 
 log = logging.getLogger("headgate")
 _chance: Final = random.SystemRandom()
 """Without a state that a fork copies, and apart from that of the program we are in."""
 
 
-class DatabaseFollowing:
+class DatabaseSubscriber:
     """Looks at the database once a second, for as long as it is told to."""
 
     def __init__(
         self,
         stored: StoredChanges,
-        taking: Taking,
+        applier: DocumentApplier,
         forget: Callable[[Sequence[str]], None],
         empty: Mapping[str, object],
         every: float,
     ) -> None:
         """`empty` has the data that hold where the database says that nothing was published, by kind."""
         self._stored = stored
-        self._taking = taking
+        self._applier = applier
         self._forget = forget
         self._empty = empty
         self._every = every
@@ -87,13 +87,13 @@ class DatabaseFollowing:
 
     async def _look(self) -> None:
         reached, numbers, names = await self._stored.since(self._position)
-        for kind in self._taking.state:
+        for kind in self._applier.state:
             offered = (kind, reached.lineage, numbers[kind])
-            if self._taking.lacks(*offered) and not self._taking.has_refused(*offered):
+            if self._applier.lacks(*offered) and not self._applier.has_refused(*offered):
                 await self.take(kind)
         if EVERYTHING in names:
             self._forget([EVERYTHING])
-        elif records := [name for name in names if name not in self._taking.state]:
+        elif records := [name for name in names if name not in self._applier.state]:
             self._forget(records)
         self._position = reached
 
@@ -104,12 +104,12 @@ class DatabaseFollowing:
         if document is None:
             await self._take_nothing(kind)
         elif (
-            self._taking.lacks(kind, document.lineage, document.number)
-            and await self._taking.take(kind, document, Origin.DATABASE) is None
+            self._applier.lacks(kind, document.lineage, document.number)
+            and await self._applier.take(kind, document, Origin.DATABASE) is None
         ):
             log.info("%s %d in force, from the database", kind, document.number)
 
     async def _take_nothing(self, kind: str) -> None:
         """Note that nothing was published: an empty rule set is one, where there can be no other."""
-        if kind in self._empty and self._taking.state[kind].origin is Origin.NOTHING:
-            await self._taking.hold(kind, self._empty[kind], Origin.DATABASE)
+        if kind in self._empty and self._applier.state[kind].origin is Origin.NOTHING:
+            await self._applier.hold(kind, self._empty[kind], Origin.DATABASE)

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from headgate.adapters.memory import MemoryFeed
-from headgate.controlplane import stored_changes
+from headgate.controlplane import changes
+from headgate.controlplane.changes import StoredChanges
 from headgate.controlplane.documents import make
-from headgate.controlplane.following import Following
-from headgate.controlplane.stored_changes import StoredChanges
+from headgate.controlplane.subscriber import Subscriber
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import DatabaseError, StoreError
 from headgate.ports import Announcement, Document, FeedState, Position, digest_of
@@ -107,14 +107,12 @@ class Stored(StoredChanges):
         self.fetched += kind == "rules"
         return self.documents.get(kind)
 
-    async def since(self, position: Position) -> stored_changes.Stored:
+    async def since(self, position: Position) -> changes.Stored:
         await self._suffer()
         self.looked += 1
         numbers = {kind: self.documents[kind].number if kind in self.documents else 0 for kind in ("rules", "blocks")}
         names = self.changes[position.number :] if position.lineage == self.lineage else ["*"]
-        return stored_changes.Stored(
-            Position(self.lineage, len(self.changes), "m"), numbers, list(dict.fromkeys(names))
-        )
+        return changes.Stored(Position(self.lineage, len(self.changes), "m"), numbers, list(dict.fromkeys(names)))
 
     async def _suffer(self) -> None:
         if self.is_frozen:
@@ -131,7 +129,7 @@ class Trial:
         self.feed = Feed()
         self.limits: list[str] = []
         self.forgotten: list[list[str]] = []
-        self.following = Following(
+        self.subscriber = Subscriber(
             self.feed,
             {"rules": self._take, "blocks": lambda _data, _number: None},
             lambda names: self.forgotten.append(list(names)),
@@ -148,7 +146,7 @@ class Trial:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.following.run())
+        task = asyncio.create_task(self.subscriber.run())
         yield
         task.cancel()
         with suppress(asyncio.CancelledError):
@@ -157,7 +155,7 @@ class Trial:
 
     @property
     def number(self) -> int:
-        return self.following.state["rules"].number
+        return self.subscriber.state["rules"].number
 
     async def until(self, number: int) -> None:
         async with asyncio.timeout(10):

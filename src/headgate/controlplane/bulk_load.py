@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
 BATCH: Final = 10_000
-_MOST_PROBLEMS: Final = 100
+_MAX_PROBLEMS: Final = 100
 
 
 async def batches(rows: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[list[object]]:
@@ -44,7 +44,7 @@ class Complaints:
     def add(self, problems: list[Problem]) -> None:
         """Note some more."""
         self.count += len(problems)
-        self._first += problems[: _MOST_PROBLEMS - len(self._first)]
+        self._first += problems[: _MAX_PROBLEMS - len(self._first)]
 
     def refuse(self) -> None:
         """Raise them, if there are any."""
