@@ -4,7 +4,7 @@
 
     app = RateLimitMiddleware(app, "redis://localhost:6379", rules="rules.yaml")
 
-In Starlette and FastAPI also by ``app.add_middleware(RateLimitMiddleware, "redis://…", rules=…)``.
+In Starlette and FastAPI, ``app.add_middleware(RateLimitMiddleware, "redis://…", rules=…)`` does the same.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ class RateLimitMiddleware(AsgiGate):
         trusted_proxies: Iterable[str] | None = None,
         database_url: str | None = None,
     ) -> None:
-        """`store` is an address, or a limiter that is opened and closed elsewhere.
+        """`store` is a URL, or a limiter that the application opens and closes.
 
-        `identify` and `cost` get the scope, and may be coroutines: who calls (a user's id, a
-        `headgate.Request`, or None), and what the call costs. `skip` are endpoints, written as in
-        rules, that are never limited. `headers` is ``all``, ``x-ratelimit``, ``ratelimit`` or ``none``.
-        `database_url` is the database of a control plane: users, API keys and blocks are its, and so are the
-        rules if there are no others here.
+        `identify` and `cost` get the scope, and may be coroutines: who calls (a user's id, a `headgate.Request`, or
+        None), and what the call costs. `skip` lists endpoints, written as in rules, that are never limited. `headers`
+        is ``all``, ``x-ratelimit``, ``ratelimit`` or ``none``. `database_url` is the database of a control plane:
+        users, API keys and blocks come from there, and so do the rules if `rules` is None.
         """
         skip = [skip] if isinstance(skip, str) else list(skip)
         if isinstance(store, Limiter) and rules is not None:
-            msg = "a limiter has its rules already; give the rules to Limiter.open"
+            msg = "a limiter already has its rules; pass the rules to Limiter.open"
             raise InvalidSettings(msg)
 
         def opening() -> Opened:
@@ -80,9 +79,9 @@ class RateLimitMiddleware(AsgiGate):
 
 
 def admission(scope: Mapping[str, Any]) -> Admission:
-    """What the limiter said about a call; its `settle` books what the call really cost."""
+    """The limiter's verdict on a call; its `settle` sets the real cost of the call."""
     found = scope.get(KEY)
     if not isinstance(found, Admission):
-        msg = "nothing has limited this call: RateLimitMiddleware is not installed, or it skips this route"
+        msg = "this call was not checked: RateLimitMiddleware is not installed, or it skips this route"
         raise InvalidSettings(msg)
     return found

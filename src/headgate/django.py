@@ -3,7 +3,7 @@
     MIDDLEWARE = [..., "headgate.django.RateLimitMiddleware"]
     HEADGATE = {"STORE": "redis://localhost:6379", "RULES": "rules.yaml"}
 
-and, at a view, ``@rate_limit("5/minute", per="user")``.
+At a view: ``@rate_limit("5/minute", per="user")``.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class RateLimitMiddleware:
     """Limits the calls to a Django project, as `settings.HEADGATE` says."""
 
     sync_capable = True
-    async_capable = False  # under ASGI Django calls it in a thread, which may wait
+    async_capable = False  # under ASGI, Django calls it in a thread, which may block
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        """Raise `InvalidSettings` if the settings are wrong, or nothing would be limited."""
+        """`InvalidSettings` if the settings are invalid, or if nothing would be limited."""
         given: Mapping[str, Any] = getattr(settings, "HEADGATE", {})
         unknown = set(given) - set(_NAMES)
         if unknown:
-            msg = f"HEADGATE has no {shown(min(unknown, key=str))}; it has {', '.join(_NAMES)}"
+            msg = f"HEADGATE has an unknown setting {shown(min(unknown, key=str))}; known are {', '.join(_NAMES)}"
             raise InvalidSettings(msg)
         self._get_response = get_response
         self._identify = _function(given.get("IDENTIFY"))
@@ -65,27 +65,27 @@ class RateLimitMiddleware:
         self._threads.gate.check_it_limits(_limits(get_resolver()) if not given.get("RULES") else ())
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Answer, or let the project do it."""
+        """Refuse the call, or pass it to the project."""
         cost = self._cost
-        asked = self._threads.ask(
+        result = self._threads.admit(
             request.META,
             request.path_info,
             _route(request),
             self._who(request),
             None if cost is None else lambda: cost(request),
         )
-        if asked is None:
+        if result is None:
             return self._get_response(request)
-        if not isinstance(asked, Admission):
-            status, headers, body = asked
+        if not isinstance(result, Admission):
+            status, headers, body = result
             return HttpResponse(body, status=status, headers=dict(headers))
-        setattr(request, _KEY, asked)
+        setattr(request, _KEY, result)
         try:
             response = self._get_response(request)
-        except BaseException:  # only where Django is told to pass errors on
-            self._threads.close(asked)
+        except BaseException:  # only if Django is configured to propagate errors
+            self._threads.close(result)
             raise
-        for name, value in self._threads.gate.headers(asked.verdict):
+        for name, value in self._threads.gate.headers(result.verdict):
             response.headers[name] = value
         close = response.close
 
@@ -93,13 +93,13 @@ class RateLimitMiddleware:
             try:
                 close()
             finally:
-                self._threads.close(asked)
+                self._threads.close(result)
 
         response.close = closing
         return response
 
     def _who(self, request: HttpRequest) -> Callable[[], Who] | None:
-        """As the project says; else who is signed in, where Django's own authentication comes first."""
+        """The project's `IDENTIFY`, or else the signed-in user if Django's authentication runs first."""
         identify = self._identify
         if identify is not None:
             return lambda: identify(request)
@@ -121,7 +121,7 @@ def rate_limit(
     status: int | None = None,
     message: str | None = None,
 ) -> Callable[[F], F]:
-    """Limit one view. Everything is written as in a rules file; views that give one `name` share a counter."""
+    """Limit one view. All arguments are written as in a rules file; views with the same `name` share a counter."""
     limit = RouteLimit(
         limits,
         per,
@@ -137,7 +137,7 @@ def rate_limit(
 
 
 def _checked(view: F, limit: RouteLimit) -> F:
-    """A view that refuses to answer if nothing has asked for its limit."""
+    """A view that raises if its limit was not checked."""
     if iscoroutinefunction(view):
 
         @wraps(view)
@@ -158,26 +158,26 @@ def _checked(view: F, limit: RouteLimit) -> F:
 def _check_enforced(request: HttpRequest, limit: RouteLimit) -> None:
     found = admission(request)
     if limit not in found.limits and found.verdict.plan.gate is None:
-        msg = "a limit stands at this view, and nothing enforces it: put it at the view that a URL names"
+        msg = "this view's limit is not enforced; put the limit at the view that the URL pattern names"
         raise InvalidSettings(msg)
 
 
 def admission(request: HttpRequest) -> Admission:
-    """What the limiter said about a call; its `settle` books what the call really cost."""
+    """The limiter's verdict on a call; its `settle` sets the real cost of the call."""
     found = getattr(request, _KEY, None)
     if not isinstance(found, Admission):
-        msg = "nothing has limited this call: add headgate.django.RateLimitMiddleware to MIDDLEWARE"
+        msg = "this call was not checked: add headgate.django.RateLimitMiddleware to MIDDLEWARE"
         raise InvalidSettings(msg)
     return found
 
 
-def _function(given: Any) -> Callable[[HttpRequest], Any] | None:  # noqa: ANN401 (a function, or where it is)
+def _function(given: Any) -> Callable[[HttpRequest], Any] | None:  # noqa: ANN401 (a function, or its dotted name)
     function: Callable[[HttpRequest], Any] | None = import_string(given) if isinstance(given, str) else given
     return function
 
 
 def _route(request: HttpRequest) -> Route:
-    """Where a call goes: the route of its URL pattern, and what stands at its view."""
+    """The route of a call: its URL pattern, and the limits of its view."""
     try:
         found = resolve(request.path_info, getattr(request, "urlconf", None))
     except Resolver404:
@@ -186,7 +186,7 @@ def _route(request: HttpRequest) -> Route:
 
 
 def _limits(resolver: Any) -> Iterator[RouteLimit]:  # noqa: ANN401 (Django's)
-    """All limits that stand at some view."""
+    """All limits of all views."""
     for pattern in resolver.url_patterns:
         if hasattr(pattern, "url_patterns"):
             yield from _limits(pattern)

@@ -20,10 +20,10 @@ __all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limi
 
 
 class _Dependency(RouteLimit):
-    """A limit that FastAPI can depend on. The middleware finds it at the route and asks for it in advance."""
+    """A limit as a FastAPI dependency. The middleware finds it at the route and checks it before the route runs."""
 
     def __call__(self, connection: HTTPConnection) -> Admission:
-        """What the limiter said about the call."""
+        """The limiter's verdict on the call."""
         return check_enforced(connection, self)
 
 
@@ -39,9 +39,9 @@ def rate_limit(
     status: int | None = None,
     message: str | None = None,
 ) -> _Dependency:
-    """A limit to depend on: ``Depends(rate_limit("10/minute", per="user"))`` at a route, a router or an application.
+    """A limit as a dependency: ``Depends(rate_limit("10/minute", per="user"))`` at a route, router or application.
 
-    Everything is written as in a rules file; routes that give one `name` share a counter.
+    All arguments are written as in a rules file; routes with the same `name` share a counter.
     """
     return _Dependency(
         limits,

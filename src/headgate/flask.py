@@ -46,7 +46,7 @@ _VARIABLE: Final = re.compile(r"<(?:[^<>:]*:)?([^<>]*)>")
 
 
 class RateLimiter:
-    """Limits the calls to Flask applications by rules, and by limits at their views."""
+    """Limits the calls to Flask applications, by rules and by limits at views."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class RateLimiter:
         self._cost = cost
         self._checked: set[str] = set()
         self.exempt = exempt
-        """Marks a view that nothing limits."""
+        """Exempts a view from all limits."""
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Limit an application, from the first of its hooks that is registered later on."""
+        """Limit an application. Hooks that are registered later run after the check."""
         app.extensions[_KEY] = self
         app.before_request(self._before)
         app.after_request(self._after)
@@ -93,7 +93,7 @@ class RateLimiter:
         status: int | None = None,
         message: str | None = None,
     ) -> Callable[[F], F]:
-        """Limit one view. Everything is written as in a rules file; views that give one `name` share a counter."""
+        """Limit one view. All arguments are written as in a rules file; views with the same `name` share a counter."""
         limit = RouteLimit(
             limits,
             per,
@@ -107,13 +107,13 @@ class RateLimiter:
         )
 
         def limited(view: F) -> F:
-            mark(view, limit)  # first, so that it is found wherever the route stands
+            mark(view, limit)  # first, so that it is found whatever the order of decorators
 
             @wraps(view)
             def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
                 found = self.admission()
                 if limit not in found.limits and found.verdict.plan.gate is None:
-                    msg = "a limit stands at this view, and nothing enforces it: put it below the route"
+                    msg = "this view's limit is not enforced; put the limit below the route decorator"
                     raise InvalidSettings(msg)
                 return view(*args, **kwargs)
 
@@ -122,10 +122,10 @@ class RateLimiter:
         return limited
 
     def admission(self) -> Admission:
-        """What the limiter said about the present call; its `settle` books what the call really cost."""
+        """The limiter's verdict on the current call; its `settle` sets the real cost of the call."""
         found = g.get(_KEY)
         if not isinstance(found, Admission):
-            msg = "nothing has limited this call: call init_app(app), and do not skip or exempt this view"
+            msg = "this call was not checked: call init_app(app), and do not skip or exempt this view"
             raise InvalidSettings(msg)
         return found
 
@@ -137,17 +137,17 @@ class RateLimiter:
             )
             self._checked.add(app.import_name)
         identify, cost, present = self._identify, self._cost, request
-        asked = self._threads.ask(
+        result = self._threads.admit(
             request.environ,
             decoded_path(request.environ),
             _route(app.view_functions),
             None if identify is None else lambda: identify(present),
             None if cost is None else lambda: cost(present),
         )
-        if asked is None or isinstance(asked, Admission):
-            setattr(g, _KEY, asked)
+        if result is None or isinstance(result, Admission):
+            setattr(g, _KEY, result)
             return None
-        status, headers, body = asked
+        status, headers, body = result
         return Response(body, status, headers)
 
     def _after(self, response: Response) -> Response:
@@ -160,12 +160,12 @@ class RateLimiter:
 
     def _teardown(self, error: BaseException | None) -> None:
         found = g.get(_KEY)
-        if error is not None and isinstance(found, Admission):  # there may be no answer to close
+        if error is not None and isinstance(found, Admission):  # after an error there may be no answer to close
             self._threads.close(found)
 
 
 def _route(views: dict[str, Any]) -> Route:
-    """Where the present call goes: its rule, as a template in which variables stand in braces."""
+    """The route of the current call: Flask's rule as a template with variables in braces."""
     rule = request.url_rule
     if rule is None:
         return Route()

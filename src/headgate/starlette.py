@@ -51,7 +51,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
-    """`headgate.asgi.RateLimitMiddleware`, whose functions get Starlette's connection in place of a scope."""
+    """`headgate.asgi.RateLimitMiddleware`, whose functions get Starlette's connection instead of a scope."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
         )
 
     def headers_for(self, scope: Scope) -> list[tuple[str, str]]:
-        """What the caller behind a scope is told: nothing, if nobody was asked about the call."""
+        """The rate-limit headers for a scope; none if the call was not checked."""
         found = scope.get(KEY)
         return self._gate.headers(found.verdict) if isinstance(found, Admission) else []
 
@@ -101,10 +101,9 @@ def setup(
     trusted_proxies: Iterable[str] | None = None,
     database_url: str | None = None,
 ) -> None:
-    """Limit a whole application. What is wrong with the rules is raised here, before the application starts.
+    """Limit a whole application. Invalid rules raise here, before the application starts.
 
-    Answers to errors that nothing in the application handles have the headers too, although
-    Starlette makes them outside of every middleware.
+    Answers to unhandled errors have the headers too, although Starlette makes them outside of every middleware.
     """
     middleware = RateLimitMiddleware(
         app,
@@ -138,7 +137,7 @@ def rate_limit(
     status: int | None = None,
     message: str | None = None,
 ) -> Callable[[F], F]:
-    """Limit one endpoint. Everything is written as in a rules file; endpoints that give one `name` share a counter."""
+    """Limit one endpoint. All arguments are as in a rules file; endpoints with the same `name` share a counter."""
     limit = RouteLimit(
         limits,
         per,
@@ -158,7 +157,7 @@ def rate_limit(
 
 
 def _checked(view: F, limit: RouteLimit) -> F:
-    """A view that refuses to answer if nothing has asked for its limit; a class is only marked."""
+    """A view that raises if its limit was not checked; a class is only marked."""
     if isinstance(view, type):
         return view
     if iscoroutinefunction(view):
@@ -179,33 +178,37 @@ def _checked(view: F, limit: RouteLimit) -> F:
 
 
 def check_enforced(connection: HTTPConnection, limit: RouteLimit) -> Admission:
-    """What the limiter said; raise `InvalidSettings` if it was not asked, so that no limit is ever only written."""
+    """The limiter's verdict; `InvalidSettings` if the limit was not checked, so that no limit is silently ignored."""
     found = admission(connection)
     if limit not in found.limits and found.verdict.plan.gate is None:
-        msg = "a limit stands at this route, and nothing enforces it: headgate cannot see the route from its middleware"
+        msg = "this route's limit is not enforced; headgate's middleware does not see the route"
         raise InvalidSettings(msg)
     return found
 
 
 def admission(connection: HTTPConnection) -> Admission:
-    """What the limiter said about a call; its `settle` books what the call really cost."""
+    """The limiter's verdict on a call; its `settle` sets the real cost of the call."""
     return asgi.admission(connection.scope)
 
 
 def answer_errors_with_headers(app: Starlette, headers_for: HeadersFor) -> None:
-    """Have the application's answers to errors carry what `headers_for` gives for the scope of a call."""
+    """Add the headers that `headers_for` gives to the application's answers to unhandled errors.
+
+    Starlette makes these answers in a middleware of its own, outside of all others, so that no other middleware can
+    add headers to them.
+    """
     build = app.build_middleware_stack
 
     def built() -> ASGIApp:
         stack = build()
         return _ServerErrors(stack, headers_for) if isinstance(stack, ServerErrorMiddleware) else stack
 
-    # Starlette calls it once, for the first call. That is where others who wrap applications do so too.
+    # Starlette calls it once, for the first call. Other libraries wrap applications there too.
     app.build_middleware_stack = built  # type: ignore[method-assign] # on purpose
 
 
 class _ServerErrors(ServerErrorMiddleware):
-    """Starlette's own, with headers on what it makes. A call that goes well is none the slower for it."""
+    """Starlette's own middleware with headers on its answers. It does nothing for calls that succeed."""
 
     def __init__(self, found: ServerErrorMiddleware, headers_for: HeadersFor) -> None:
         own = found.handler

@@ -61,9 +61,9 @@ def thread_gate(
     trusted_proxies: Iterable[str] | None,
     database_url: str | None,
 ) -> ThreadGate:
-    """What stands before applications that have no event loop."""
+    """The gate for applications without an event loop."""
     if isinstance(store, sync.Limiter) and rules is not None:
-        msg = "a limiter has its rules already; give the rules to Limiter.open"
+        msg = "a limiter already has its rules; pass the rules to Limiter.open"
         raise InvalidSettings(msg)
     limiter = store if isinstance(store, sync.Limiter) else sync.Limiter.open(store, rules)
     inner = limiter.waiting
@@ -81,9 +81,9 @@ def thread_gate(
 
 
 def admission(environ: Mapping[str, Any]) -> Admission:
-    """What the limiter said about a call; its `settle` books what the call really cost."""
+    """The limiter's verdict on a call; its `settle` sets the real cost of the call."""
     found = environ.get(KEY)
     if not isinstance(found, Admission):
-        msg = "nothing has limited this call: RateLimitMiddleware is not installed, or it skips this path"
+        msg = "this call was not checked: RateLimitMiddleware is not installed, or it skips this path"
         raise InvalidSettings(msg)
     return found

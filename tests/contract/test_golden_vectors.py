@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from tests.property.references import Admission
 
     from headgate.core.decision import Decision
-    from headgate.testing.golden import Step
+    from headgate.testing.golden import ScenarioStep
 
 EVERY_SCENARIO = pytest.mark.parametrize("scenario", load_vectors(), ids=str)
 EVERY_ALGORITHM = pytest.mark.parametrize("algorithm", Algorithm)
 
 
-def _at(scenario: Scenario, step: Step) -> At:
+def _at(scenario: Scenario, step: ScenarioStep) -> At:
     meter = scenario.meter(step.limit)
     return At(
         Do.TAKE, scenario.start + step.at, meter, step.cost, holder=step.holder or "", ttl=step.ttl or meter.period
@@ -32,7 +32,7 @@ def _at(scenario: Scenario, step: Step) -> At:
 @EVERY_SCENARIO
 def test_the_references_give_the_expected_answers(scenario: Scenario) -> None:
     """What the vectors expect is what the definition says, worked out from the full history by trying."""
-    past: list[Step] = []
+    past: list[ScenarioStep] = []
     for step in scenario.steps:
         if step.expect is not None:
             # A fresh reference, told everything that happened so far: looking at it cannot change it.
@@ -42,7 +42,7 @@ def test_the_references_give_the_expected_answers(scenario: Scenario) -> None:
         past.append(step)
 
 
-def _told(scenario: Scenario, steps: list[Step]) -> tuple[ReferenceCounter, dict[int, Admission]]:
+def _told(scenario: Scenario, steps: list[ScenarioStep]) -> tuple[ReferenceCounter, dict[int, Admission]]:
     """A reference to which these steps have happened, looks left out."""
     reference, admissions = ReferenceCounter(scenario.algorithm), dict[int, "Admission"]()
     given_back: set[int] = set()

@@ -37,7 +37,7 @@ from headgate.core.safety import OnStoreError
 from headgate.edge.http.bodies import read_check
 from headgate.edge.http.service import DecisionService
 from headgate.settings import PREFIX, Settings
-from headgate.testing.golden import Expected, Step
+from headgate.testing.golden import Expected, ScenarioStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,7 @@ def test_faults_are_documented(named: dict[str, set[str]]) -> None:
 
 def test_golden_vectors_are_documented(named: dict[str, set[str]]) -> None:
     """Every part of a golden vector, of its steps and of what they expect stands in the reference."""
-    assert {*_names(headgate.testing.Scenario), *Step._fields, *Expected._fields} <= named["testing"]
+    assert {*_names(headgate.testing.Scenario), *ScenarioStep._fields, *Expected._fields} <= named["testing"]
 
 
 def test_methods_are_documented(named: dict[str, set[str]]) -> None:

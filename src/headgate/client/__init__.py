@@ -1,11 +1,11 @@
-"""For programs that call limited APIs: keep to their limits, and behave when limited. And to ask the decision service.
+"""For programs that call limited APIs: keep to their limits, and retry well. And clients of the decision service.
 
-import httpx
-from headgate.client import AsyncRateLimitTransport
+    import httpx
+    from headgate.client import AsyncRateLimitTransport
 
-client = httpx.AsyncClient(transport=AsyncRateLimitTransport())
+    client = httpx.AsyncClient(transport=AsyncRateLimitTransport())
 
-httpx and requests are the caller's own; neither is imported before something that needs it is asked for.
+httpx and requests are optional; each is imported on first use of a class that needs it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _LAZY: Final = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what needs httpx or requests when it is asked for."""
+    """Import classes that need httpx or requests on first use."""
     if name not in _LAZY:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

@@ -1,4 +1,4 @@
-"""Calls to limited APIs, whatever carries them: who shares a pacer, and how one call goes through its attempts."""
+"""Calls to limited APIs, with any HTTP library: which calls share a pacer, and the attempts of one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     KeyFunction: TypeAlias = Callable[[str, Mapping[str, str]], str]
-    """From an address and headers to the name of the budget that the call draws on."""
+    """From a URL and headers to the name of the budget that the call uses."""
 
 _MAX_PACERS: Final = 10_000
 
@@ -31,14 +31,14 @@ def steady_clock() -> Micros:
 
 
 class Clocks(NamedTuple):
-    """The time of day, for what servers write, and a clock that never steps back, for waiting."""
+    """The time of day, for times that servers send, and a monotonic clock, for waiting."""
 
     wall: Callable[[], Micros] = wall_clock
     steady: Callable[[], Micros] = steady_clock
 
 
 def origin(url: str, _headers: Mapping[str, str]) -> str:
-    """Scheme, host and port: calls to one host draw on one budget."""
+    """Scheme, host and port: calls to one host share one budget."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
 
@@ -63,24 +63,24 @@ class Pacers:
         self._pacers: OrderedDict[str, Pacer] = OrderedDict()
 
     def call(self, method: str, url: str, headers: Mapping[str, str], *, has_replayable_body: bool) -> PacedCall:
-        """A call that is about to be made."""
+        """A call that is about to be sent."""
         repeatable = has_replayable_body and method.upper() in self.policy.methods
         return PacedCall(self, self._pacer(self._key(url, headers)), repeatable=repeatable)
 
     def _pacer(self, name: str) -> Pacer:
         with self._lock:
             pacer = self._pacers.pop(name, None) or Pacer(self.policy)
-            self._pacers[name] = pacer  # now the one that was used last
+            self._pacers[name] = pacer  # now the most recently used
             if len(self._pacers) > _MAX_PACERS:
                 self._pacers.popitem(last=False)
             return pacer
 
 
 class PacedCall:
-    """One call on its way through its attempts."""
+    """One call with its attempts."""
 
     def __init__(self, pacers: Pacers, pacer: Pacer, *, repeatable: bool) -> None:
-        """Its patience begins now."""
+        """The time that the call may wait begins now."""
         self.pacer = pacer
         self._pacers = pacers
         self._left = pacers.policy.attempts if repeatable else 1
@@ -93,7 +93,7 @@ class PacedCall:
         return max(0, self._deadline - self._pacers.clocks.steady()) / SECOND
 
     def take_turn(self, sleep: Callable[[float], None]) -> None:
-        """Block the thread until the call may go out; raises as `wait` does."""
+        """Block the thread until the call may be sent; raises as `wait` does."""
         if not self.pacer.queue.acquire(timeout=self.patience):
             raise self.too_long()
         try:
@@ -103,7 +103,7 @@ class PacedCall:
             self.pacer.queue.release()
 
     def wait(self) -> float:
-        """0 if the call goes out now; else how many seconds to sleep before asking again.
+        """0 if the call may be sent now; else how many seconds to sleep before the next try.
 
         Raises `WaitTooLong` if that is longer than the call may wait, and `CircuitOpen`.
         """
@@ -114,7 +114,7 @@ class PacedCall:
         return wait / SECOND
 
     def too_long(self) -> WaitTooLong:
-        """The error for a call whose patience ended while others were before it."""
+        """The error for a call that waited too long behind others."""
         return WaitTooLong(self.pacer.wait(self._pacers.clocks.steady()) / SECOND)
 
     def broken_off(self) -> None:
@@ -122,7 +122,7 @@ class PacedCall:
         self.pacer.broken_off()
 
     def is_final(self, status: int, headers: Iterable[tuple[str, str]]) -> bool:
-        """Take in a response; whether it is to be handed on, and not to be tried again."""
+        """Process a response; true if it goes to the program, false if the call is sent again."""
         clocks = self._pacers.clocks
         reading = read(headers, clocks.wall())
         refused = is_refusal(status, reading)

@@ -51,11 +51,11 @@ def _verdicts(data: dict[str, Any]) -> list[RemoteVerdict]:
 
 
 def _no_answer(error: Exception) -> StoreError:
-    return StoreError(f"no answer from the decision service: {str(error) or type(error).__name__}", transient=True)
+    return StoreError(f"the decision service did not answer: {str(error) or type(error).__name__}", transient=True)
 
 
 class DecisionClient:
-    """Asks the decision service; safe to share between threads."""
+    """A client of the decision service. Threads may share it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class DecisionClient:
         on_failure: OnFailure | str = OnFailure.ALLOW,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Wait at most `deadline` seconds for each step of an answer; then `on_failure` holds."""
+        """Wait up to `deadline` seconds for each stage of a call; then `on_failure` applies."""
         self._on_failure = OnFailure(on_failure)
         self._http = httpx.Client(base_url=url, headers=_headers(token), timeout=deadline, transport=transport)
 
@@ -79,7 +79,7 @@ class DecisionClient:
         return self._decide(_PEEK, check_body(request, cost))
 
     def check_many(self, requests: Iterable[Request]) -> list[RemoteVerdict]:
-        """Decide up to 1,000 requests, each by itself, in one call."""
+        """Decide up to 1,000 independent requests in one call."""
         checks = [check_body(request) for request in requests]
         try:
             return _verdicts(self._ask(_BATCH, {"checks": checks})[0])
@@ -101,11 +101,11 @@ class DecisionClient:
         return self._decide(_RESERVE, reserve_body(subject, limit, cost, ttl, algorithm))
 
     def settle(self, reservation: str, actual: int | None = None) -> bool:
-        """Book what was really used; whether this was the first time. It may be repeated after a `StoreError`."""
+        """Settle a reservation with the real cost; true the first time. It may be repeated after a `StoreError`."""
         return bool(self._ask(_SETTLE, _settlement(reservation, actual))[0].get("settled"))
 
     def release(self, reservation: str) -> bool:
-        """Give everything back; whether there was something to give back."""
+        """Release a reservation; whether there was something to release."""
         return bool(self._ask(_RELEASE, _settlement(reservation, None))[0].get("released"))
 
     def _decide(self, path: str, body: dict[str, Any]) -> RemoteVerdict:

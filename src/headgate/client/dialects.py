@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MAX_SPAN: Final[Micros] = 400 * DAY
-"""No server is believed to mean a longer wait."""
+"""Longer waits are cut to this."""
 
 _NUMBER: Final = re.compile(r"(?P<whole>[0-9]{1,20})(?:\.(?P<part>[0-9]{1,20}))?", re.ASCII)
 _SPAN: Final = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,12})?(?:ms|us|µs|ns|d|h|m|s)){1,6}")
@@ -55,7 +55,7 @@ def delta(text: str) -> Micros | None:
 
 
 def instant(text: str) -> Micros | None:
-    """An instant: a date as HTTP writes it, or as RFC 3339 does. Microseconds since the epoch."""
+    """An instant: an HTTP date, or RFC 3339. Microseconds since the epoch."""
     plain = text.strip()
     if not 0 < len(plain) <= _MAX_TEXT:
         return None
@@ -64,13 +64,13 @@ def instant(text: str) -> Micros | None:
             when = read(plain)
             when = when if when.tzinfo is not None else when.replace(tzinfo=UTC)
             return int((when - _EPOCH).total_seconds() * SECOND)
-        except (ValueError, OverflowError, TypeError, IndexError):  # strangers' dates; parsedate raises all of these
+        except (ValueError, OverflowError, TypeError, IndexError):  # untrusted dates; parsedate raises all of these
             continue
     return None
 
 
 def span_until(text: str, now: Micros) -> Micros | None:
-    """How long until a reset that may be given as a span, as an instant or as a date."""
+    """How long until a reset, which may be given as a span, an instant or a date."""
     found = _NUMBER.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
     when = instant(text) if found is None else _instant_of(found)
     if when is None:
@@ -79,7 +79,7 @@ def span_until(text: str, now: Micros) -> Micros | None:
 
 
 def _instant_of(found: re.Match[str]) -> Micros | None:
-    """The instant that a number means; None if it is so small that it means a span."""
+    """The instant that a number means; None if it is small enough to be a span."""
     whole = int(found["whole"])
     for least, unit, direction in _INSTANTS:
         if whole >= least:
@@ -106,7 +106,7 @@ _NOT_REQUESTS: Final = ("token", "byte", "concurren", "used", "cost")
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one limit stands. None is what the server did not say."""
+    """The state of one limit. None is what the server did not say."""
 
     policy: str
     limit: int | None = None
@@ -115,7 +115,7 @@ class Standing:
     """How long until more is available."""
     window: Micros | None = None
     counts_requests: bool = True
-    """Whether each request takes one; limits on bytes or tokens take what only the server knows."""
+    """Whether each request counts as one; limits on bytes or tokens count what only the server knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Reading:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether some limit has nothing left."""
+        """Whether a limit has nothing left."""
         return any(standing.remaining == 0 for standing in self.standings)
 
 
@@ -139,7 +139,7 @@ def read(headers: Iterable[tuple[str, str]], now: Micros) -> Reading:
             low = name.lower()
             given[low] = f"{given[low]}, {value}" if low in given else value
     now = _servers_clock(given.get("date"), now)
-    # Where both are there, the older fields say the same again, less well.
+    # If both are present, the older fields repeat the same less precisely.
     standings = _complete(_structured(given)) or _complete(_triples(given, now))
     return Reading(_retry_after(given, now), standings)
 
@@ -157,9 +157,9 @@ def _complete(standings: Iterable[Standing]) -> tuple[Standing, ...]:
 
 
 def _servers_clock(date: str | None, now: Micros) -> Micros:
-    """The time by which the server's instants are meant: ours, unless its own is plainly another.
+    """The clock that the server's instants refer to: ours, unless `Date` clearly differs.
 
-    `Date` has whole seconds, so as long as both agree ours is the finer one.
+    `Date` has whole seconds, so while both agree ours is more precise.
     """
     theirs = None if date is None else instant(date)
     return now if theirs is None or abs(theirs - now) <= 2 * SECOND else theirs
@@ -179,7 +179,7 @@ def _retry_after(given: dict[str, str], now: Micros) -> Micros | None:
 
 
 def _structured(given: dict[str, str]) -> Iterator[Standing]:
-    """The IETF draft's two fields; parameters that are not known are comments."""
+    """The IETF draft's two fields; unknown parameters are ignored."""
     policies = {name: given for name, given in _members(given.get("ratelimit-policy", "")) if name}
     for name, said in _members(given.get("ratelimit", "")):
         remaining = _whole(said.get("r"))
@@ -218,9 +218,9 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cut(text: str, at: str) -> list[str]:
-    """The parts of a text between separators that do not stand in quotes."""
+    """The parts of a text between separators outside of quotes."""
     parts, begin, is_quoted, is_escaped = [], 0, False, False
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         if is_escaped:
             is_escaped = False
         elif character == "\\" and is_quoted:
@@ -228,13 +228,13 @@ def _cut(text: str, at: str) -> list[str]:
         elif character == '"':
             is_quoted = not is_quoted
         elif character == at and not is_quoted:
-            parts.append(text[begin:place])
-            begin = place + 1
+            parts.append(text[begin:index])
+            begin = index + 1
     return [*parts, text[begin:]]
 
 
 def _triples(given: dict[str, str], now: Micros) -> Iterable[Standing]:
-    """Limit, remaining and reset in fields of their own, by whatever names."""
+    """Limit, remaining and reset in separate fields, under any vendor's names."""
     found: dict[str, Standing] = {}
     for name, value in given.items():
         field = _FIELD.fullmatch(name)
@@ -262,7 +262,7 @@ def _with_field(standing: Standing, what: str, value: str, now: Micros, *, is_de
     if what == "remaining":
         return replace(standing, remaining=_first(value))
     if what == "reset":
-        # Discord sends both; the one that says how long, and not when, needs no clock and comes with fractions.
+        # Discord sends both; the span needs no clock and has fractions.
         if standing.reset is not None and not is_delta:
             return standing
         return replace(standing, reset=delta(value) if is_delta else span_until(value, now))
@@ -271,7 +271,7 @@ def _with_field(standing: Standing, what: str, value: str, now: Micros, *, is_de
 
 
 def _first(value: str) -> int | None:
-    """The first number of ``10, 10;w=1, 1000;w=3600``, which is the one that matters now."""
+    """The first number of ``10, 10;w=1, 1000;w=3600``: the limit that applies now."""
     return _whole(re.split("[,;]", value, maxsplit=1)[0])
 
 
@@ -281,6 +281,6 @@ def _whole(text: str | None) -> int | None:
 
 
 def _seconds(text: str | None) -> Micros | None:
-    """A window; one of no length is none."""
+    """A window; None if it is 0 or missing."""
     number = _whole(text)
     return min(number * SECOND, MAX_SPAN) if number else None

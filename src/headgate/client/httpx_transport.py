@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def _call(pacers: Pacers, request: httpx.Request) -> PacedCall:
-    # Bytes can be sent as often as one likes; whatever else a body is made from is gone after the first time.
+    # Bytes can be sent again; a stream is consumed by the first attempt.
     is_replayable = isinstance(request.stream, httpx.ByteStream)
     return pacers.call(request.method, str(request.url), request.headers, has_replayable_body=is_replayable)
 
 
 class RateLimitTransport(httpx.BaseTransport):
-    """For `httpx.Client`: waits before calls as the API's limits ask, and sends again what was refused."""
+    """For `httpx.Client`: waits before calls as the API's limits require, and retries refused calls."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class RateLimitTransport(httpx.BaseTransport):
         *,
         sleep: Callable[[float], None] = sleep,
     ) -> None:
-        """Wrap `transport`. Clients with the same `pacers` share their budgets. `sleep` is there for tests."""
+        """Wrap `transport`. Clients with the same `pacers` share their budgets. `sleep` is for tests."""
         self._transport = httpx.HTTPTransport() if transport is None else transport
         self._pacers = Pacers() if pacers is None else pacers
         self._sleep = sleep
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send it when it may be sent, and again if it was refused and may be."""
+        """Send the request when the limits allow it, and again if it was refused."""
         call = _call(self._pacers, request)
         while True:
             call.take_turn(self._sleep)
@@ -75,10 +75,10 @@ class AsyncRateLimitTransport(httpx.AsyncBaseTransport):
         self._transport = httpx.AsyncHTTPTransport() if transport is None else transport
         self._pacers = Pacers() if pacers is None else pacers
         self._queues: WeakKeyDictionary[Pacer, asyncio.Lock] = WeakKeyDictionary()
-        """Tasks that have to wait stand in line here, so that one of them sleeps for all."""
+        """Waiting tasks queue here, so that only one of them sleeps."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send it when it may be sent, and again if it was refused and may be."""
+        """Send the request when the limits allow it, and again if it was refused."""
         call = _call(self._pacers, request)
         while True:
             await self._take_turn(call)

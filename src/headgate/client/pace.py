@@ -27,30 +27,30 @@ if TYPE_CHECKING:
 
 
 SHORT: Final[Micros] = 10 * SECOND
-"""In shorter windows calls are spread from the first on: nobody notices, and a burst would empty them."""
+"""In shorter windows calls are spread from the first on: the delay is small, and a burst would use up the limit."""
 _MARGIN: Final = 1.05
-"""Clocks and networks are not even; so much slower than allowed, few calls come too early."""
+"""Clocks and networks vary; at this much below the allowed pace, few calls arrive too early."""
 _LATE: Final = 2
-"""So many calls' time may be made up for."""
+"""How many intervals a late call may catch up."""
 _RESERVE: Final = 35
-"""Slow down when less than one in so many is left."""
+"""Slow down when less than 1/35 of the limit is left."""
 
 
 class Pace:
-    """The pace under one limit. Calls are numbered, because answers come in any order."""
+    """The pace under one limit. Calls are numbered, because answers arrive in any order."""
 
     def __init__(self) -> None:
-        """Nothing is known yet, and nothing held back."""
+        """Nothing is known yet, and calls are not delayed."""
         self._standing: Standing | None = None
         self._left = 0
-        """What is left once all calls under way are counted."""
+        """What is left once all calls in flight are counted."""
         self._reset_at: Micros = 0
         self._number = 0
-        """That of the call whose answer said so."""
+        """The number of the call whose answer said so."""
         self._due: Micros = 0
-        """When the next call may go out."""
-        self._step: Micros = 0
-        """How long after the last call that is."""
+        """When the next call may be sent."""
+        self._interval_now: Micros = 0
+        """The present interval between two calls."""
 
     def wait(self, now: Micros) -> Micros:
         """How long the next call has to wait."""
@@ -61,15 +61,15 @@ class Pace:
         return max(0, self._due - now)
 
     def begun(self, now: Micros) -> None:
-        """A call goes out."""
-        # Who sleeps wakes up a little late; the next call makes up for it.
-        begins = now if self._is_plenty() else max(self._due, now - _LATE * self._step)
+        """A call is sent."""
+        # A sleeping thread wakes up late; the next call catches up.
+        begins = now if self._is_plenty() else max(self._due, now - _LATE * self._interval_now)
         self._left -= 1
-        self._step = self._interval(now)
-        self._due = begins + self._step
+        self._interval_now = self._interval(now)
+        self._due = begins + self._interval_now
 
     def update(self, standing: Standing, number: int, newest: int, now: Micros) -> None:
-        """The answer to call `number` said how the limit stands; calls up to `newest` have gone out."""
+        """The answer to call `number` reports the limit's state; calls up to `newest` have been sent."""
         if number < self._number:
             return
         is_first = self._standing is None
@@ -78,12 +78,12 @@ class Pace:
         self._left = (standing.remaining or 0) - (newest - number)
         self._reset_at = now + (SECOND if standing.reset is None else standing.reset)
         step = self._interval(now)
-        # Calls that went out before anything was known have their places first.
-        self._due = now + newest * step if is_first else self._due - self._step + step
-        self._step = step
+        # Calls that were sent before anything was known count first.
+        self._due = now + newest * step if is_first else self._due - self._interval_now + step
+        self._interval_now = step
 
     def _is_over(self, now: Micros) -> bool:
-        """Whether what was said is about a window that has passed. One that slides never has."""
+        """Whether the reported window has passed. A sliding window never passes."""
         standing = self._standing
         return standing is None or (standing.window is None and now >= self._reset_at)
 
@@ -94,7 +94,7 @@ class Pace:
         return 2 * self._left > standing.limit
 
     def _interval(self, now: Micros) -> Micros:
-        """How far apart calls are."""
+        """The interval between two calls."""
         standing = self._standing
         if standing is None or self._is_over(now):
             return 0
@@ -113,34 +113,34 @@ _MAX_GAP: Final[Micros] = 10 * SECOND
 
 
 class GuessedPace:
-    """How far apart calls should be, found out by trying."""
+    """The gap between calls, found by trying."""
 
     def __init__(self) -> None:
-        """No distance."""
-        self._apart: Micros = 0
+        """No gap."""
+        self._gap: Micros = 0
         self._due: Micros = 0
         self._since: Micros | None = None
-        """When the first call of those that `_calls` counts went out."""
+        """When the first call that `_calls` counts was sent."""
         self._calls = 0
 
     def wait(self, now: Micros) -> Micros:
         """How long the next call has to wait."""
-        return max(0, self._due - now) if self._apart else 0
+        return max(0, self._due - now) if self._gap else 0
 
     def begun(self, now: Micros) -> None:
-        """A call goes out."""
+        """A call is sent."""
         if self._since is None:
             self._since = now
         self._calls += 1
-        self._due = max(self._due, now) + self._apart
+        self._due = max(self._due, now) + self._gap
 
     def answered(self) -> None:
-        """A call was answered, so the next may come a little earlier."""
-        closer = int(self._apart * _CLOSER)
-        self._apart = closer if closer >= _MIN_GAP else 0
+        """A call was answered, so the gap shrinks a little."""
+        closer = int(self._gap * _CLOSER)
+        self._gap = closer if closer >= _MIN_GAP else 0
 
     def refused(self, now: Micros) -> None:
-        """Calls come too fast: twice the distance, or that of the calls until now if it is longer."""
-        seen = 0 if self._since is None else (now - self._since) // max(1, self._calls)
-        self._apart = min(max(2 * self._apart, 2 * seen, _MIN_GAP), _MAX_GAP)
+        """Calls come too fast: double the gap, or take twice the average gap so far if that is longer."""
+        average = 0 if self._since is None else (now - self._since) // max(1, self._calls)
+        self._gap = min(max(2 * self._gap, 2 * average, _MIN_GAP), _MAX_GAP)
         self._since, self._calls = None, 0

@@ -1,10 +1,9 @@
-"""A pacer: everything that one caller knows about the limits of one API, shared by all of its calls.
+"""A pacer: everything that one program knows about the limits of one API, shared by all of its calls.
 
-    ask(now) -> a number: the call goes out -> answered(number, …), or broken_off()
-             -> a wait: sleep so long, and ask again
+    ask(now) -> a number: send the call -> answered(number, …), or broken_off()
+             -> a wait: sleep that long, and ask again
 
-Thread-safe, without waiting itself: those who use it sleep. Time is an argument, in
-microseconds of a clock that never steps back.
+Thread-safe, and never waits itself: its users sleep. Time is an argument, in microseconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -26,58 +25,58 @@ _UNAVAILABLE: Final = 503
 _FORBIDDEN: Final = 403
 _MAX_POLICIES: Final = 64
 _FIRST_ALONE: Final[Micros] = SECOND
-"""So long the others wait for what the first answer says; it may be one that takes minutes."""
+"""How long the other calls wait for the first answer, which may take minutes."""
 _LOOK: Final[Micros] = 5 * MILLISECOND
 _JITTER: Final = 0.1
-"""So much longer than asked, at most, that those who were refused together do not come back together."""
+"""Up to this share is added to waits, so that clients that were refused together do not retry together."""
 
 
 def is_refusal(status: int, reading: Reading) -> bool:
-    """Whether a response says "later". GitHub says so with a 403."""
+    """Whether a response is a rate-limit refusal. GitHub sends 403."""
     if status == _FORBIDDEN:
         return reading.retry_after is not None or reading.is_exhausted
     return status in {_TOO_MANY_REQUESTS, _UNAVAILABLE}
 
 
 class Turn(NamedTuple):
-    """The number of a call that goes out, or how long it has to wait before it asks again."""
+    """The number of a call that may be sent, or how long to wait before the next try."""
 
     number: int
     wait: Micros
 
 
 class Pacer:
-    """When the next call to one API may go out."""
+    """When the next call to one API may be sent."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         """Nothing is known yet."""
         self._policy = policy
         self._lock = threading.Lock()
         self.queue = threading.Lock()
-        """Threads that have to wait stand in line behind it, so that one of them sleeps for all."""
+        """Waiting threads queue here, so that only one of them sleeps."""
         self._paces: dict[str, Pace] = {}
         self._guess = GuessedPace()
         self._circuit = Circuit(policy.circuit_after, round(policy.circuit_seconds * SECOND))
         self._is_known = False
-        """Whether the API has ever answered. Until then one call goes first, for the others to learn from."""
+        """Whether the API has ever answered. Until then one call goes first, and the others learn from its answer."""
         self._alone = min(_FIRST_ALONE, policy.patience // 2)
         self._first: Micros | None = None
-        """When that one went out."""
+        """When the first call was sent."""
         self._newest = 0
-        """Number of the last call that went out."""
+        """Number of the last call that was sent."""
         self._blocked_until: Micros = 0
         self._row = 0
-        """How often in a row it was refused. Calls that went out together are refused together, which counts once."""
+        """Refusals in a row. Calls that were sent together are refused together, which counts once."""
         self._counted = 0
         """The newest call when a refusal was last counted."""
 
     @property
     def state(self) -> State:
-        """Whether calls go out."""
+        """Whether calls are sent."""
         return self._circuit.state
 
     def ask(self, now: Micros) -> Turn:
-        """Whether a call may go out; raises `CircuitOpen` if the API is left alone for now."""
+        """Whether a call may be sent; raises `CircuitOpen` while the circuit is open."""
         with self._lock:
             wait = self._wait(now)
             if wait > 0:
@@ -92,7 +91,7 @@ class Pacer:
             return Turn(self._newest, 0)
 
     def wait(self, now: Micros) -> Micros:
-        """How long a call would have to wait; raises as `ask` does."""
+        """How long a call would wait; raises as `ask` does."""
         with self._lock:
             return self._wait(now)
 
@@ -113,7 +112,7 @@ class Pacer:
                 self._first = None
 
     def answered(self, number: int, *, refused: bool, reading: Reading, now: Micros, chance: float) -> None:
-        """Take in what a response says. `chance` is a random number from 0 to 1."""
+        """Process a response. `chance` is a random number from 0 to 1."""
         with self._lock:
             self._is_known = True
             for standing in reading.standings:
@@ -127,7 +126,7 @@ class Pacer:
                 self._refused(number, reading, now, chance)
                 return
             self._guess.answered()
-            # A success of before the refusal says nothing about now.
+            # A success of a call sent before the refusal says nothing about now.
             if number > self._counted:
                 self._row = 0
                 self._circuit.answered()
@@ -139,11 +138,11 @@ class Pacer:
             self._counted = self._newest
             if not self._paces:
                 self._guess.refused(now)
-        asked = reading.retry_after
-        wait = self._policy.backoff(self._row, chance) if asked is None else asked
-        if asked is not None:
-            wait += round(min(asked, SECOND) * _JITTER * chance)
-        if is_new or asked is not None:
+        retry_after = reading.retry_after
+        wait = self._policy.backoff(self._row, chance) if retry_after is None else retry_after
+        if retry_after is not None:
+            wait += round(min(retry_after, SECOND) * _JITTER * chance)
+        if is_new or retry_after is not None:
             self._blocked_until = max(self._blocked_until, now + wait)
         if is_new:
             self._circuit.refused(now, wait)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RateLimitAdapter(HTTPAdapter):
-    """Waits before calls as the API's limits ask, and sends again what was refused."""
+    """Waits before calls as the API's limits require, and retries refused calls."""
 
     def __init__(self, pacers: Pacers | None = None, *, sleep: Callable[[float], None] = sleep, **options: Any) -> None:  # noqa: ANN401 (those of HTTPAdapter)
         """Sessions with the same `pacers` share their budgets; `options` are those of `HTTPAdapter`."""
@@ -29,7 +29,7 @@ class RateLimitAdapter(HTTPAdapter):
         super().__init__(**options)
 
     def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:  # noqa: ANN401 (those of HTTPAdapter)
-        """Send it when it may be sent, and again if it was refused and may be."""
+        """Send the request when the limits allow it, and again if it was refused."""
         is_replayable = request.body is None or isinstance(request.body, bytes | str)
         call = self._pacers.call(
             request.method or "GET", request.url or "", request.headers, has_replayable_body=is_replayable

@@ -23,31 +23,31 @@ IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """What to do about refusals. Spans are in seconds."""
+    """How refusals are handled. Spans are in seconds."""
 
     attempts: int = 5
-    """How often a call is sent, the first time included."""
+    """How often a call is sent, including the first time."""
     max_wait: float = 60.0
-    """How long a call may wait altogether, before and between its attempts."""
+    """How long a call may wait in total, before and between its attempts."""
     methods: frozenset[str] = IDEMPOTENT
-    """What may be sent again. Add ``POST`` only where an API does nothing of what it refuses."""
+    """Methods that may be sent again. Add ``POST`` only if the API has no side effects when it refuses."""
     first_backoff: float = 0.5
-    """The longest wait after a first refusal that does not say how long to wait; it doubles with each."""
+    """The longest wait after a first refusal without `Retry-After`; it doubles with each refusal."""
     longest_backoff: float = 60.0
     circuit_after: int = 5
-    """Open the circuit after so many refusals in a row."""
+    """Open the circuit after this many refusals in a row."""
     circuit_seconds: float = 30.0
     """How long an open circuit stays open; twice as long each time a trial is refused."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers that could never work."""
+        """`InvalidSettings` for numbers that cannot work."""
         for name, least in (("attempts", 1), ("circuit_after", 1), ("max_wait", 0), ("circuit_seconds", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not least <= value < float("inf"):
-                msg = f"{name} of a RetryPolicy is a number from {least} on, not {shown(value)}"
+                msg = f"RetryPolicy.{name} must be a number of at least {least}, not {shown(value)}"
                 raise InvalidSettings(msg)
         if not 0 < self.first_backoff <= self.longest_backoff < float("inf"):
-            msg = "a RetryPolicy has a first_backoff above 0 that is no longer than its longest_backoff"
+            msg = "RetryPolicy.first_backoff must be above 0 and at most longest_backoff"
             raise InvalidSettings(msg)
 
     @property
@@ -65,7 +65,7 @@ MAX_REST: Final[Micros] = 10 * MINUTE
 
 
 class State(StrEnum):
-    """Whether calls go out."""
+    """Whether calls are sent."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -87,14 +87,14 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.TRIAL, Event.ANSWERED): State.CLOSED,
     (State.TRIAL, Event.REFUSED): State.OPEN,
 }
-"""What is not here cannot happen: in every other state the event means nothing."""
+"""All transitions: in any other state the event changes nothing."""
 
 
 class Circuit:
-    """The circuit of one API. Each time a trial is refused, the rest is twice as long."""
+    """The circuit of one API. Each time a trial is refused, it stays open twice as long."""
 
     def __init__(self, after: int, rest: Micros) -> None:
-        """Open after so many refusals in a row, for `rest`."""
+        """Open after `after` refusals in a row, for `rest`."""
         self.state = State.CLOSED
         self._after = after
         self._first_rest = self._rest = rest
@@ -103,7 +103,7 @@ class Circuit:
         self._is_trying = False
 
     def wait(self, now: Micros) -> Micros:
-        """How long no call may go out; 0 if one may, and on trial that is the one."""
+        """How long no call may be sent; 0 if one may. On trial it is the only one."""
         if self.state is State.OPEN and now >= self._until:
             self._move(Event.TIME_PASSED)
         if self.state is State.OPEN:
@@ -111,17 +111,17 @@ class Circuit:
         return self._rest if self.state is State.TRIAL and self._is_trying else 0
 
     def begun(self) -> None:
-        """A call goes out."""
+        """A call is sent."""
         self._is_trying = self.state is State.TRIAL
 
     def answered(self) -> None:
-        """The API did what it was asked."""
+        """The API answered a call."""
         self._row = 0
         self._rest = self._first_rest
         self._move(Event.ANSWERED)
 
     def refused(self, now: Micros, retry_after: Micros) -> None:
-        """The API refused, and is not to be asked for `retry_after`."""
+        """The API refused a call, and is not to be called for `retry_after`."""
         self._row += 1
         if self.state is State.TRIAL:
             self._rest = min(2 * self._rest, MAX_REST)
@@ -132,7 +132,7 @@ class Circuit:
             self._until = max(self._until, now + max(self._rest, retry_after))
 
     def broken_off(self) -> None:
-        """A call ended without an answer; if it was the trial, the next one is."""
+        """A call ended without an answer; if it was the trial, the next call is the trial."""
         self._is_trying = False
 
     def _move(self, event: Event) -> None:

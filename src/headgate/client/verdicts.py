@@ -1,4 +1,4 @@
-"""What the decision service is asked and what it answers, as typed values. No network here."""
+"""Requests to the decision service and its answers, as typed values. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ERRORS: Final[dict[int, type[HeadgateError]]] = {
 
 
 class OnFailure(StrEnum):
-    """What a check answers when the service does not, in time."""
+    """What a check returns if the service does not answer in time."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -56,7 +56,7 @@ class RemoteVerdict:
     id: str = ""
     snapshot: int = 0
     source: str = ""
-    """How it was reached; ``degraded_allow`` and ``degraded_deny`` also if the service did not answer."""
+    """How it was reached. ``degraded_allow`` and ``degraded_deny`` also mean that the service did not answer."""
     action: str = ""
     delay: float = 0.0
     policy: str = ""
@@ -64,20 +64,20 @@ class RemoteVerdict:
     remaining: int | None = None
     reset_after: float | None = None
     retry_after: float | None = 0.0
-    """After so long the same request passes if nobody else comes; None means never."""
+    """After this time the same request passes if no other comes; None means never."""
     cost: int | None = None
     decisions: tuple[RemoteDecision, ...] = ()
     status: int = 200
     """The HTTP status to answer with."""
     message: str = ""
-    """Of a refusal: what to tell the caller."""
+    """Of a refusal: the message for the caller."""
     reservation: str | None = None
-    """Of a reservation: the text to settle or release it by."""
+    """Of a reservation: the token to settle or release it with."""
     reserved: int | None = None
     identity: str | None = None
     """``assumed`` where the service could not read the caller's record; else None."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What to tell the caller about its limits."""
+    """The rate-limit headers for the caller."""
 
     def __bool__(self) -> bool:
         """Whether the request may pass."""
@@ -85,7 +85,7 @@ class RemoteVerdict:
 
 
 def without_an_answer(on_failure: OnFailure) -> RemoteVerdict:
-    """The verdict of whoever must decide alone."""
+    """The verdict if the service does not answer."""
     if on_failure is OnFailure.ALLOW:
         return RemoteVerdict(allowed=True, source=Source.DEGRADED_ALLOW.value)
     return RemoteVerdict(allowed=False, source=Source.DEGRADED_DENY.value, retry_after=1.0, status=503)
@@ -97,7 +97,7 @@ def check_body(request: Request, cost: int | None = None) -> dict[str, Any]:
         msg = f"expected a headgate.Request, not {shown(request)}"
         raise InvalidRequest(msg)
     parts = request._asdict()
-    del parts["limits"], parts["assumed"]  # the service has its own records
+    del parts["limits"], parts["assumed"]  # the service reads its own records
     if parts["attributes"]:
         parts["attributes"] = dict(parts["attributes"])
     if cost is not None:
@@ -108,7 +108,7 @@ def check_body(request: Request, cost: int | None = None) -> dict[str, Any]:
 def reserve_body(
     subject: Request | str, limit: str | None, cost: int | None, ttl: float, algorithm: str | None
 ) -> dict[str, Any]:
-    """The body of a reservation: for a request, or of a key's limit."""
+    """The body of a reservation, for a request or for a key with a limit."""
     if not isinstance(subject, str):
         return check_body(subject, cost) | {"ttl": ttl}
     given = {"key": subject, "limit": limit, "cost": cost, "ttl": ttl, "algorithm": algorithm}
@@ -116,14 +116,16 @@ def reserve_body(
 
 
 def read_answer(status: int, body: bytes) -> dict[str, Any]:
-    """The JSON of an answer that is one; `StoreError` if the service could not, else what it says is wrong."""
+    """The JSON of an answer; `StoreError` if the service failed, another error if it refused the request."""
     try:
         data = json.loads(body)
     except ValueError:
         data = None
     if status not in {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS} or not isinstance(data, dict):
         said = data.get("detail") if isinstance(data, dict) else None
-        sentence = f"the service answered {status}" + (f": {said}" if isinstance(said, str) else "")
+        sentence = f"the decision service answered with status {status}" + (
+            f": {said}" if isinstance(said, str) else ""
+        )
         if status in _ERRORS:
             raise _ERRORS[status](sentence)
         raise StoreError(sentence, transient=True)
@@ -131,15 +133,15 @@ def read_answer(status: int, body: bytes) -> dict[str, Any]:
 
 
 def verdict_of(data: Mapping[str, Any], headers: Mapping[str, str]) -> RemoteVerdict:
-    """A verdict from its JSON; members that are not known are left out, so that newer services can be asked."""
+    """A verdict from its JSON; unknown members are ignored, so that newer services work too."""
     allowed = data.get("allowed")
     decisions = data.get("decisions") or []
     if not isinstance(allowed, bool) or not isinstance(decisions, list):
-        msg = "the answer is not one of headgate's decision service; is the address right?"
+        msg = "the answer is not from a headgate decision service; check the URL"
         raise StoreError(msg, transient=False)
     known = {name: data[name] for name in _MEMBERS if name in data}
-    told = {name: value for name, value in headers.items() if name.lower().startswith(_PASSED_ON)}
-    return RemoteVerdict(**known | {"decisions": tuple(map(_decision, decisions)), "headers": told})
+    passed_on = {name: value for name, value in headers.items() if name.lower().startswith(_PASSED_ON)}
+    return RemoteVerdict(**known | {"decisions": tuple(map(_decision, decisions)), "headers": passed_on})
 
 
 def _decision(data: Mapping[str, Any]) -> RemoteDecision:

@@ -45,8 +45,8 @@ class FaultProxy:
         """How many commands came in, whether or not they were passed on."""
 
     def __enter__(self) -> Self:
-        self._place = _bound(0)  # kept, so that nobody else gets the port while nothing listens there
-        self.port: int = self._place.getsockname()[1]
+        self._port_holder = _bound(0)  # kept, so that nobody else gets the port while nothing listens there
+        self.port: int = self._port_holder.getsockname()[1]
         self.url = f"redis://{_HOST}:{self.port}"
         self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault proxy", daemon=True)
@@ -60,7 +60,7 @@ class FaultProxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        self._place.close()
+        self._port_holder.close()
 
     def play(
         self,

@@ -46,7 +46,7 @@ class Expected(NamedTuple):
     delay: Micros
 
 
-class Step(NamedTuple):
+class ScenarioStep(NamedTuple):
     """One row of a scenario; fields that its `op` does not need are empty."""
 
     at: Micros
@@ -69,7 +69,7 @@ class Scenario:
     about: str
     start: Micros
     max_delay: Micros | None
-    steps: tuple[Step, ...]
+    steps: tuple[ScenarioStep, ...]
 
     def __str__(self) -> str:
         """A name for test reports."""
@@ -105,8 +105,8 @@ def load_vectors() -> tuple[Scenario, ...]:
     )
 
 
-def _step(raw: Mapping[str, Any]) -> Step:
-    step = Step(**raw)
+def _step(raw: Mapping[str, Any]) -> ScenarioStep:
+    step = ScenarioStep(**raw)
     return step._replace(expect=Expected(**raw["expect"])) if "expect" in raw else step
 
 

@@ -233,8 +233,8 @@ def test_an_application_that_would_limit_nothing_does_not_start() -> None:
     app = RateLimitMiddleware(_living)
     (failed,) = lived(app)
     assert failed["type"] == "lifespan.startup.failed"
-    assert "limit nothing" in failed["message"]
-    with pytest.raises(InvalidSettings, match="limit nothing"):
+    assert "nothing would be limited" in failed["message"]
+    with pytest.raises(InvalidSettings, match="nothing would be limited"):
         statuses(app, scope_of())
 
 
@@ -243,7 +243,7 @@ def test_what_is_wrong_is_said_when_the_middleware_is_made(monkeypatch: pytest.M
     for wrong in ({"headers": "some"}, {"skip": ["health"]}, {"skip": ["/*"]}, {"trusted_proxies": ["proxy"]}):
         with pytest.raises(InvalidSettings):
             RateLimitMiddleware(hello, rules=DAILY, **wrong)
-    with pytest.raises(InvalidSettings, match="has its rules already"):
+    with pytest.raises(InvalidSettings, match="already has its rules"):
         RateLimitMiddleware(hello, Limiter.open(rules=DAILY), DAILY)
     monkeypatch.setattr(sys, "argv", ["/usr/bin/uvicorn", "app:app", "--workers", "4"])
     with pytest.raises(InvalidSettings, match="redis://"):

@@ -127,7 +127,7 @@ def test_setup_and_start_fail_loudly() -> None:
     fastapi.setup(app)
     (failed,) = lived(app)
     assert failed["type"] == "lifespan.startup.failed"
-    assert "limit nothing" in failed["message"]
+    assert "nothing would be limited" in failed["message"]
 
 
 def test_an_application_starts_and_ends_with_its_limiter() -> None:

@@ -15,32 +15,32 @@ if TYPE_CHECKING:
     from headgate.ports import CounterStore
 
 _SETTLED_WITHIN: Final = 3_600.0
-"""Seconds after which a call that took so long gets nothing back."""
+"""A call that takes longer than this many seconds gets no refund."""
 
 
 class Admission:
-    """What the limiter said about a call, for the view that answers it."""
+    """The limiter's verdict on a call, for the view that answers it."""
 
     __slots__ = ("_actual", "_closed", "limits", "request", "verdict")
 
     def __init__(self, request: Request, verdict: Verdict, limits: tuple[RouteLimit, ...] = ()) -> None:
-        """`limits` are those of the route that were asked."""
+        """`limits` are the limits of the route that were checked."""
         self.request = request
-        """Who called what, as the rules saw it."""
+        """Who called what, as the rules matched it."""
         self.verdict = verdict
         self.limits = limits
         self._actual: int | None = None
         self._closed = False
 
     def settle(self, actual: int) -> None:
-        """Say what the call really cost; it is booked once the answer has been sent. Only the first time counts."""
+        """Set the real cost of the call, which is counted once the answer has been sent. Only the first time counts."""
         amount = check_cost(actual)
         if self._actual is None:
             self._actual = amount
 
     @property
     def is_owed(self) -> bool:
-        """Whether something has to be booked: a cost that was settled, or slots that are held."""
+        """Whether there is work left: a settled cost to count, or held slots to release."""
         if self._closed or self._actual is not None:
             return not self._closed
         for bound in self.verdict.plan.enforced:  # noqa: SIM110 (on every call, and any() takes twice as long)
@@ -49,7 +49,7 @@ class Admission:
         return False
 
     async def close(self, store: CounterStore) -> None:
-        """Book what is owed."""
+        """Count the settled cost and release the slots."""
         self._closed = True
 
         async def taken() -> Verdict:

@@ -1,7 +1,7 @@
 """The ASGI middleware: one check for each HTTP call and each WebSocket handshake.
 
-Plain ASGI, without a framework between: messages pass through as they are, so that streams
-stay streams, and a call that is held back waits without holding anybody else up.
+Plain ASGI without a framework: messages pass through unchanged, so that streams stay streams, and a call that is
+delayed delays no other call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Cost: TypeAlias = Callable[[Scope], int | Awaitable[int | None] | None]
 
 KEY: Final = "headgate"
-"""Where a scope has its `Admission`."""
+"""The scope's key for its `Admission`."""
 _STARTS: Final = frozenset({"http.response.start", "websocket.accept", "websocket.http.response.start"})
 _DENIAL: Final = "websocket.http.response"
 _POLICY_VIOLATION: Final = 1008
@@ -45,17 +45,17 @@ _REMEMBERED: Final = 4_096
 
 
 class Callers:
-    """Who calls: as the application says, or as tokens, keys and addresses do."""
+    """Who calls: by the application's `identify`, or by token, API key and address."""
 
     def __init__(self, identity: Identity, proxies: Proxies, identify: Identify | None) -> None:
-        """`identity` is not asked if `identify` says who it is."""
+        """`identity` is used only without `identify`."""
         self._identity = identity
         self._proxies = proxies
         self._identify = identify
         self._api_key_header = identity.api_key_header.encode("latin-1")
         self._by_address = identify is None and identity.tokens is None and identity.records is None
         self._addresses: dict[str | None, str | None] = {}
-        """Of peers that came without a word about proxies."""
+        """Addresses of peers that sent no forwarding header."""
 
     async def request(self, scope: Scope, path: str, route: str | None) -> Request:
         """The request behind a scope."""
@@ -67,7 +67,7 @@ class Callers:
         return request if self._identity.records is None else await self._identity.stated(request)
 
     def request_now(self, scope: Scope, path: str, route: str | None) -> Request | None:
-        """The same, at once, where callers are known by nothing but their address."""
+        """Fast path of `request`: without waiting, where callers are known by their address alone."""
         if not self._by_address:
             return None
         address = self._address(scope)
@@ -91,16 +91,16 @@ class Callers:
             return address
 
     async def start(self) -> None:
-        """Fetch what is better known before the first call."""
+        """Load keys and records before the first call."""
         await self._identity.start()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         await self._identity.close()
 
 
 class Opened(NamedTuple):
-    """A limiter, the gate that it is asked through, and who finds out about callers."""
+    """A limiter, its gate, and what identifies callers."""
 
     limiter: Limiter
     gate: Gate[Limiter]
@@ -108,13 +108,13 @@ class Opened(NamedTuple):
 
 
 class AsgiGate:
-    """Stands before an ASGI application."""
+    """Limits the calls to an ASGI application."""
 
     def __init__(self, app: App, opening: Callable[[], Opened], cost: Cost | None, *, owned: bool) -> None:
-        """`opening` opens all anew; `owned` says whether the limiter begins and ends with the application."""
+        """`opening` creates the parts; `owned` says whether the limiter starts and stops with the application."""
         self.app = app
         self._opening = opening
-        self._limiter, self._gate, self._callers = opening()  # now, so that what is wrong with the rules is said now
+        self._limiter, self._gate, self._callers = opening()  # now, so that invalid rules raise here
         self._cost = cost
         self._owned = owned
         self._routes: dict[int, Routes] = {}
@@ -122,7 +122,7 @@ class AsgiGate:
         self._starting = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application do it."""
+        """Refuse the call, or pass it to the application."""
         if scope["type"] == "lifespan":
             await self._lifespan(scope, receive, send)
             return
@@ -132,7 +132,7 @@ class AsgiGate:
         if not self._opened:
             await self._open(scope.get("app"))
         try:
-            admission = await self._asked(scope)
+            admission = await self._decide(scope)
         except (InvalidRequest, NoRules, Overloaded, StoreError, Unanswerable) as error:
             await _answer(scope, receive, send, self._gate.problem(error))
             return
@@ -150,22 +150,22 @@ class AsgiGate:
                 if admission.is_owed:
                     await admission.close(self._limiter.store)
 
-    async def _asked(self, scope: Scope) -> Admission | None:
-        """What the limiter says; None if nothing limits the call."""
+    async def _decide(self, scope: Scope) -> Admission | None:
+        """The limiter's verdict; None if nothing limits the call."""
         below = _below_root(scope, getattr(self.app, "root_path", ""))
-        place = self._route(scope, below)
+        route = self._route(scope, below)
         path = path_of(below)
-        if place.exempt or path in self._gate.skipping:
+        if route.exempt or path in self._gate.skipping:
             return None
-        request = self._callers.request_now(scope, path, place.template)
+        request = self._callers.request_now(scope, path, route.template)
         if request is None:
-            request = await self._callers.request(scope, path, place.template)
+            request = await self._callers.request(scope, path, route.template)
         cost = None
         if self._cost is not None:
             given = self._cost(scope)
             cost = await given if isawaitable(given) else given
-        verdict = await self._gate.limiter_for(place.limits).check(request, cost)
-        return Admission(request, verdict, place.limits)
+        verdict = await self._gate.limiter_for(route.limits).check(request, cost)
+        return Admission(request, verdict, route.limits)
 
     def _route(self, scope: Scope, below: str) -> Route:
         return self._routes_of(scope.get("app") or self.app).find(scope["type"], scope.get("method", "GET"), below)
@@ -177,7 +177,7 @@ class AsgiGate:
         return routes
 
     async def _open(self, app: object) -> None:
-        """Start, once; raise if nothing would be enforced."""
+        """Start once; `InvalidSettings` if nothing would be enforced."""
         async with self._starting:
             if self._opened:
                 return
@@ -193,10 +193,10 @@ class AsgiGate:
             await self._callers.close()
             if self._owned:
                 await self._limiter.close()
-            self._limiter, self._gate, self._callers = self._opening()  # tests start an application more than once
+            self._limiter, self._gate, self._callers = self._opening()  # tests start one application several times
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Begin before the application does, and end after it."""
+        """Start before the application, and stop after it."""
         first: list[Message] = [await receive()]  # lifespan.startup
         try:
             await self._open(scope.get("app"))
@@ -220,7 +220,7 @@ def _with_headers(lines: list[tuple[bytes, bytes]], send: Send) -> Send:
     if not lines:
         return send
 
-    async def sending(message: Message) -> None:  # async, because asgiref warns of what only returns an awaitable
+    async def sending(message: Message) -> None:  # async: asgiref warns about functions that only return an awaitable
         if message["type"] in _STARTS:
             message["headers"] = [*message.get("headers", ()), *lines]
         await send(message)

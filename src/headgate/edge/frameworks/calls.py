@@ -1,8 +1,8 @@
-"""A call as a web server hands it over, brought to the one spelling that rules are asked about.
+"""A call as a web server delivers it, normalised to the spelling that rules match.
 
-Frameworks route by the decoded path, segment by segment, and give no meaning to dots. So a
-path with a dot segment could be one thing to a rule and another to the application; nobody
-sends one by accident (RFC 3986, section 6.2.2.3: clients remove them), and it is refused.
+Frameworks route by the decoded path, segment by segment, and give dots no meaning. So a path with a dot segment could
+match one endpoint for a rule and another for the application. Clients remove dot segments (RFC 3986, section
+6.2.2.3), so such a path is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     Who: TypeAlias = Request | str | None
-    """What an `identify` function says: a user's id, any part of a request, or nobody."""
+    """The result of an `identify` function: a user's id, any part of a request, or None."""
 
 _DOTS: Final = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\]|$)")
 _PLAIN: Final = re.compile(r"[^%?#\\]*")
@@ -29,14 +29,14 @@ _ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23", "\\": "%255C"}
 _FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED: Final = b"forwarded"
 FORWARDING: Final = frozenset({_FORWARDED_FOR, _FORWARDED})
-"""Headers in which proxies say for whom they ask."""
+"""Headers in which proxies name the original client."""
 _AUTHORIZATION: Final = b"authorization"
 
 
 def path_of(decoded: str) -> str:
-    """A path that was decoded once, spelled so that rules read it as the framework does."""
+    """A decoded path, spelled so that rules match what the framework routes."""
     if len(decoded) > MAX_PATH:
-        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, f"a path has at most {MAX_PATH} characters here")
+        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, f"the path is too long; the limit is {MAX_PATH} characters")
     if "." in decoded and _DOTS.search(decoded):
         sentence = "the path has a dot segment ('.' or '..'); send it resolved"
         raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
@@ -48,7 +48,7 @@ def path_of(decoded: str) -> str:
 def call_of_asgi(
     method: str, path: str, peer: str | None, headers: Iterable[tuple[bytes, bytes]], api_key_header: bytes
 ) -> Call:
-    """The call behind an ASGI scope; all lines of a header count, in their order."""
+    """The call in an ASGI scope. All lines of a forwarding header count, in their order."""
     forwarded_for = forwarded = authorization = api_key = None
     for name, value in headers:
         if name == _FORWARDED_FOR:
@@ -65,7 +65,7 @@ def call_of_asgi(
 
 
 def call_of_wsgi(environ: Mapping[str, object], path: str, api_key_header: str) -> Call:
-    """The call behind a WSGI environment, in which the server has put all lines of a header into one."""
+    """The call in a WSGI environment; the server has joined the lines of each header."""
 
     def header(name: str) -> str | None:
         value = environ.get(f"HTTP_{name.upper().replace('-', '_')}")
@@ -89,7 +89,7 @@ def decoded_path(environ: Mapping[str, object]) -> str:
 
 
 def described(who: Who, call: Call, address: str | None, route: str | None) -> Request:
-    """The request behind a call, by what an `identify` function says about its caller."""
+    """The request for a call, from the result of an `identify` function."""
     if who is None or isinstance(who, str):
         return Request(user=who, ip=address, method=call.method, path=call.path, route=route)
     if not isinstance(who, Request):
@@ -103,5 +103,5 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _first(value: str | None) -> str | None:
-    """One credential where a caller sent several: no token and no key has a comma in it."""
+    """The first credential if a caller sent several: no token and no key contains a comma."""
     return None if value is None else value.partition(",")[0].strip()

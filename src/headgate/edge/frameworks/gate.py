@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class Skipping:
-    """A list of endpoints, written as in rules."""
+    """Paths that are never limited, written as in rules: health checks, static files."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        """Raise `InvalidSettings` if one of them cannot be matched, or if they leave nothing to limit."""
+        """`InvalidSettings` if a pattern is invalid, or if every path is skipped."""
         given = [patterns] if isinstance(patterns, str) else list(patterns)
         for pattern in given:
             wrong = pattern_problem(pattern)
@@ -43,11 +43,11 @@ class Skipping:
                 raise InvalidSettings(msg)
         self._patterns = [canonical(pattern) for pattern in given]
         if "/*" in self._patterns:
-            msg = "skip has '/*', so that nothing would ever be limited; leave headgate out if you mean that"
+            msg = "skip contains '/*', so nothing would be limited; remove the middleware if you mean that"
             raise InvalidSettings(msg)
 
     def __contains__(self, path: object) -> bool:
-        """Whether calls to a path pass without being counted."""
+        """Whether calls to a path pass uncounted."""
         if not self._patterns:
             return False
         normal = normalise_path(str(path))
@@ -58,19 +58,19 @@ _SERVERS: Final = re.compile(r"(?:^|[/\\])(?:uvicorn|gunicorn|granian|hypercorn|
 _WORKERS: Final = re.compile(r"(?:--workers=?|-w)([0-9]{1,4})")
 _WORKER_OPTIONS: Final = frozenset({"--workers", "-w"})
 ONE_EACH: Final = (
-    "memory:// counts in each process for itself, and there are several, so every limit would be multiplied; "
-    "give all of them one store, such as redis://host:6379"
+    "memory:// counts in each process separately, and there are several processes, so every limit would be multiplied; "
+    "use one store for all of them, such as redis://host:6379"
 )
 
 
 def is_one_of_several(environ: Mapping[str, object]) -> bool:
-    """Whether a WSGI server says that other processes answer too; test clients and Python's own server always do."""
+    """Whether a WSGI server reports other processes. Python's own server and test clients always do, so they do not count."""
     server = environ.get("SERVER_SOFTWARE")
     return bool(environ.get("wsgi.multiprocess")) and isinstance(server, str) and not server.startswith("WSGIServer")
 
 
 def workers_of(command: Sequence[str]) -> int:
-    """How many workers a server was count to start by its command; 1 if that cannot be seen."""
+    """How many workers the server's command line starts; 1 if it does not say."""
     if not command or not _SERVERS.search(command[0]):
         return 1
     count = 1
@@ -84,7 +84,7 @@ def workers_of(command: Sequence[str]) -> int:
 
 
 class HeaderSet(StrEnum):
-    """Which headers say where a caller stands. `Retry-After` is on every refusal."""
+    """Which rate-limit headers are sent. `Retry-After` is on every refusal."""
 
     ALL = "all"
     X_RATELIMIT = "x-ratelimit"
@@ -93,11 +93,11 @@ class HeaderSet(StrEnum):
 
 
 def header_set(given: object) -> HeaderSet:
-    """The set of that name."""
+    """The header set with this name."""
     try:
-        return HeaderSet(given)  # type: ignore[arg-type] # that is the question
+        return HeaderSet(given)  # type: ignore[arg-type] # StrEnum raises ValueError
     except ValueError:
-        msg = f"headers is one of {', '.join(HeaderSet)}, not {shown(given)}"
+        msg = f"headers must be one of {', '.join(HeaderSet)}, not {shown(given)}"
         raise InvalidSettings(msg) from None
 
 
@@ -109,10 +109,10 @@ _NAMES: Final = {
 
 
 class Headers(Generic[T]):
-    """The headers of one set, in the form that a server wants them in."""
+    """The headers of one set, in the form that a server takes."""
 
     def __init__(self, which: HeaderSet, name: Callable[[str], T], value: Callable[[str], T]) -> None:
-        """`name` and `value` bring names and values of headers into the form."""
+        """`name` and `value` convert the names and values of headers."""
         self._lines = HeaderLines(name, value)
         self._nothing = which is HeaderSet.NONE
         self._kept: frozenset[T] | None = None  # all of them
@@ -120,7 +120,7 @@ class Headers(Generic[T]):
             self._kept = frozenset(map(name, (*_NAMES[which], header_names.RETRY_AFTER)))
 
     def for_verdict(self, verdict: Verdict) -> list[tuple[T, T]]:
-        """Those that a verdict has."""
+        """The headers for a verdict."""
         if self._nothing and verdict.allowed:
             return []
         lines = self._lines.for_verdict(verdict)
@@ -128,12 +128,12 @@ class Headers(Generic[T]):
 
 
 def refusal(verdict: Verdict, lines: list[tuple[str, str]]) -> Answer:
-    """A refused call's answer, as its rule says."""
+    """The answer to a refused call, as its rule says."""
     return _answer(verdict.status, lines, verdict.problem())
 
 
 def unanswerable(reason: Unanswerable) -> Answer:
-    """The answer to a call that no rule could be asked about."""
+    """The answer to a call that could not be checked."""
     return _answer(reason.status.value, [*reason.headers], reason.document())
 
 
@@ -149,7 +149,7 @@ LimiterT = TypeVar("LimiterT")
 
 
 class Gate(Generic[LimiterT]):
-    """The limiter with what the application said about skipping, headers and limits at routes."""
+    """The limiter with the application's options: skipped paths, headers, limits at routes."""
 
     def __init__(
         self,
@@ -161,9 +161,9 @@ class Gate(Generic[LimiterT]):
         headers: str = "all",
         awaits_rules: bool = False,
     ) -> None:
-        """`snapshots` are the rules that `limiter` decides by; `join` makes one with limits of routes beside them.
+        """`snapshots` hold the active rules of `limiter`; `join` makes a limiter with limits of routes added.
 
-        `awaits_rules` says that there may be some later on.
+        `awaits_rules` says that rules may arrive later.
         """
         self.skipping = Skipping(skip)
         self._limiter = limiter
@@ -172,14 +172,14 @@ class Gate(Generic[LimiterT]):
         self._join = join
         which = header_set(headers)
         self.headers = Headers(which, str, str).for_verdict
-        """What goes with the answer to a call that was admitted."""
+        """The headers on the answer to an admitted call."""
         self.lines = Headers(which, lambda name: name.lower().encode(), str.encode).for_verdict
-        """The same, as ASGI has it."""
+        """The same, as ASGI takes them."""
         self._lines = LogLimit()
         self._joined: dict[tuple[RouteLimit, ...], LimiterT] = {}
 
     def limiter_for(self, limits: tuple[RouteLimit, ...]) -> LimiterT:
-        """The limiter for a route at which these limits stand."""
+        """The limiter for a route with these limits."""
         if not limits:
             return self._limiter
         joined = self._joined.get(limits)
@@ -188,25 +188,25 @@ class Gate(Generic[LimiterT]):
         return joined
 
     def check_it_limits(self, limits: Iterable[RouteLimit]) -> None:
-        """Raise `InvalidSettings` if there is nothing to enforce: no rule in force, and no limit at any route."""
+        """`InvalidSettings` if there is nothing to enforce: no active rule, and no limit at any route."""
         if (
             self._awaits_rules
             or any(rule.enabled for rule in self._snapshots.current.rule_set.rules)
             or any(True for _ in limits)
         ):
             return
-        msg = "headgate would limit nothing: it has no rules, and no route has a limit; give it rules='rules.yaml'"
+        msg = "nothing would be limited: there are no rules, and no route has a limit; pass rules='rules.yaml'"
         raise InvalidSettings(msg)
 
     def refusal(self, verdict: Verdict) -> Answer:
-        """What a refused caller is answered."""
+        """The answer to a refused call."""
         return refusal(verdict, self.headers(verdict))
 
     def problem(self, error: Exception) -> Answer:
-        """What the caller is answered where there is no verdict; a fault of the store is logged, now and then."""
+        """The answer if there is no verdict. Errors of the store are logged, at a limited rate."""
         times = self._lines.count(type(error).__name__) if isinstance(error, StoreError) else 0
         if times:
-            log.error("no decision: %s (%d such since the last line)", error, times)
+            log.error("check failed: %s (%d times since the last log line)", error, times)
         return _problem(error)
 
 
@@ -217,4 +217,4 @@ def _problem(error: Exception) -> Answer:
         return unanswerable(not_now(error))
     if isinstance(error, InvalidRequest):
         return unanswerable(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
-    return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach"))
+    return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counter store is unavailable"))

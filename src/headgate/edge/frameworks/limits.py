@@ -1,9 +1,9 @@
-"""Limits that stand at a route in the code, in place of a rules file.
+"""Limits that are declared at a route in the code, beside a rules file or without one.
 
     @limiter.limit("5/minute", per="user")
 
-Such a limit is a rule like any other, and is decided together with those that concern the
-request anyway: in one trip to the store, all or nothing.
+Such a limit is a rule like any other. It is decided with the other rules of the request, in one round trip to the
+store, all or nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EXEMPT: Final = "__headgate_exempt__"
 
 
 class RouteLimit:
-    """A rule for the routes it stands at."""
+    """A rule for the routes that declare it."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RouteLimit:
         status: int | None = None,
         message: str | None = None,
     ) -> None:
-        """All as in a rules file. Without a `name` each route counts for itself; routes that give one name share."""
+        """All as in a rules file. Without a `name` each route has its own counter; routes with one name share it."""
         counted = [per] if isinstance(per, str) else list(per)
         if name is None:
             counted += [] if "endpoint" in counted else ["endpoint"]
@@ -64,35 +64,35 @@ class RouteLimit:
         }
         rule = {field: value for field, value in given.items() if value is not None}
         self.rule_set: RuleSet = parse_rule_set([rule], zones.zone)
-        """The one rule, checked."""
+        """The rule, validated."""
 
 
 def mark(function: F, limit: RouteLimit) -> F:
-    """Note at a view that a limit stands there; `InvalidSettings` if it would count on the counter of another one."""
+    """Attach a limit to a view; `InvalidSettings` if it would use the counter of another limit there."""
     rule = limit.rule_set.rules[0]
     for other in limits_at(function):
         (theirs,) = other.rule_set.rules
         if (theirs.name, theirs.per) == (rule.name, rule.per):
-            msg = f"two limits at one route are called {rule.name!r} and count alike; name one otherwise, or remove it"
+            msg = f"two limits at one route are named {rule.name!r} and share a counter; rename one, or remove it"
             raise InvalidSettings(msg)
     setattr(function, _LIMITS, (limit, *limits_at(function)))
     return function
 
 
 def exempt(function: F) -> F:
-    """Note at a view that nothing limits it."""
+    """Exempt a view from all limits."""
     setattr(function, _EXEMPT, True)
     return function
 
 
 def limits_at(view: object) -> tuple[RouteLimit, ...]:
-    """The limits that stand at a view."""
+    """The limits attached to a view."""
     found: tuple[RouteLimit, ...] = getattr(view, _LIMITS, ())
     return found
 
 
 def is_exempt(view: object) -> bool:
-    """Whether nothing limits a view."""
+    """Whether a view is exempt."""
     return getattr(view, _EXEMPT, False) is True
 
 

@@ -1,7 +1,7 @@
-"""Which route of a Starlette or FastAPI application a call will reach, before the application is asked.
+"""Which route of a Starlette or FastAPI application a call will reach, found before the application runs.
 
-A route gives the template that a call is counted under, the limits that stand at it, and
-whether it is exempt. Routes are tried in the application's own order.
+A route has the template that a call is counted under, the limits attached to it, and whether it is exempt. Routes are
+tried in the application's own order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_REMEMBERED_LENGTH: Final = 256
 
 
 class Route(NamedTuple):
-    """Where a call goes."""
+    """The route of a call: its path template, its limits, and whether it is exempt."""
 
     template: str | None = None
     limits: tuple[RouteLimit, ...] = ()
@@ -28,14 +28,14 @@ class Route(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One route."""
+    """A route with its pattern."""
 
     pattern: re.Pattern[str]
     methods: frozenset[str] | None
     kinds: frozenset[str]
-    place: Route
+    route: Route
     below: tuple[_Entry, ...]
-    """What an application that is mounted here has."""
+    """The routes of an application that is mounted here."""
     is_mount: bool
 
 
@@ -48,14 +48,14 @@ class Routes:
     """The routes of one application."""
 
     def __init__(self, app: object) -> None:
-        """An application without `routes` has none that can be seen."""
+        """An application without a `routes` attribute has no known routes."""
         self._app = app
         self._count = -1
         self._entries: tuple[_Entry, ...] = ()
         self._known: dict[tuple[str, str, str], Route] = {}
 
     def find(self, kind: str, method: str, path: str) -> Route:
-        """The place that a call goes to; `path` is below the application's root."""
+        """The route of a call; `path` is below the application's root."""
         routes = getattr(self._app, "routes", ())
         if len(routes) != self._count:  # some were added since
             self._entries = tuple(_entries(routes, "", _MAX_DEPTH))
@@ -64,23 +64,23 @@ class Routes:
         if not self._entries:
             return NO_ROUTE
         name = (kind, method, path)
-        place = self._known.get(name)
-        if place is None:
-            place = _found(self._entries, kind, method, path) or NO_ROUTE
+        route = self._known.get(name)
+        if route is None:
+            route = _found(self._entries, kind, method, path) or NO_ROUTE
             if len(path) + len(method) <= _MAX_REMEMBERED_LENGTH:
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()
-                self._known[name] = place
-        return place
+                self._known[name] = route
+        return route
 
     def limits(self) -> Iterator[RouteLimit]:
-        """All limits that stand at some route."""
+        """All limits of all routes."""
         yield from _limits(tuple(_entries(getattr(self._app, "routes", ()), "", _MAX_DEPTH)))
 
 
 def _limits(entries: tuple[_Entry, ...]) -> Iterator[RouteLimit]:
     for entry in entries:
-        yield from entry.place.limits
+        yield from entry.route.limits
         yield from _limits(entry.below)
 
 
@@ -93,10 +93,10 @@ def _found(entries: tuple[_Entry, ...], kind: str, method: str, path: str) -> Ro
             continue
         if entry.is_mount:
             rest = "/" + (match.groupdict().get("path") or "")
-            return _found(entry.below, kind, method, rest) or entry.place
+            return _found(entry.below, kind, method, rest) or entry.route
         if entry.methods is None or method in entry.methods:
-            return entry.place
-        partly = partly or entry.place
+            return entry.route
+        partly = partly or entry.route
     return partly
 
 
@@ -105,26 +105,26 @@ def _entries(routes: Iterable[Any], prefix: str, depth: int) -> Iterator[_Entry]
         pattern = getattr(route, "path_regex", None)
         path = getattr(route, "path", None)
         if pattern is None or path is None:
-            continue  # by host, or something unheard of: found by path alone, under the rules' own patterns
+            continue  # routed by host, or an unknown kind: such calls match rules by path alone
         view = getattr(route, "endpoint", None)
         below = getattr(route, "routes", None)
         if view is None:
-            place = Route(f"{prefix}{path}/*")
+            own = Route(f"{prefix}{path}/*")
             inner = tuple(_entries(below or (), prefix + path, depth - 1)) if depth else ()
-            yield _Entry(pattern, None, _HTTP | _WEBSOCKET, place, inner, is_mount=True)
+            yield _Entry(pattern, None, _HTTP | _WEBSOCKET, own, inner, is_mount=True)
             continue
         methods = getattr(route, "methods", None)
         is_socket = methods is None and "WebSocket" in type(getattr(route, "original_route", route)).__name__
         limits = (*limits_at(view), *_depended_on(getattr(route, "dependant", None)))
-        place = Route(prefix + path, tuple(dict.fromkeys(limits)), is_exempt(view))
+        own = Route(prefix + path, tuple(dict.fromkeys(limits)), is_exempt(view))
         allowed = None if not methods else frozenset(methods)
-        yield _Entry(pattern, allowed, _WEBSOCKET if is_socket else _HTTP, place, (), is_mount=False)
+        yield _Entry(pattern, allowed, _WEBSOCKET if is_socket else _HTTP, own, (), is_mount=False)
 
 
 def _flat(routes: Iterable[Any]) -> Iterable[Any]:
-    """Routes with those of included routers among them, where FastAPI keeps them apart."""
+    """Routes including those of included routers, which newer FastAPI keeps separately."""
     try:
-        from fastapi.routing import iter_route_contexts  # noqa: PLC0415 (there need be no FastAPI, or not so new a one)
+        from fastapi.routing import iter_route_contexts  # noqa: PLC0415 (FastAPI may be missing or older)
     except ImportError:
         return routes
     flat: Iterable[Any] = iter_route_contexts(list(routes))

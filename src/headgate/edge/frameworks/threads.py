@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 
 
 class BlockingIdentity:
-    """An `Identity` whose coroutines end without an event loop: they block their thread until the answer is there.
+    """An `Identity` whose coroutines need no event loop: they block their thread until the answer is there.
 
-    It lives on a loop in the background, where keys are fetched and records are read. Safe under
-    threads, and after a fork: each process has one of its own.
+    It runs on an event loop in a background thread, where keys are fetched and records are read. Safe with threads
+    and after a fork: each process has one of its own.
     """
 
     def __init__(self, make: Callable[[], Identity], near: Identity, *, has_records: bool) -> None:
-        """`make` gives what is asked about credentials; `near` knows nothing but addresses, and never waits.
+        """`make` creates the identity that knows credentials; `near` knows only addresses, and never waits.
 
-        `has_records` says that users are on record there.
+        `has_records` says that it has records of users.
         """
         self.api_key_header = near.api_key_header
-        """The header that API keys come in."""
+        """The header that carries API keys."""
         self._near = near
         self._has_records = has_records
         self._behind: BackgroundLoop[_Started] = BackgroundLoop(lambda: _Started(make()))
 
     async def called(self, call: Call) -> Request:
-        """See `Identity.called`. The first caller in a process waits until it has started."""
+        """See `Identity.called`. The first call in a process waits until it has started."""
         background = self._behind.running()
         if background.resident.is_ready and call.authorization is None and call.api_key is None:
             return await self._near.called(call)
@@ -69,12 +69,12 @@ class BlockingIdentity:
         return background.ask(background.resident.stated, request)
 
     async def close(self) -> None:
-        """End the thread. Who does not call it leaves that to the end of the process, or of the application."""
+        """End the thread. Without this call it ends with the process."""
         self._behind.close()
 
 
 class _Started:
-    """An identity that is started before it is asked."""
+    """An identity that is started before its first use."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
@@ -107,7 +107,7 @@ class Checking(Protocol):
 
 
 class ThreadGate:
-    """Asks about calls, and holds their threads back where a rule says so."""
+    """Checks calls, and delays their threads where a rule says so."""
 
     def __init__(
         self,
@@ -118,64 +118,64 @@ class ThreadGate:
         *,
         local: bool,
     ) -> None:
-        """`store` has the counters; `local` says that they are in this process. `identity` never really waits."""
+        """`store` has the counters; `local` says that they are in this process. `identity` needs no event loop."""
         self.gate = gate
         self._store = store
         self._identity = identity
         self._proxies = proxies
         self._local = local
 
-    def ask(
+    def admit(
         self,
         environ: Mapping[str, Any],
         path: str,
-        place: Route,
+        route: Route,
         identify: Callable[[], Who] | None = None,
         cost: Callable[[], int | None] | None = None,
     ) -> Admission | Answer | None:
-        """The admission of a call, held back as long as it has to be; a refusal; or None if nothing limits it."""
+        """The admission of a call, after its delay; or a refusal; or None if nothing limits the call."""
         if self._local and is_one_of_several(environ):
             raise InvalidSettings(ONE_EACH)
         try:
-            return self._asked(environ, path_of(path), place, identify, cost)
+            return self._decide(environ, path_of(path), route, identify, cost)
         except (InvalidRequest, NoRules, Overloaded, StoreError, Unanswerable) as error:
             return self.gate.problem(error)
 
-    def _asked(
+    def _decide(
         self,
         environ: Mapping[str, Any],
         path: str,
-        place: Route,
+        route: Route,
         identify: Callable[[], Who] | None,
         cost: Callable[[], int | None] | None,
     ) -> Admission | Answer | None:
-        if place.exempt or path in self.gate.skipping:
+        if route.exempt or path in self.gate.skipping:
             return None
         call = call_of_wsgi(environ, path, self._identity.api_key_header)
         if identify is None:
-            request = run(self._identity.called(call))._replace(route=place.template)
+            request = run(self._identity.called(call))._replace(route=route.template)
         else:
             address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
-            request = run(self._identity.stated(described(identify(), call, address, place.template)))
-        verdict = self.gate.limiter_for(place.limits).check(request, None if cost is None else cost())
+            request = run(self._identity.stated(described(identify(), call, address, route.template)))
+        verdict = self.gate.limiter_for(route.limits).check(request, None if cost is None else cost())
         if not verdict.allowed:
             return self.gate.refusal(verdict)
         if verdict.delay:
             sleep(verdict.delay)
-        return Admission(request, verdict, place.limits)
+        return Admission(request, verdict, route.limits)
 
     def close(self, admission: Admission) -> None:
-        """Book what is owed, now that the answer has been sent."""
+        """Count the settled cost and release slots, once the answer has been sent."""
         if admission.is_owed:
             run(admission.close(self._store))
 
 
 KEY: Final = "headgate"
-"""Where an environment has its `Admission`."""
+"""The environment's key for its `Admission`."""
 
 
 class WsgiGate:
-    """Stands before a WSGI application."""
+    """Limits the calls to a WSGI application."""
 
     def __init__(self, app: App, threads: ThreadGate, identify: Identify | None, cost: Cost | None) -> None:
         """`identify` and `cost` get the environment."""
@@ -185,36 +185,36 @@ class WsgiGate:
         self._cost = cost
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
-        """Answer, or let the application do it."""
+        """Refuse the call, or pass it to the application."""
         identify, cost = self._identify, self._cost
-        asked = self._threads.ask(
+        result = self._threads.admit(
             environ,
             decoded_path(environ),
             NO_ROUTE,
             None if identify is None else lambda: identify(environ),
             None if cost is None else lambda: cost(environ),
         )
-        if asked is None:
+        if result is None:
             return self.app(environ, start_response)
-        if not isinstance(asked, Admission):
-            status, headers, body = asked
+        if not isinstance(result, Admission):
+            status, headers, body = result
             start_response(status_line(status), headers)
             return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
-        environ[KEY] = asked
-        lines = self._threads.gate.headers(asked.verdict)
+        environ[KEY] = result
+        lines = self._threads.gate.headers(result.verdict)
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: object) -> Any:  # noqa: ANN401 (the server's)
             return start_response(status, [*headers, *lines], *exc_info)
 
         try:
-            return _Closing(self.app(environ, start), lambda: self._threads.close(asked))
+            return _Closing(self.app(environ, start), lambda: self._threads.close(result))
         except BaseException:
-            self._threads.close(asked)
+            self._threads.close(result)
             raise
 
 
 class _Closing:
-    """A body, and what is done once it has been sent."""
+    """A body, and a function to call once it has been sent."""
 
     def __init__(self, body: Iterable[bytes], then: Callable[[], None]) -> None:
         self._body = body
@@ -224,7 +224,7 @@ class _Closing:
         return iter(self._body)
 
     def close(self) -> None:
-        """As PEP 3333 asks for: also if sending broke off."""
+        """The server calls it after the body, or after an error (PEP 3333)."""
         try:
             close = getattr(self._body, "close", None)
             if close is not None:

@@ -48,9 +48,9 @@ class Admission(StoreCase):
             counters = trial.tens()
             await counters[full].admitted(10)
             decisions = await trial.store.take([counter.hit(2) for counter in counters])
-            assert [decision.allowed for decision in decisions] == [place != full for place in range(6)]
+            assert [decision.allowed for decision in decisions] == [index != full for index in range(6)]
             left = [await counter.remaining() for counter in counters]
-            assert left == [0 if place == full else 10 for place in range(6)]
+            assert left == [0 if index == full else 10 for index in range(6)]
 
     @scenario
     async def test_all_hits_of_an_admitted_request_count(self, trial: Trial) -> None:
@@ -65,8 +65,8 @@ class Admission(StoreCase):
     @scenario
     async def test_others_in_a_refused_request_answer_as_they_stand(self, trial: Trial) -> None:
         """Beside a refused hit, a hit that would have passed says what is left without it."""
-        for place, counter in enumerate(trial.tens()):
-            full = trial.tens()[place - 1]
+        for index, counter in enumerate(trial.tens()):
+            full = trial.tens()[index - 1]
             await full.admitted(10)
             await counter.admitted(4)
             standing = await counter.peek()
