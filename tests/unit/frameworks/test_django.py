@@ -89,9 +89,13 @@ def test_who_is_signed_in_is_the_user() -> None:
 
 def test_what_enforces_nothing_fails() -> None:
     """Without rules and limits, or with unknown settings, a project does not start; a limit alone answers nobody."""
-    with _project(), override_settings(ROOT_URLCONF=()), pytest.raises(InvalidSettings, match="nothing would be limited"):
+    with (
+        _project(),
+        override_settings(ROOT_URLCONF=()),
+        pytest.raises(InvalidSettings, match="nothing would be limited"),
+    ):
         Client().get("/")
-    with _project(RULE="rules.yaml"), pytest.raises(InvalidSettings, match="HEADGATE has no 'RULE'"):
+    with _project(RULE="rules.yaml"), pytest.raises(InvalidSettings, match="HEADGATE has an unknown setting 'RULE'"):
         Client().get("/")
     with _project(), override_settings(MIDDLEWARE=[]), pytest.raises(InvalidSettings, match="MIDDLEWARE"):
         Client().get("/limited/1")
