@@ -64,7 +64,7 @@ ONE_EACH: Final = (
 
 
 def is_one_of_several(environ: Mapping[str, object]) -> bool:
-    """Whether a WSGI server reports other processes; test clients and Python's own server, which always do, excepted."""
+    """Whether a WSGI server reports other processes. Python's own server always does, and does not count."""
     server = environ.get("SERVER_SOFTWARE")
     return bool(environ.get("wsgi.multiprocess")) and isinstance(server, str) and not server.startswith("WSGIServer")
 
