@@ -100,7 +100,7 @@ def test_a_revoked_token_is_forgotten_within_a_second(database_url: str, monkeyp
 
 def test_who_was_let_in_is_remembered_in_bounded_memory(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many tokens do not add up, and while one is remembered the database is not asked."""
-    monkeypatch.setattr(access, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(access, "_MAX_REMEMBERED", 2)
 
     async def test(accounts: Accounts) -> None:
         made = [(await accounts.access.create({"name": f"t{n}", "role": "viewer"}, "me"))[1] for n in range(5)]

@@ -17,7 +17,7 @@ import pytest
 
 from headgate.cli import commands
 from headgate.cli.admin_client import admin, at
-from headgate.cli.asgi_call import call
+from headgate.cli.exchange import call_app
 from headgate.errors import InvalidFields
 from headgate.wiring import commands as wired
 
@@ -300,7 +300,7 @@ async def _application(scope: MutableMapping[str, Any], receive: Any, send: Any)
 
 def test_an_application_is_called_as_a_server_would() -> None:
     """A path arrives decoded and as it was sent, with query, headers and body; an answer in parts is put together."""
-    answer = asyncio.run(call(_application, "PUT", "/v1/a%2Fb?x=1", b"body", {"Authorization": "Bearer t"}))
+    answer = asyncio.run(call_app(_application, "PUT", "/v1/a%2Fb?x=1", b"body", {"Authorization": "Bearer t"}))
     assert answer.status == 202
     assert json.loads(answer.body) == ["PUT", "/v1/a/b", "/v1/a%2Fb", "x=1", "Bearer t", "body"]
 

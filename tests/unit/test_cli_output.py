@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headgate.cli.output import print_applied, print_done, print_fields, print_note, print_rows
-from headgate.cli.rows import printable
+from headgate.cli.tables import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
-from headgate.cli import asgi_call, http_call
-from headgate.cli.environment import settings
+from headgate.cli.exchange import call_app, call_http
+from headgate.cli.options import settings
 from headgate.errors import (
     Conflict,
     Forbidden,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import TypeAlias
 
-    from headgate.cli.http_call import Answer
+    from headgate.cli.exchange import Answer, Application
     from headgate.settings import Settings
 
     Exchange: TypeAlias = Callable[[str, str, bytes, Mapping[str, str]], Answer]
@@ -181,14 +181,14 @@ def _over_http(url: str, token: str | None) -> Exchange:
 
     def exchange(method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         bearing = {**headers, "Authorization": f"Bearer {token}"}
-        return http_call.call(url, method, target, body, bearing, seconds=_SECONDS, hint=_UNANSWERED)
+        return call_http(url, method, target, body, bearing, seconds=_SECONDS, hint=_UNANSWERED)
 
     return exchange
 
 
-def _in_process(runner: asyncio.Runner, app: asgi_call.Application, token: str) -> Exchange:
+def _in_process(runner: asyncio.Runner, app: Application, token: str) -> Exchange:
     def exchange(method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        return runner.run(asgi_call.call(app, method, target, body, {**headers, "Authorization": f"Bearer {token}"}))
+        return runner.run(call_app(app, method, target, body, {**headers, "Authorization": f"Bearer {token}"}))
 
     return exchange
 

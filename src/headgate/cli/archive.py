@@ -14,8 +14,7 @@ from rich.progress import Progress as Bars
 from headgate.archive.archiver import Progress, RunDone
 from headgate.archive.factory import event_archive, open_archive
 from headgate.archive.part import Month, Part
-from headgate.cli.environment import settings
-from headgate.cli.options import moment_of
+from headgate.cli.options import moment_of, settings
 from headgate.cli.output import complain, counted, print_done, print_json, print_note, print_rows
 
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="The outcome as JSON, for programs.")]

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from headgate.cli.archive import shown_progress
-from headgate.cli.environment import settings
-from headgate.cli.options import moment_of
+from headgate.cli.options import moment_of, settings
 from headgate.cli.output import print_note, print_rows
 from headgate.errors import InvalidRequest
 

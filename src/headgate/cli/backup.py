@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from headgate import __version__
-from headgate.cli.environment import settings
-from headgate.cli.options import Json
+from headgate.cli.options import Json, settings
 from headgate.cli.output import complain, counted, moment, print_done, print_json, print_rows
 from headgate.errors import InvalidSettings
 

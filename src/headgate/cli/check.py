@@ -4,11 +4,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from headgate.cli.asking import ask
-from headgate.cli.environment import settings
-from headgate.cli.options import Text
-from headgate.cli.output import print_json
-from headgate.cli.request_options import (
+from headgate.cli.check_request import (
     ApiKey,
     Attributes,
     Cost,
@@ -18,9 +14,12 @@ from headgate.cli.request_options import (
     Tenant,
     Tier,
     User,
+    ask,
     attributes_of,
     cost_of,
 )
+from headgate.cli.options import Text, settings
+from headgate.cli.output import print_json
 from headgate.cli.verdict_table import print_verdict
 from headgate.core.request import Request
 from headgate.sync import Limiter

@@ -18,21 +18,19 @@ from headgate.cli import (
     archive_query,
     backup,
     blocks,
+    bulk_load,
     check,
     db,
     explain,
     gateway,
     keys,
-    loading,
     processes,
     quota,
     restore,
-    rule_files,
     rules,
-    rules_kept,
     serve,
     simulate,
-    stories,
+    stored_rules,
     tiers,
     tokens,
     usage,
@@ -85,7 +83,7 @@ def _add_verb_with_more(name: str, verb: Callable[..., object], more: Mapping[st
     app.add_typer(group)
 
 
-_add_verb_with_more("events", activity.events, {"show": stories.show_event})
+_add_verb_with_more("events", activity.events, {"show": activity.show_event})
 _add_verb_with_more("backup", backup.backup, {"list": backup.list_backups, "verify": backup.verify})
 _add_verb_with_more("usage", usage.usage, {"export": usage.export, "reconcile": usage.reconcile})
 _add_group(
@@ -93,16 +91,16 @@ _add_group(
     "Look after rules: in files, in force, and as they were.",
     {
         "validate": rules.validate,
-        "plan": rule_files.plan,
-        "apply": rule_files.apply,
-        "sync": rule_files.sync,
-        "dump": rules_kept.dump,
-        "history": rules_kept.history,
-        "rollback": rules_kept.rollback,
-        "enable": rules_kept.enable,
-        "disable": rules_kept.disable,
-        "import": rules_kept.import_rules,
-        "schema": rules_kept.schema,
+        "plan": rules.plan,
+        "apply": rules.apply,
+        "sync": rules.sync,
+        "dump": stored_rules.dump,
+        "history": stored_rules.history,
+        "rollback": stored_rules.rollback,
+        "enable": stored_rules.enable,
+        "disable": stored_rules.disable,
+        "import": stored_rules.import_rules,
+        "schema": stored_rules.schema,
     },
 )
 _add_group(
@@ -119,8 +117,8 @@ _add_group(
         "set": users.set_user,
         "delete": users.delete,
         "override": users.override,
-        "load": loading.load_users,
-        "story": stories.story,
+        "load": bulk_load.load_users,
+        "story": activity.story,
     },
 )
 _add_group(
@@ -132,7 +130,7 @@ _add_group(
         "create": keys.create,
         "rotate": keys.rotate,
         "revoke": keys.revoke,
-        "load": loading.load_keys,
+        "load": bulk_load.load_keys,
     },
 )
 _add_group(

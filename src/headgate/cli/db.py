@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from headgate.adapters.embedded import open_database
-from headgate.cli.environment import settings
+from headgate.cli.options import settings
 from headgate.cli.output import console, counted, print_json, table
 from headgate.errors import InvalidSettings
 

@@ -6,10 +6,7 @@ from typing import Any
 from rich.text import Text as Styled
 
 from headgate.cli.admin_client import admin, at
-from headgate.cli.asking import check_members
-from headgate.cli.options import Json, Token, Url
-from headgate.cli.output import console, counted, print_json, table
-from headgate.cli.request_options import (
+from headgate.cli.check_request import (
     ApiKey,
     Attributes,
     Cost,
@@ -20,9 +17,12 @@ from headgate.cli.request_options import (
     Tier,
     User,
     attributes_of,
+    check_members,
     cost_of,
 )
-from headgate.cli.rows import printable
+from headgate.cli.options import Json, Token, Url
+from headgate.cli.output import console, counted, print_json, table
+from headgate.cli.tables import printable
 from headgate.cli.verdict_table import headline, span
 from headgate.core.request import Request
 

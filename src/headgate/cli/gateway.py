@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
-from headgate.cli.environment import settings
+from headgate.cli.options import settings
 from headgate.cli.output import console
 from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
 from headgate.edge.listening import Address, accepting, free_address, kept_address

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what their texts mean."""
+"""Options that several verbs share, what their texts mean, and the settings that they override."""
 
 import re
 from collections.abc import Iterable
@@ -8,8 +8,10 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 
 from headgate.adapters.clock import wall_clock
+from headgate.cli.output import complain
 from headgate.core.units import SECOND, parse_duration
 from headgate.errors import InvalidLimit, InvalidRequest, shown
+from headgate.settings import Settings, from_environment, unknown_variables, with_options
 
 Text: TypeAlias = str | None
 _WHOM: Final = "Whom"
@@ -75,3 +77,10 @@ def _in_utc(time: datetime) -> str:
 def in_words(limits: dict[str, Any]) -> str:
     """Limits by name, for people: ``search 10/second, 100/hour; api unlimited``."""
     return "; ".join(f"{name} {', '.join(among)}" for name, among in limits.items())
+
+
+def settings(**options: str | None) -> Settings:
+    """All settings; a variable that is none gets a warning."""
+    for sentence in unknown_variables():
+        complain(sentence)
+    return with_options(from_environment(), options)

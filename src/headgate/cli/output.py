@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headgate.cli.rows import cell, columns, fitting, lines, printable
+from headgate.cli.tables import cell, columns, fitting, lines, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headgate.cli.rows import Column
+    from headgate.cli.tables import Column
 
 _WIDE: Final = 200
 _NAME: Final = 40

@@ -9,7 +9,7 @@ from rich.text import Text as Styled
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Token, Url
 from headgate.cli.output import console, counted, print_done, print_json, print_rows
-from headgate.cli.rows import printable
+from headgate.cli.tables import printable
 from headgate.cli.verdict_table import span
 
 _BAR = 10

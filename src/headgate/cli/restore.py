@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from headgate.cli.backup import From, Name, progress_bar
-from headgate.cli.environment import settings
-from headgate.cli.options import Json
+from headgate.cli.options import Json, settings
 from headgate.cli.output import complain, counted, print_done, print_json, print_note
 from headgate.errors import ArchiveError, Conflict, HeadgateError
 

@@ -1,16 +1,32 @@
-"""`headgate rules validate`: everything that is wrong with rules files, or what is in them."""
+"""`headgate rules validate`, `plan`, `apply` and `sync`: rules files, checked and compared with the database."""
 
-from typing import Annotated, Any
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.text import Text
+from rich.text import Text as Styled
 
-from headgate.cli.output import complain, console, counted, print_json, print_rows
+from headgate.adapters.rules_file import RulesFiles
+from headgate.cli.admin_client import AdminClient, admin, at
+from headgate.cli.options import Json, Text, Token, Url
+from headgate.cli.output import (
+    complain,
+    console,
+    counted,
+    print_applied,
+    print_done,
+    print_json,
+    print_note,
+    print_rows,
+)
 from headgate.core.rule import Rule, RuleSet
-from headgate.errors import InvalidRules
+from headgate.errors import InvalidFields, InvalidRules
 from headgate.facade import Limiter
 
-_MOST_ROWS = 100
+_MAX_ROWS = 100
 INVALID = 1
 
 
@@ -25,7 +41,7 @@ def validate(
         print_json([report for report, _ in reports])
     else:
         for report, rule_set in reports:
-            _print(report, rule_set)
+            _print_report(report, rule_set)
     return 0 if all(report["valid"] for report, _ in reports) else INVALID
 
 
@@ -43,7 +59,7 @@ def _report(file: str) -> tuple[dict[str, Any], RuleSet]:
     return {"file": file, "valid": not problems, "rules": len(rule_set.rules), "problems": problems}, rule_set
 
 
-def _print(report: dict[str, Any], rule_set: RuleSet) -> None:
+def _print_report(report: dict[str, Any], rule_set: RuleSet) -> None:
     problems = report["problems"]
     if problems:
         sentence = f"{report['file']} is refused, for {counted(len(problems), 'problem')}:"
@@ -52,19 +68,19 @@ def _print(report: dict[str, Any], rule_set: RuleSet) -> None:
     out = console()
     tiers = f", tiers {', '.join(rule_set.tiers)}" if rule_set.tiers else ""
     out.print(
-        Text.assemble(("fine", "bold green"), f"  {report['file']}: {counted(report['rules'], 'rule')}{tiers}"),
+        Styled.assemble(("fine", "bold green"), f"  {report['file']}: {counted(report['rules'], 'rule')}{tiers}"),
         soft_wrap=True,
     )
     headings = ("rule", "concerns", "per", "limits", "algorithm", "action")
     styles = {True: "", False: "dim"}
-    rows = [[Text(word, styles[rule.enabled]) for word in _row(rule)] for rule in rule_set.rules[:_MOST_ROWS]]
+    rows = [[Styled(word, styles[rule.enabled]) for word in _rule_row(rule)] for rule in rule_set.rules[:_MAX_ROWS]]
     if rows:
         print_rows(headings, rows, whole=["algorithm", "action"], long=["concerns", "limits"])
-    if len(rule_set.rules) > _MOST_ROWS:
-        out.print(f"and {len(rule_set.rules) - _MOST_ROWS} more")
+    if len(rule_set.rules) > _MAX_ROWS:
+        out.print(f"and {len(rule_set.rules) - _MAX_ROWS} more")
 
 
-def _row(rule: Rule) -> tuple[str, ...]:
+def _rule_row(rule: Rule) -> tuple[str, ...]:
     match = rule.match
     conditions = [
         *match.methods,
@@ -77,3 +93,127 @@ def _row(rule: Rule) -> tuple[str, ...]:
     per, algorithm = ("", "") if rule.is_gate else (", ".join(rule.per), rule.algorithm.value)
     action = rule.action.value if rule.enabled else f"{rule.action.value} (off)"
     return rule.name, " ".join(conditions) or "everything", per, limits, algorithm, action
+
+
+DIFFERENT = 2
+DECLINED = 1
+_STYLES = {"+": "green", "-": "red", "~": "yellow"}
+
+_Files: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="FILE...", help="YAML files that are one rule set.", show_default=False)
+]
+_Owner: TypeAlias = Annotated[
+    Text, typer.Option("--owner", help="Whose rules these are; the file's name, or that of the files' folder.")
+]
+_TakeOver: TypeAlias = Annotated[
+    bool, typer.Option("--take-over", help="Also change rules that another owner has, and own them.")
+]
+_Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask before it is done.")]
+
+
+def plan(
+    files: _Files,
+    owner: _Owner = None,
+    url: Url = None,
+    token: Token = None,
+    *,
+    delete: Annotated[bool, typer.Option("--delete", help="What 'sync' would do, in place of 'apply'.")] = False,
+    take_over: _TakeOver = False,
+    as_json: Json = False,
+) -> int:
+    """Show what files would change. Exit code 0 is nothing, 2 something, 1 refused."""
+    desired = _DesiredRules(files, owner, take_over=take_over)
+    with admin(url, token) as client:
+        difference = desired.ask(client, "plan", delete=delete)
+    if as_json:
+        print_json(difference)
+    else:
+        _print_difference(difference)
+    return DIFFERENT if difference["lines"] else 0
+
+
+def apply(
+    files: _Files,
+    owner: _Owner = None,
+    url: Url = None,
+    token: Token = None,
+    *,
+    take_over: _TakeOver = False,
+    yes: _Yes = False,
+    as_json: Json = False,
+) -> int:
+    """Add and change what files say; delete nothing. Shows the difference first, and asks if somebody is there."""
+    return _change("apply", _DesiredRules(files, owner, take_over=take_over), url, token, yes=yes, as_json=as_json)
+
+
+def sync(
+    files: _Files,
+    owner: _Owner = None,
+    url: Url = None,
+    token: Token = None,
+    *,
+    take_over: _TakeOver = False,
+    yes: _Yes = False,
+    as_json: Json = False,
+) -> int:
+    """Make the rules what files say, and delete the others, except those of other owners. Else as 'apply'."""
+    return _change("sync", _DesiredRules(files, owner, take_over=take_over), url, token, yes=yes, as_json=as_json)
+
+
+class _DesiredRules:
+    """What files want the rules to be."""
+
+    def __init__(self, files: Sequence[str], owner: str | None, *, take_over: bool) -> None:
+        self._files = RulesFiles(files)
+        self._query = {"owner": owner or _owner(files), "take_over": take_over or None}
+
+    def ask(self, client: AdminClient, verb: str, **query: object) -> dict[str, Any]:
+        """The difference it makes; what is wrong with it is told with the files' lines."""
+        try:
+            answer: dict[str, Any] = client.post(at("ruleset", verb), self._files.data, **self._query, **query)
+        except InvalidFields as error:
+            places = [self._files.location(problem.path) for problem in error.problems]
+            lines = [
+                f"{place}: {problem}" if place else str(problem)
+                for place, problem in zip(places, error.problems, strict=True)
+            ]
+            raise InvalidRules(error.problems, lines) from error
+        return answer
+
+
+def _owner(files: Sequence[str]) -> str:
+    """The name of the file, or of the folder that all files are in."""
+    if len(files) == 1:
+        return Path(files[0]).name
+    return Path(os.path.commonpath([Path(file).resolve().parent for file in files])).name or "rules"
+
+
+def _change(verb: str, desired: _DesiredRules, url: str | None, token: str | None, *, yes: bool, as_json: bool) -> int:
+    with admin(url, token) as client:
+        if not as_json:
+            difference = desired.ask(client, "plan", delete=verb == "sync")
+            _print_difference(difference)
+            if not difference["lines"]:
+                return 0
+            # A script has decided already; a person may have second thoughts.
+            if not yes and sys.stdin.isatty() and not typer.confirm("Carry this out?"):
+                print_note("nothing was changed")
+                return DECLINED
+        done = desired.ask(client, verb)
+    if as_json:
+        print_json(done)
+    else:
+        print_done("done", counted(len(done["lines"]), "change"))
+        print_applied(client.applied)
+    return 0
+
+
+def _print_difference(difference: Mapping[str, Any]) -> None:
+    out = console()
+    for line in difference["lines"]:
+        out.print(Styled(line, _STYLES.get(line[:1], "")), soft_wrap=True)
+    rest = f"{counted(difference['unchanged'], 'rule')} as before"
+    if difference["lines"]:
+        out.print(Styled(f"{counted(len(difference['lines']), 'difference')}; {rest}", "dim"))
+    else:
+        out.print(Styled.assemble(("the same", "bold green"), f"  {rest}"))

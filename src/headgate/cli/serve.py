@@ -1,26 +1,36 @@
-"""`headgate serve`: the decision service and, on a database, the admin API, until told to stop."""
+"""`headgate serve`: the decision service and, on a database, the admin API, in one process or several."""
 
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import sys
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Annotated
 
 import typer
 import uvloop
 
-from headgate.cli.announcement import Places, announce
-from headgate.cli.environment import settings
+from headgate.cli.banner import Addresses, announce
 from headgate.cli.logs import log_to_stderr
-from headgate.cli.worker import work
+from headgate.cli.options import settings
 from headgate.edge.closed_connections import ClosedConnections
 from headgate.edge.fairness import Turns
 from headgate.edge.http.server import Ending, Transport, settle_down
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, kept_address
+from headgate.errors import HeadgateError
 from headgate.settings import Settings, complete
 from headgate.wiring.rate_limit_service import rate_limit_service
 from headgate.wiring.serving import check_workers, decision_service, transport
 from headgate.wiring.telemetry import Telemetry, shared_folder
+
+log = logging.getLogger("headgate")
 
 
 def serve(
@@ -78,10 +88,43 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
 
         def started() -> None:
             ports.close()  # all listen by now; who kept a port longer would keep the next service from it, too
-            announce(limiter, control, chosen, Places(address, admin_address, grpc_address))
+            announce(limiter, control, chosen, Addresses(address, admin_address, grpc_address))
 
         if chosen.workers == 1:
             await serve_http(service, address, ending, started, carrying, running.application, turns)
         else:
             settle_down()  # this process answers Envoy and the admin API, and stores what the others record
             await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)
+
+
+def work(settings: Settings, address: Address, folder: Path | None, number: int, started: Connection) -> None:
+    """Answer until told to stop; `folder` is where all processes of the service say how they are."""
+    os.setpgid(0, 0)  # ctrl-c is for the process that started this one, which tells what to do
+    log_to_stderr(settings, number)
+    try:
+        uvloop.run(_run_worker(settings, address, Telemetry(str(number), folder), started))
+    except HeadgateError as error:
+        log.error("%s", error)  # noqa: TRY400 (a sentence for the operator, not a traceback)
+        sys.exit(1)
+    except Exception:
+        log.exception("this process ends by an error of its own")
+        sys.exit(1)
+
+
+async def _run_worker(settings: Settings, address: Address, telemetry: Telemetry, started: Connection) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        # Whoever started this process is dead: then nobody would ever end it.
+        asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
+    ending = Ending(settings.notice_seconds, settings.drain_seconds)
+    carrying = transport(settings)
+    telemetry.sources.append(carrying.closed.samples)
+    async with decision_service(settings, telemetry, leads=False) as running:
+        await serve_http(
+            running.service,
+            address,
+            ending,
+            lambda: started.send_bytes(b"!"),
+            carrying,
+            running.application,
+        )

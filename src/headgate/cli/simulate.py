@@ -18,8 +18,7 @@ from headgate.adapters import zones
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.rules_file import RulesFiles
 from headgate.cli.admin_client import admin, at
-from headgate.cli.environment import settings
-from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
+from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of, settings
 from headgate.cli.output import complain, print_json
 from headgate.cli.simulation_tables import print_report
 from headgate.core.parsing.rule_set import parse_rule_set

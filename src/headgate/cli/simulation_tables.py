@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.text import Text as Styled
 
 from headgate.cli.output import console, moment, print_rows
-from headgate.cli.rows import printable
+from headgate.cli.tables import printable
 from headgate.cli.verdict_table import span
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _FIELDS: Final = ("name", "role", "expires_at")
 _BOOTSTRAP: Final = "bootstrap"
 _REMEMBERED_SECONDS: Final = 1.0
-_MOST_REMEMBERED: Final = 1_000
+_MAX_REMEMBERED: Final = 1_000
 
 
 class Role(StrEnum):
@@ -109,7 +109,7 @@ class Access:
         if row["unnoted"]:
             await self._database.row("tokens.used", row["id"])
         caller = Caller(f"token:{row['name']}", Role(row["role"]), str(row["id"]))
-        if len(self._remembered) >= _MOST_REMEMBERED:
+        if len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
         # From before it was looked up, so that whatever is revoked meanwhile ends in time.
         self._remembered[presented] = (now + _REMEMBERED_SECONDS, caller)

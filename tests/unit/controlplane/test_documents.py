@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_refused(body: bytes, says: str) -> None:
 
 def test_a_document_that_swells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small it arrives, no more than a bound is decompressed."""
-    monkeypatch.setattr(documents, "LARGEST", 1024 * 1024)
+    monkeypatch.setattr(documents, "MAX_BYTES", 1024 * 1024)
     text = json.dumps("x" * (1024 * 1024)).encode()
     with pytest.raises(InvalidFields, match="larger than 1 MiB"):
         read(sealed(zlib.compress(text)))

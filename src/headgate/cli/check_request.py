@@ -1,12 +1,15 @@
-"""The options that say what a request is: for verbs that decide one, or explain one."""
+"""A request on the command line: its options, its JSON, and the service that decides it."""
 
-from typing import Annotated, TypeAlias
+import json
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 
+from headgate.cli.exchange import call_http
 from headgate.cli.options import Text
 from headgate.core.meter import check_cost
-from headgate.errors import InvalidRequest
+from headgate.core.request import Request
+from headgate.errors import HeadgateError, InvalidRequest
 
 User: TypeAlias = Annotated[Text, typer.Option("--user", help="Who asks.")]
 Tenant: TypeAlias = Annotated[Text, typer.Option("--tenant", help="The tenant that the user belongs to.")]
@@ -44,3 +47,30 @@ def cost_of(text: str | None) -> int | None:
         msg = f"--cost is {text!r}; write a whole number"
         raise InvalidRequest(msg)
     return check_cost(int(text))
+
+
+_SECONDS: Final = 5.0
+
+
+def check_members(request: Request, cost: int | None) -> dict[str, Any]:
+    """The body of a check: everything that is known."""
+    # Whether a record could be read is for the service to say.
+    members = {**request._asdict(), "cost": cost, "attributes": dict(request.attributes) or None, "assumed": None}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def ask(url: str, verb: str, request: Request, cost: int | None, token: str | None = None) -> dict[str, Any]:
+    """The verdict of the service at `url`, as it answers it, or `HeadgateError` saying why there is none."""
+    asked = json.dumps(check_members(request, cost)).encode()
+    hint = "start one with 'headgate serve', or decide here with --rules FILE"
+    headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
+    status, text, _ = call_http(url, "POST", f"/v1/{verb}", asked, headers, seconds=_SECONDS, hint=hint)
+    try:
+        verdict = json.loads(text)
+    except ValueError:
+        verdict = None
+    if isinstance(verdict, dict) and isinstance(verdict.get("allowed"), bool):
+        return verdict
+    reason = verdict.get("message") if isinstance(verdict, dict) else "that is not a verdict of headgate"
+    msg = f"{url} answered {status}: {reason}"
+    raise HeadgateError(msg)

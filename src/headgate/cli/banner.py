@@ -1,21 +1,26 @@
-"""What `headgate serve` says once it is there: where, by which rules, and what to try."""
+"""What `headgate serve` prints once it runs: where it listens, by which rules, and commands to try."""
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import sys
 from textwrap import indent
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.text import Text
 
 from headgate import __version__
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.cli.output import console, counted
-from headgate.cli.trial import trials
+from headgate.core.limit import Rate
+from headgate.core.rule import Action, Match
 from headgate.ports import LocalStore
 from headgate.wiring import layer
 
 if TYPE_CHECKING:
+    from headgate.core.rule import Rule, RuleSet
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.listening import Address
     from headgate.ports import CounterStore
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
     from headgate.wiring.control import ControlPlane
 
 
-class Places(NamedTuple):
+class Addresses(NamedTuple):
     """Where everything listens."""
 
     address: Address
@@ -31,7 +36,7 @@ class Places(NamedTuple):
     grpc: Address | None
 
 
-def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, where: Places) -> None:
+def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, where: Addresses) -> None:
     """Say it, for a newcomer who has just started it."""
     address, admin_address, grpc_address = where
     rule_set = limiter.snapshots.current.rule_set
@@ -57,7 +62,7 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
     if chosen.service_token is not None:
         line("access", 'only for who sends HEADGATE_SERVICE_TOKEN, as -H "X-Headgate-Token: $TOKEN"')
     out.print()
-    for purpose, command in trials(rule_set, address.url):
+    for purpose, command in example_commands(rule_set, address.url):
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
         out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
     if control is not None and admin_address is not None:
@@ -83,3 +88,56 @@ def _how_long(store: CounterStore) -> str:
     if embedded is not None:
         return f"counters are kept in {embedded.server.folder}"
     return "counters end with this process" if isinstance(store, LocalStore) else "counters are kept there"
+
+
+_SOON: Final = 100
+"""An amount that a loop in a shell uses up while somebody watches."""
+_VARIABLE: Final = re.compile(r"\{[^}]*\}")
+
+
+class ExampleCommand(NamedTuple):
+    """A command, in lines that fit a terminal, and what somebody would try it for."""
+
+    purpose: str
+    command: str
+
+
+def example_commands(rule_set: RuleSet, url: str) -> list[ExampleCommand]:
+    """One check that passes, checks until 429, and a look that counts nothing."""
+    fitting = ((rule, _amount(rule, rule_set)) for rule in rule_set.rules if rule.enabled)
+    match, amount = next(((rule.match, amount) for rule, amount in fitting if amount), (Match(), 0))
+    body = shlex.quote(json.dumps(_request(match, rule_set.default_tier), separators=(",", ":")))
+    check, peek = (f"{url.removeprefix('http://')}/v1/{verb} \\\n  -d {body}" for verb in ("check", "peek"))
+    loop = f"for i in $(seq {(amount or 10) + 2}); do curl -s -o /dev/null -w '%{{http_code}} ' {check}; done; echo"
+    return [
+        ExampleCommand("ask once, and see the headers", f"curl -i -X POST {check}"),
+        ExampleCommand("ask until the answer is 429" if amount else "ask a dozen times", loop),
+        ExampleCommand("look without counting", f"curl -s -X POST {peek}"),
+    ]
+
+
+def _amount(rule: Rule, rule_set: RuleSet) -> int:
+    """After how many requests the rule says no; 0 if it does not, or not soon."""
+    limits = rule.limits
+    if rule.tier_limit is not None:
+        limits = rule_set.tiers[_tier(rule.match, rule_set.default_tier)].limits.get(rule.tier_limit, ())
+    amount = min((limit.amount for limit in limits if isinstance(limit, Rate)), default=0)
+    return amount if rule.action is Action.REJECT and amount <= _SOON else 0
+
+
+def _tier(match: Match, default_tier: str | None) -> str:
+    return match.tiers[0] if match.tiers else default_tier or ""
+
+
+def _request(match: Match, default_tier: str | None) -> dict[str, object]:
+    """A request that meets all conditions."""
+    request: dict[str, object] = {"user": "u1"}
+    if match.ip_ranges:
+        request["ip"] = str(match.ip_ranges[0][0])
+    if tier := _tier(match, default_tier):
+        request["tier"] = tier
+    request["method"] = match.methods[0] if match.methods else "GET"
+    request["path"] = _VARIABLE.sub("1", match.endpoints[0]).replace("*", "x") if match.endpoints else "/"
+    if match.attributes:
+        request["attributes"] = dict(match.attributes)
+    return request

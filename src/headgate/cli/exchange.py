@@ -1,23 +1,61 @@
-"""One request to an ASGI application in this process, without a network between."""
+"""One request and its answer: over HTTP, or to an ASGI application in this process."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from headgate.cli.http_call import Answer
+from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, MutableMapping
     from typing import TypeAlias
 
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    body: bytes
+    applied: str = ""
+    """The header ``Headgate-Applied``, as in ``2/3``."""
+
+
+def call_http(
+    url: str,
+    method: str,
+    target: str,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    *,
+    seconds: float,
+    hint: str,
+) -> Answer:
+    """Ask for `target` at the service at `url`; if nobody answers, `HeadgateError` says so with a hint what to do."""
+    parts = urlsplit(url)
+    connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    connection = connect(parts.hostname or "", parts.port, timeout=seconds)
+    try:
+        connection.request(method, parts.path + target, body, dict(headers or {}))
+        response = connection.getresponse()
+        return Answer(response.status, response.read(), response.getheader("Headgate-Applied", ""))
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        msg = f"no answer from {url} ({reason}); {hint}"
+        raise HeadgateError(msg) from error
+    finally:
+        connection.close()
+
+
+if TYPE_CHECKING:
     Message: TypeAlias = MutableMapping[str, Any]
     Application: TypeAlias = Callable[
         [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
     ]
 
 
-async def call(app: Application, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+async def call_app(app: Application, method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:
     """Ask the application for `target` as a server would."""
     parts = urlsplit(target)
     scope: Message = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headgate.cli import commands
-from headgate.cli.row_files import KEYS, USERS, rows
+from headgate.cli.bulk_load import KEYS, USERS, rows
 from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate import Limiter, Request, parse_rule_set
-from headgate.cli.trial import trials
+from headgate.cli.banner import example_commands
 from headgate.dataplane.without_waiting import run
 
 TIERS = {"free": {"limits": {"x": "3/minute"}}, "paid": {"limits": {"x": "unlimited"}}}
@@ -15,7 +15,7 @@ TIERS = {"free": {"limits": {"x": "3/minute"}}, "paid": {"limits": {"x": "unlimi
 
 def asked(rules: list[dict[str, Any]], **more: Any) -> tuple[dict[str, Any], str]:  # noqa: ANN401 (data of any shape)
     """The request that is suggested for these rules, and the whole of the second command."""
-    once, until_refused, look = trials(parse_rule_set({"rules": rules, **more}), "http://h")
+    once, until_refused, look = example_commands(parse_rule_set({"rules": rules, **more}), "http://h")
     words = shlex.split(once.command.replace("\\\n", ""))
     assert words[:4] == ["curl", "-i", "-X", "POST"]
     assert " h/v1/peek " in look.command
