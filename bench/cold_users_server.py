@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 from bench.http_server import PATIENT
 
-from headgate.edge.http.server import Ending, serve, settle_down
+from headgate.edge.http.server import ShutdownTimes, freeze_gc, serve
 from headgate.edge.listening import Address
 from headgate.settings import Settings
 from headgate.wiring.serving import decision_service
@@ -31,8 +31,10 @@ async def _run(folder: Path, redis_url: str, port: int) -> None:
     settings = replace(Settings(), data_dir=folder, redis_url=redis_url + PATIENT, database_url=database)
     settings = replace(settings, rules_file=rules, events=False)
     async with decision_service(settings, Telemetry()) as running:
-        settle_down()
-        await serve(running.service, Address("127.0.0.1", port), Ending(0, 1), lambda: print("ready", flush=True))
+        freeze_gc()
+        await serve(
+            running.service, Address("127.0.0.1", port), ShutdownTimes(0, 1), lambda: print("ready", flush=True)
+        )
 
 
 if __name__ == "__main__":

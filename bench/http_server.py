@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from headgate import Limiter
-from headgate.edge.http.server import Ending, serve
+from headgate.edge.http.server import ShutdownTimes, serve
 from headgate.edge.http.service import DecisionService
 from headgate.edge.listening import Address
 
 if TYPE_CHECKING:
-    from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
+    from headgate.protocols.http1.messages import HttpResponse
 
 RULES = [{"name": "search", "per": ["user"], "limits": "1000000/hour"}]
 """One rule, which admits everything."""
@@ -28,15 +28,15 @@ PATIENT = "?deadline_ms=500"
 class Constant(DecisionService):
     """What a verdict looks like, without one."""
 
-    async def answer(self, _request: HttpRequest) -> Answer:
-        """Answer the same to everything."""
+    async def answer(self, _request: HttpRequest) -> HttpResponse:
+        """HttpResponse the same to everything."""
         return 200, "content-type: application/json\r\n", b'{"allowed":true}\n'
 
 
 async def _run(kind: str, port: int, url: str) -> None:
     async with Limiter.open(url + PATIENT, rules=RULES) as limiter:
         service = (Constant if kind == "constant" else DecisionService)(limiter)
-        await serve(service, Address("127.0.0.1", port), Ending(0, 1), lambda: print("ready", flush=True))
+        await serve(service, Address("127.0.0.1", port), ShutdownTimes(0, 1), lambda: print("ready", flush=True))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from bench.rows import Outcome, Row
 from bench.server import free_port, programs, running
 
 from headgate import Request
-from headgate.edge.http.server import settle_down
+from headgate.edge.http.server import freeze_gc
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,7 +111,7 @@ async def _limiter_rates(chosen: Settings, scale: Scale, watch: Watch) -> dict[s
     async with worker(chosen) as service:
         limiter = service.limiter
         recorder = limiter.observer
-        settle_down()
+        freeze_gc()
         watch.begin("Recording, the limiter alone", scale.rounds * len(rates))
         for kind in _in_turn(rates, scale.rounds):
             limiter.observer = recorder if kind == WITH else None

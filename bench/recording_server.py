@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 from bench.http_server import PATIENT
 
-from headgate.edge.http.server import Ending, serve, settle_down
+from headgate.edge.http.server import ShutdownTimes, freeze_gc, serve
 from headgate.edge.listening import Address
 from headgate.settings import Settings
 from headgate.wiring.serving import decision_service
@@ -63,7 +63,7 @@ async def worker(chosen: Settings) -> AsyncIterator[Running]:
 async def _lead(chosen: Settings) -> None:
     """Have the database, and store what the others record, until nobody wants it any more."""
     async with decision_service(chosen, Telemetry()):
-        settle_down()
+        freeze_gc()
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -73,7 +73,7 @@ async def _answer(chosen: Settings, kind: str, port: int) -> None:
         if kind == WITHOUT:
             running.limiter.observer = None
         address = Address("127.0.0.1", port)
-        await serve(running.service, address, Ending(0, 1), lambda: print("ready", flush=True))
+        await serve(running.service, address, ShutdownTimes(0, 1), lambda: print("ready", flush=True))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from headgate import Limiter
 from headgate.edge.grpc.methods import RATE_LIMITS, methods
 from headgate.edge.grpc.server import serving_grpc
 from headgate.edge.listening import free_address
-from headgate.edge.rls.deciding import RateLimits
+from headgate.edge.rls.decisions import RateLimits
 
 RULES = [
     {

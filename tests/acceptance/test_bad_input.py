@@ -172,7 +172,7 @@ def test_a_body_that_does_not_come_in_time_is_refused(start: Start) -> None:
     service = start("--rules", str(EXAMPLE_RULES), body_seconds="0.2")
     answer = service.raw(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"the body was not all there after 0.2 seconds" in answer
+    assert b"timeout: the body was not complete after 0.2 seconds" in answer
 
 
 def test_pipelined_requests_are_answered_in_order(service: Service) -> None:

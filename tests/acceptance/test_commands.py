@@ -82,7 +82,7 @@ def test_a_service_that_is_no_headgate_is_told_apart(headgate: Run, service: Ser
     """An address where something else answers is named as such."""
     end = headgate("check", "--url", f"{service.url}/elsewhere")
     assert end.returncode == 1
-    assert f"{service.url}/elsewhere answered 404: there is no '/elsewhere/v1/check' here" in end.stderr
+    assert f"{service.url}/elsewhere answered 404: unknown path '/elsewhere/v1/check'" in end.stderr
 
 
 def test_rules_validate_shows_what_is_in_a_good_file(headgate: Run) -> None:

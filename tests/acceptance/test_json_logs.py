@@ -44,7 +44,7 @@ def test_every_line_is_an_object(start: Start, tmp_path: Path, valkey: Server) -
     service.wait_for_error(denied.json()["id"])
     first, *_ = children(service.process.pid, "spawn_main")
     os.kill(first, signal.SIGKILL)
-    service.wait_for_error("is started again")
+    service.wait_for_error("is restarted")
     service.signal(signal.SIGTERM)
     assert service.wait() == 0
     read = lines(service)
@@ -52,6 +52,6 @@ def test_every_line_is_an_object(start: Start, tmp_path: Path, valkey: Server) -
     assert line["decision"] == denied.json()["id"]
     assert (line["level"], line["rule"], line["source"], line["logger"]) == ("debug", "once", "store", "headgate")
     assert line["worker"] in {"1", "2"}
-    assert [line["worker"] for line in read if "is started again" in line["message"]] == ["main"]
+    assert [line["worker"] for line in read if "is restarted" in line["message"]] == ["main"]
     assert "hg_secret" not in service.errors
     assert "logged" not in service.errors

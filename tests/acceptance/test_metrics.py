@@ -109,7 +109,7 @@ def test_any_process_answers_for_all_and_nothing_falls_when_one_dies(start: Star
     )
     first, *_ = children(service.process.pid, "spawn_main")
     os.kill(first, signal.SIGKILL)
-    service.wait_for_error(r"is started again")
+    service.wait_for_error(r"is restarted")
     assert total(scrape(service.url), DECISIONS) == 200
     deadline = time.monotonic() + PATIENCE
     while total(scrape(service.url), "headgate_ready") < 3:

@@ -119,7 +119,7 @@ def test_draining_is_bounded(start: Start, rules: Path) -> None:
         service.http.get("/livez")
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
-    assert "requests still under way after 0.2 seconds were cut off" in service.errors
+    assert "requests still in flight after a drain of 0.2 seconds were cut off" in service.errors
 
 
 def test_ctrl_c_ends_it(start: Start, rules: Path) -> None:
@@ -152,8 +152,8 @@ def test_a_port_in_use_is_named(start: Start, headgate: Run, rules: Path) -> Non
     refused = headgate("serve", "--rules", str(rules), "--port", port)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"headgate: cannot listen on '127.0.0.1', port {port}: something listens there already, or is about to; "
-        "stop it, or choose another port\n"
+        f"headgate: cannot listen on '127.0.0.1', port {port}: another program uses it; "
+        "stop that program, or choose another port\n"
     )
 
 
@@ -163,8 +163,8 @@ def test_one_port_for_two_servers_is_refused(headgate: Run, rules: Path) -> None
     refused = headgate("serve", "--rules", str(rules), "--port", port, grpc_port=port)
     assert refused.returncode == 1
     assert refused.stderr == (
-        f"headgate: Envoy's rate-limit service: cannot listen on '127.0.0.1', port {port}: something listens there "
-        "already, or is about to; stop it, or choose another port (HEADGATE_GRPC_PORT)\n"
+        f"headgate: Envoy's rate-limit service: cannot listen on '127.0.0.1', port {port}: another program uses it; "
+        "stop that program, or choose another port (HEADGATE_GRPC_PORT)\n"
     )
 
 

@@ -83,7 +83,7 @@ def test_a_body_that_never_ends_is_given_up(start: Start, rules: Path) -> None:
     service = start("--rules", str(rules), body_seconds="0.05")
     answer = service.raw(b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{")
     assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"the body was not all there after 0.05 seconds" in answer
+    assert b"timeout: the body was not complete after 0.05 seconds" in answer
 
 
 def test_a_head_that_never_ends_is_given_up(start: Start, rules: Path) -> None:

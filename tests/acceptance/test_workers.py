@@ -90,7 +90,7 @@ def test_a_process_that_dies_is_started_again(start: Start, rules: Path, tmp_pat
     ask(service, "u")
     first, second = answering(service)
     os.kill(first, signal.SIGKILL)
-    service.wait_for_error(rf"worker \d \(process {first}\) ended with -9 and is started again")
+    service.wait_for_error(rf"worker \d \(process {first}\) exited with code -9 and is restarted")
     while len(now := set(answering(service)) - {first}) < 2:
         pass
     assert second in now

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.integration.test_grpc_connection import Client
 
-from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.fairness import Turns
+from headgate.edge.acceptor import ClosedConnections
+from headgate.edge.fairness import TimeSlice
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_STREAMS, WINDOW, Bounds
 from headgate.edge.grpc.methods import Delayed
 from headgate.edge.grpc.server import serving_grpc
@@ -58,10 +58,13 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    methods: Mapping[str, Method] = ECHO, bounds: Bounds = USUAL, most: int = 100
+    methods: Mapping[str, Method] = ECHO, bounds: Bounds = USUAL, max_connections: int = 100
 ) -> AsyncIterator[Served]:
     address, closed = free_address("127.0.0.1", 0), ClosedConnections("grpc")
-    async with asyncio.timeout(PATIENCE), serving_grpc(methods, address, 0, most=most, bounds=bounds, closed=closed):
+    async with (
+        asyncio.timeout(PATIENCE),
+        serving_grpc(methods, address, 0, max_connections=max_connections, bounds=bounds, closed=closed),
+    ):
         made = Served(address, closed)
         try:
             yield made
@@ -168,7 +171,7 @@ def test_silent_connections_do_not_lock_others_out() -> None:
         assert there.closed.totals.get("connection_limit", 0) >= 1
         assert len(silent) == 5
 
-    attacked(run, most=5)
+    attacked(run, max_connections=5)
 
 
 # Frames
@@ -395,8 +398,8 @@ def test_a_turn_is_over_after_its_time_however_much_one_connection_has_sent() ->
 
     async def run() -> None:
         address = free_address("127.0.0.1", 0)
-        turns = Turns(clock=lambda: now)
-        async with asyncio.timeout(PATIENCE), serving_grpc({"/test/echo": slow}, address, 0, turns=turns):
+        turns = TimeSlice(clock=lambda: now)
+        async with asyncio.timeout(PATIENCE), serving_grpc({"/test/echo": slow}, address, 0, time_slice=turns):
             many, few = [Client(*await asyncio.open_connection(address.host, address.port)) for _ in range(2)]
             for each in (many, few):
                 each.send(PREFACE, frames.settings({}), each.call(1, b"first"))
@@ -425,7 +428,7 @@ def test_unfinished_calls_lock_nobody_out() -> None:
         assert await honest.answer() == b"hello"
         assert there.closed.totals["connection_limit"] >= 1
 
-    attacked(run, most=10)
+    attacked(run, max_connections=10)
 
 
 def test_calls_that_came_before_the_end_are_answered() -> None:

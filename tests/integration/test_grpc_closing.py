@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headgate.edge.grpc.methods import Message
-    from headgate.edge.grpc.shared import Shared
+    from headgate.edge.grpc.server import Shared
 
 PING = frames.frame(Kind.PING, 0, 0, bytes(8))
 

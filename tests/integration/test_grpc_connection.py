@@ -73,7 +73,7 @@ class Client:
             if not got:
                 raise EOFError
             self.received += got
-            self.waiting += frames.cut(self.received)
+            self.waiting += frames.read_frames(self.received)
 
     async def answer(self) -> bytes:
         """The message of an answer and its end."""
@@ -144,7 +144,7 @@ def test_an_answer_waits_for_room_at_the_other_end() -> None:
         for stream in (3, 5):
             client.send(client.call(stream, b"y" * 16_000))
             sizes = [len((await client.next(Kind.DATA)).content) for _ in range(2)]
-            assert (sum(sizes), max(sizes)) == (32_005, frames.LARGEST)
+            assert (sum(sizes), max(sizes)) == (32_005, frames.MAX_FRAME)
         client.send(client.call(7, b"z" * 1_000))
         assert len((await client.next(Kind.DATA)).content) == 65_535 - 65 - 2 * 32_005
         client.send(frames.window_update(0, 100_000))
@@ -181,8 +181,8 @@ def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
 
     async def run(client: Client) -> None:
         client.send(client.headers(1))
-        for _ in range(MAX_MESSAGE // frames.LARGEST + 1):
-            client.send(frames.frame(Kind.DATA, 0, 1, bytes(frames.LARGEST)))
+        for _ in range(MAX_MESSAGE // frames.MAX_FRAME + 1):
+            client.send(frames.frame(Kind.DATA, 0, 1, bytes(frames.MAX_FRAME)))
         assert b"grpc-status\x018" in (await client.next(Kind.HEADERS)).content
         assert (await client.next(Kind.RST_STREAM)).content == bytes(4)
         client.send(client.headers(3), frames.frame(Kind.DATA, END_STREAM, 3, bytes(10)))
@@ -393,7 +393,10 @@ def test_there_is_an_end_to_connections() -> None:
 
     async def run() -> None:
         address = free_address("127.0.0.1", 0)
-        async with asyncio.timeout(60), serving_grpc({"/test/echo": lambda message: message}, address, 1, most=1):
+        async with (
+            asyncio.timeout(60),
+            serving_grpc({"/test/echo": lambda message: message}, address, 1, max_connections=1),
+        ):
             first = Client(*await asyncio.open_connection(address.host, address.port))
             first.send(PREFACE, frames.settings({}), first.call(1, b"one"))
             assert await first.answer() == b"one"

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.test_http_connection import GET, HOST, Caller, Echo
 
-from headgate.edge import acceptor as doors
+from headgate.edge import acceptor as acceptors
 from headgate.edge.http import server as servers
 from headgate.edge.http.application import Bounds
-from headgate.edge.http.server import Transport, serving_http
-from headgate.edge.http.shared import Memory
+from headgate.edge.http.server import Memory, Transport, serving_http
 from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
@@ -77,8 +76,8 @@ def test_idle_connections_make_room_for_a_client_that_waits(monkeypatch: pytest.
 
     One that has never asked goes before one that has.
     """
-    monkeypatch.setattr(doors, "_MIN_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(doors, "_MIN_NEW_SECONDS", 0.01)
+    monkeypatch.setattr(acceptors, "_MIN_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(acceptors, "_MIN_NEW_SECONDS", 0.01)
 
     async def run() -> None:
         async with serving(connections=3) as place:
@@ -295,13 +294,13 @@ def test_a_request_that_waits_for_its_turn_is_answered_after_its_caller_said_all
 def test_nothing_is_kept_of_a_connection_that_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the garbage collector: no object of it holds another one that holds it."""
     made: list[weakref.ref[Connection]] = []
-    entered = doors.Door.enter
+    entered = acceptors.Acceptor.add
 
-    def enter(door: doors.Door[Connection], connection: Connection) -> None:
+    def enter(acceptor: acceptors.Acceptor[Connection], connection: Connection) -> None:
         made.append(weakref.ref(connection))
-        entered(door, connection)
+        entered(acceptor, connection)
 
-    monkeypatch.setattr(doors.Door, "enter", enter)
+    monkeypatch.setattr(acceptors.Acceptor, "add", enter)
 
     async def run(then: Callable[[Caller], Awaitable[None]]) -> None:
         made.clear()

@@ -14,16 +14,15 @@ import pytest
 
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport, serving_http
-from headgate.edge.http.writing import lines_of
 from headgate.edge.listening import free_address
+from headgate.protocols.http1.messages import header_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.problems import Unanswerable
-    from headgate.protocols.http1.messages import Head
+    from headgate.edge.problems import HttpProblem
+    from headgate.protocols.http1.messages import Head, HttpResponse
 
 HOST = b"Host: x\r\n"
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
@@ -41,7 +40,7 @@ class Echo:
         self.waits_for: asyncio.Event | None = None
         self.has_answered = asyncio.Event()
 
-    async def answer(self, request: HttpRequest) -> Answer:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         self.asked.append(request)
         self.was_asked.set()
         if self.waits_for is not None:
@@ -52,8 +51,8 @@ class Echo:
     def reads_body(self, head: Head) -> bool:
         return head.path != "/unread"
 
-    def refuse(self, _head: Head | None, reason: Unanswerable) -> Answer:
-        return reason.status, lines_of(reason.headers), str(reason).encode()
+    def refuse(self, _head: Head | None, reason: HttpProblem) -> HttpResponse:
+        return reason.status, header_lines(reason.headers), str(reason).encode()
 
 
 class _Broken(asyncio.Event):
@@ -290,7 +289,7 @@ def test_a_body_that_does_not_come_is_given_up() -> None:
         half.send(b"GET /")
         head, body = await slow.answer()
         assert head.startswith(b"HTTP/1.1 408 ")
-        assert body == b"the body was not all there after 0.05 seconds"
+        assert body == b"timeout: the body was not complete after 0.05 seconds"
         for caller in (slow, silent, half):
             with suppress(ConnectionResetError):  # which says the same
                 assert await caller.is_closed()
@@ -385,10 +384,10 @@ def test_a_fault_of_one_connection_does_not_end_the_patience_with_others(caplog:
         assert (await slow.answer())[0].startswith(b"HTTP/1.1 408 ")
 
     talking(talk, Bounds(body_seconds=0.05))
-    assert "a connection could not be looked after" in caplog.text
+    assert "the timeout check of an HTTP connection failed" in caplog.text
 
 
-def _raise(_head: Head | None, _reason: Unanswerable) -> Answer:
+def _raise(_head: Head | None, _reason: HttpProblem) -> HttpResponse:
     raise ZeroDivisionError
 
 
@@ -524,4 +523,4 @@ def test_the_end_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
         caller.writer.close()
 
     asyncio.run(run())
-    assert "requests still under way after 0.01 seconds were cut off" in caplog.text
+    assert "requests still in flight after a drain of 0.01 seconds were cut off" in caplog.text

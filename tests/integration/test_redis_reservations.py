@@ -9,7 +9,7 @@ import pytest
 
 from headgate import Limiter, Request
 from headgate.dataplane import settling
-from headgate.edge.http.seal import Seal
+from headgate.edge.http.reservations import ReservationTokens
 
 if TYPE_CHECKING:
     from tests.support.cluster import ClusterSetup
@@ -27,7 +27,7 @@ ALICE = Request(user="alice")
 
 async def _settled_by_many(url: str, actual: int | None, ttl: int = 60_000_000) -> tuple[int, dict[str, int]]:
     """Reserve 400, settle ten times at once by two limiters; how many were told so, and what is left of each limit."""
-    seal = Seal("shared")
+    seal = ReservationTokens("shared")
     async with Limiter.open(url, rules=RULES) as one, Limiter.open(url, rules=RULES) as other:
         verdict = await one.check(ALICE, 400)
         text = seal.write(settling.reserved(verdict, ttl))

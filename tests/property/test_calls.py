@@ -14,7 +14,7 @@ from tests.support.applications import hello, scope_of, sent
 from headgate.asgi import RateLimitMiddleware
 from headgate.core.path import normalise_path
 from headgate.edge.frameworks.calls import call_of_asgi, call_of_wsgi, decoded_path, path_of
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 
 if TYPE_CHECKING:
     from headgate import Request
@@ -46,7 +46,7 @@ def test_every_spelling_of_a_path_is_one_path(parts: list[str], slashes: int, tr
 def test_dot_segments_never_reach_a_rule(parts: list[str], dots: str, place: int, slash: str) -> None:
     """Wherever a dot segment stands, the call is refused."""
     place = min(place, len(parts))
-    with pytest.raises(Unanswerable) as refused:
+    with pytest.raises(HttpProblem) as refused:
         path_of("/" + slash.join([*parts[:place], dots, *parts[place:]]))
     assert refused.value.status == 400
 

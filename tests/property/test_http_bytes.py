@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.edge.acceptor import Door
-from headgate.edge.fairness import Turns
+from headgate.edge.acceptor import Acceptor
+from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection
-from headgate.edge.http.shared import Memory, Shared
-from headgate.edge.http.writing import Writer
-from headgate.protocols.http1.messages import Heads
+from headgate.edge.http.server import Memory, Shared
+from headgate.protocols.http1.messages import HeadReader, ResponseWriter
 
 if TYPE_CHECKING:
-    from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.edge.problems import Unanswerable
-    from headgate.protocols.http1.messages import Head
+    from headgate.edge.problems import HttpProblem
+    from headgate.protocols.http1.messages import Head, HttpResponse
 
 _FRAGMENTS = [
     *(b"GET / HTTP/1.1\r\n", b"POST /a?b HTTP/1.1\r\n", b"GET / HTTP/1.0\r\n", b"HEAD * HTTP/1.1\r\n", b"Host: x\r\n"),
@@ -46,14 +44,14 @@ class _Application:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, bytes]] = []
 
-    async def answer(self, request: HttpRequest) -> Answer:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         self.asked.append((request.head.method, request.head.path, request.body))
         return 200, "", b"ok"
 
     def reads_body(self, _head: Head) -> bool:
         return True
 
-    def refuse(self, _head: Head | None, reason: Unanswerable) -> Answer:
+    def refuse(self, _head: Head | None, reason: HttpProblem) -> HttpResponse:
         return reason.status, "", b""
 
 
@@ -97,7 +95,7 @@ def _talk(pieces: list[bytes]) -> tuple[list[tuple[str, str, bytes]], list[int]]
 
     async def run() -> tuple[list[tuple[str, str, bytes]], list[int]]:
         application, transport = _Application(), _Transport()
-        shared = Shared(Door(1), Turns(), Heads(), Writer(), Memory(1_000_000, 1))
+        shared = Shared(Acceptor(1), TimeSlice(), HeadReader(), ResponseWriter(lambda: 0), Memory(1_000_000, 1))
         connection = Connection(application, Bounds(head=200, body=20), shared)
         given: Any = transport
         loop, over = asyncio.get_running_loop(), asyncio.Event()

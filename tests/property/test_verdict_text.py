@@ -18,7 +18,7 @@ from headgate.core.rule import Action, Response, Rule
 from headgate.core.verdict import verdict
 from headgate.edge.http.answers import for_verdict
 from headgate.edge.http.verdict_text import VerdictText
-from headgate.edge.http.writing import lines_of
+from headgate.protocols.http1.messages import header_lines
 
 if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
@@ -77,7 +77,7 @@ def test_an_admission_written_by_hand_is_the_reference(made: Verdict) -> None:
     assert body.endswith(b"}\n")
     read: dict[str, Any] = json.loads(body)
     assert list(read.items()) == list(json.loads(json.dumps(made.as_dict())).items())
-    assert lines == lines_of([("content-type", "application/json"), *made.headers().items()])
+    assert lines == header_lines([("content-type", "application/json"), *made.headers().items()])
     assert for_verdict(made)[::2] == (200, body)
 
 
@@ -98,7 +98,7 @@ def test_a_refusal_written_by_hand_is_the_reference(made: Verdict) -> None:
     assert body.endswith(b"}\n")
     read: dict[str, Any] = json.loads(body)
     assert list(read.items()) == list(json.loads(json.dumps(made.problem() | made.as_dict())).items())
-    assert lines == lines_of([("content-type", "application/problem+json"), *made.headers().items()])
+    assert lines == header_lines([("content-type", "application/problem+json"), *made.headers().items()])
     assert for_verdict(made)[::2] == (429, body)
 
 

@@ -152,7 +152,7 @@ class RlsClient(Client):
         self._received += data
         out = []
         credit = 0
-        for kind, flags, _stream, content in frames.cut(self._received):
+        for kind, flags, _stream, content in frames.read_frames(self._received):
             if kind == Kind.DATA:
                 self._message += content
                 credit += len(content)

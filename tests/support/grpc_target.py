@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import Limiter
-from headgate.edge.closed_connections import ClosedConnections
+from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.grpc.methods import methods
 from headgate.edge.grpc.server import serving_grpc
-from headgate.edge.http.server import settle_down
+from headgate.edge.http.server import freeze_gc
 from headgate.edge.listening import free_address
-from headgate.edge.rls.deciding import RateLimits
+from headgate.edge.rls.decisions import RateLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +51,9 @@ async def _serve(selector: TimedSelector, most: int) -> None:
     closed = ClosedConnections("grpc")
     async with (
         Limiter.open("memory://", rules=RULES) as limiter,
-        serving_grpc(methods(RateLimits(limiter), lambda: True), address, 0, most=most, closed=closed),
+        serving_grpc(methods(RateLimits(limiter), lambda: True), address, 0, max_connections=most, closed=closed),
     ):
-        settle_down()
+        freeze_gc()
         sys.stdout.write(f"{address.port}\n")
         sys.stdout.flush()
         reader = asyncio.StreamReader()

@@ -21,7 +21,7 @@ from headgate.dataplane.identity import Identity
 from headgate.dataplane.proxies import Proxies
 from headgate.edge.admin.server import serve_admin
 from headgate.edge.http.application import Bounds
-from headgate.edge.http.server import Transport, serving_http, settle_down
+from headgate.edge.http.server import Transport, freeze_gc, serving_http
 from headgate.edge.http.service import DecisionService
 from headgate.edge.listening import free_address
 from headgate.wiring.telemetry import Telemetry
@@ -68,7 +68,7 @@ async def _serve(asked: dict[str, Any]) -> None:
             stack.callback(serving.cancel)
             await started.wait()
             ports["admin"] = place.port
-        settle_down()
+        freeze_gc()
         turns = Turns()
         sys.stdout.write(f"{json.dumps(ports)}\n")
         sys.stdout.flush()

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from headgate.core.metrics import Sample
-from headgate.edge.closed_connections import ClosedConnections, Reason
-from headgate.edge.log_limit import SECONDS_BETWEEN_LINES, LogLimit
-from headgate.edge.slices import Slices
+from headgate.edge.acceptor import ClosedConnections, CloseReason
+from headgate.edge.fairness import RoundRobin
+from headgate.edge.problems import SECONDS_BETWEEN_LINES, LogLimit
 from headgate.wiring.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class _Clock:
 
 def test_slices_take_turns() -> None:
     """Two pieces of long work go on in rotation, one slice a turn; one that is given up is skipped."""
-    slices, done = Slices(), list[str]()
+    slices, done = RoundRobin(), list[str]()
 
     async def work(name: str) -> None:
         for _ in range(3):
@@ -46,7 +46,7 @@ def test_slices_take_turns() -> None:
 
 def test_a_loop_that_ended_leaves_no_queue_behind() -> None:
     """What waited there is not waited for on the next loop."""
-    slices = Slices()
+    slices = RoundRobin()
 
     async def give_up() -> None:
         asyncio.create_task(slices.turn())  # noqa: RUF006 (it is to be left behind)
@@ -71,8 +71,8 @@ def test_closed_connections_are_counted_by_reason(caplog: pytest.LogCaptureFixtu
     """In metrics, and in one line of the log however many there are; those that are merely idle are not logged."""
     closed = ClosedConnections("http", LogLimit(_Clock()))
     for _ in range(1_000):
-        closed.count(Reason.CONNECTION_LIMIT)
-        closed.count(Reason.IDLE_TIMEOUT)
+        closed.count(CloseReason.CONNECTION_LIMIT)
+        closed.count(CloseReason.IDLE_TIMEOUT)
     assert list(closed.samples()) == [
         Sample("headgate_connections_closed_total", 1_000, ("http", "connection_limit")),
         Sample("headgate_connections_closed_total", 1_000, ("http", "idle_timeout")),

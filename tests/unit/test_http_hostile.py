@@ -15,14 +15,12 @@ from headgate import Limiter
 from headgate.core.path import MAX_PATH
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.bodies import MAX_ATTRIBUTES, read_check, read_checks
-from headgate.edge.http.chunks import Chunks
 from headgate.edge.http.service import DecisionService
-from headgate.edge.problems import Unanswerable
-from headgate.edge.rls.deciding import MAX_DESCRIPTORS, MAX_ENTRIES, RateLimits, prepare
-from headgate.edge.rls.json_form import read_question
-from headgate.edge.rls.messages import Code
+from headgate.edge.rls.decisions import MAX_DESCRIPTORS, MAX_ENTRIES, RateLimits, prepare
+from headgate.edge.rls.messages import Code, read_json
 from headgate.errors import InvalidRequest
-from headgate.protocols.http1.messages import Head, read_head
+from headgate.protocols.http1.messages import Head, Http1Error, read_head
+from headgate.protocols.http1.parser import ChunkedBody
 
 _HOST = b"Host: x\r\n"
 
@@ -43,7 +41,7 @@ def _service() -> DecisionService:
 )
 def test_heads_are_bounded(raw: bytes, status: int, sentence: str) -> None:
     """A long path is not decoded, a long list not taken apart, and of too many headers the rest is not looked at."""
-    with pytest.raises(Unanswerable, match=sentence) as raised:
+    with pytest.raises(Http1Error, match=sentence) as raised:
         read_head(raw)
     assert raised.value.status == status
 
@@ -57,12 +55,12 @@ def test_a_path_may_be_long_and_a_query_longer() -> None:
 def test_chunks_are_bounded_in_number() -> None:
     """A body comes in at most 512, and has at most 100 headers behind it."""
     received = bytearray(b"1\r\nx\r\n" * 511 + b"0\r\n" + b"a:\r\n" * 100 + b"\r\n")
-    assert Chunks().take(received)
-    with pytest.raises(Unanswerable, match="at most 512 chunks") as raised:
-        Chunks().take(bytearray(b"1\r\nx\r\n" * 513))
+    assert ChunkedBody().receive(received)
+    with pytest.raises(Http1Error, match="at most 512 chunks") as raised:
+        ChunkedBody().receive(bytearray(b"1\r\nx\r\n" * 513))
     assert raised.value.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    with pytest.raises(Unanswerable, match="not chunked"):
-        Chunks().take(bytearray(b"0\r\n" + b"a:\r\n" * 101))
+    with pytest.raises(Http1Error, match="malformed chunked body"):
+        ChunkedBody().receive(bytearray(b"0\r\n" + b"a:\r\n" * 101))
 
 
 def test_attributes_are_bounded_in_number() -> None:
@@ -121,7 +119,7 @@ def test_a_path_in_a_body_is_bounded() -> None:
 def test_envoy_does_not_let_a_long_path_pass() -> None:
     """It admits what it gets an error for, so the answer is OVER_LIMIT."""
     entries = [{"key": "path", "value": "/." * MAX_PATH}]
-    question = read_question(json.dumps({"domain": "d", "descriptors": [{"entries": entries}]}).encode())
+    question = read_json(json.dumps({"domain": "d", "descriptors": [{"entries": entries}]}).encode())
     answer = asyncio.run(RateLimits(Limiter.open(rules=[])).decide(prepare(question)))
     assert answer.overall_code is Code.OVER_LIMIT
 
@@ -138,7 +136,7 @@ def test_questions_of_envoy_are_bounded(descriptors: int, entries: int, sentence
     """In descriptors, in entries, and in parts of their JSON."""
     descriptor = {"entries": [{"key": f"k{number}"} for number in range(entries)]}
     with pytest.raises(InvalidRequest, match=sentence):
-        prepare(read_question(json.dumps({"domain": "d", "descriptors": [descriptor] * descriptors}).encode()))
+        prepare(read_json(json.dumps({"domain": "d", "descriptors": [descriptor] * descriptors}).encode()))
 
 
 @pytest.mark.serial
@@ -157,11 +155,11 @@ def _spent(runner: asyncio.Runner, service: DecisionService, raw: bytes) -> floa
     """Seconds of processor time for one request."""
     started = time.thread_time()
     end = raw.find(b"\r\n\r\n")
-    with suppress(Unanswerable):
+    with suppress(Http1Error):
         head, body = read_head(raw[: end + 2]), raw[end + 4 :]
         if head.length < 0:
-            chunks = Chunks()
-            chunks.take(bytearray(body))
+            chunks = ChunkedBody()
+            chunks.receive(bytearray(body))
             body = bytes(chunks.body)
         runner.run(service.answer(HttpRequest(head, body, "192.0.2.1:1")))
     return time.thread_time() - started

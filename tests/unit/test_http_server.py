@@ -6,9 +6,9 @@ import socket
 import pytest
 
 from headgate import Limiter
-from headgate.edge.http.server import Ending, Transport, serve, serving_http
+from headgate.edge.http.server import ShutdownTimes, Transport, serve, serving_http
 from headgate.edge.http.service import DecisionService
-from headgate.edge.listening import Address, free_address, kept_address
+from headgate.edge.listening import Address, free_address, reserved_address
 from headgate.errors import HeadgateError
 
 
@@ -25,7 +25,7 @@ def test_a_taken_port_is_noticed_even_where_it_could_be_shared() -> None:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
         other.listen()
-        with pytest.raises(HeadgateError, match="something listens there already"):
+        with pytest.raises(HeadgateError, match="another program uses it"):
             free_address("127.0.0.1", other.getsockname()[1])
 
 
@@ -48,12 +48,12 @@ def test_a_port_is_kept_until_somebody_listens() -> None:
             _, writer = await asyncio.open_connection(*address[:2])
             writer.close()
 
-    with kept_address("127.0.0.1", 0) as address:
+    with reserved_address("127.0.0.1", 0) as address:
         with pytest.raises(OSError, match="in use"):
             taken_by()
         with pytest.raises(OSError, match="in use"):
             taken_by(socket.SO_REUSEADDR)
-        with pytest.raises(HeadgateError, match="something listens there already, or is about to"):
+        with pytest.raises(HeadgateError, match="another program uses it"):
             free_address("127.0.0.1", address.port)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address[:2])
@@ -69,8 +69,8 @@ def test_a_server_that_cannot_start_says_why_in_a_sentence() -> None:
         other.listen()
         address = Address(*other.getsockname())
         service = DecisionService(Limiter.open(rules=[]))
-        with pytest.raises(HeadgateError, match=r"^cannot listen on '127.0.0.1', port \d+: something listens there"):
-            asyncio.run(serve(service, address, Ending(0, 1), lambda: announced.append(True)))
+        with pytest.raises(HeadgateError, match=r"^cannot listen on '127.0.0.1', port \d+: another program uses it"):
+            asyncio.run(serve(service, address, ShutdownTimes(0, 1), lambda: announced.append(True)))
     assert announced == []
 
 

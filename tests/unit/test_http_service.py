@@ -9,8 +9,7 @@ import pytest
 from headgate import Limiter, Request, StoreError
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.service import DecisionService
-from headgate.edge.http.writing import lines_of
-from headgate.protocols.http1.messages import Head
+from headgate.protocols.http1.messages import Head, header_lines
 
 if TYPE_CHECKING:
     from headgate import Verdict
@@ -172,4 +171,4 @@ def test_probes_need_no_token() -> None:
 def test_no_header_says_more_than_its_line(value: str) -> None:
     """A value that would begin a line of its own, or is no ASCII, is a fault of ours and is not sent."""
     with pytest.raises(ValueError, match="the value of x does not fit on a line of ASCII"):
-        lines_of([("x", value)])
+        header_lines([("x", value)])

@@ -12,8 +12,8 @@ from headgate import Limiter, Request, Verdict
 from headgate.core import degraded
 from headgate.core.verdict import verdict
 from headgate.edge.rls.admission import Admissions
-from headgate.edge.rls.deciding import answer_to
-from headgate.edge.rls.protobuf import write_answer
+from headgate.edge.rls.decisions import response_of
+from headgate.edge.rls.protobuf import write_response
 
 ALGORITHMS = ("fixed_window", "sliding_window_counter", "sliding_window_log", "token_bucket", "concurrency")
 
@@ -25,7 +25,7 @@ def checked(request: Request | None = None, cost: int | None = None, **rule: Any
 
 
 def written(made: Verdict) -> bytes:
-    return write_answer(answer_to(made, (made,)))
+    return write_response(response_of(made, (made,)))
 
 
 @given(

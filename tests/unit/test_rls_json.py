@@ -12,8 +12,7 @@ from tests.unit.test_http_service import headers_of
 from headgate import InvalidRequest, Limiter
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.service import DecisionService
-from headgate.edge.rls.json_form import read_question
-from headgate.edge.rls.messages import Descriptor, Override, Question, Unit
+from headgate.edge.rls.messages import Descriptor, Override, RateLimitRequest, Unit, read_json
 from headgate.protocols.http1.messages import Head
 
 RULES = [{"name": "one", "match": {"attributes": {"domain": "web"}}, "limits": "1/minute", "algorithm": "fixed_window"}]
@@ -47,8 +46,8 @@ def test_both_spellings_of_members_and_numbers_are_read() -> None:
     entry = {"key": "a", "value": "b"}
     snake = {"entries": [entry], "hits_addend": 3, "is_negative_hits": True, "limit": None}
     camel = {"entries": [entry], "hitsAddend": "3", "limit": {"requestsPerUnit": 5, "unit": "WEEK"}}
-    read = read_question(json.dumps({"domain": "d", "descriptors": [snake, camel], "hits_addend": "7"}).encode())
-    assert read == Question(
+    read = read_json(json.dumps({"domain": "d", "descriptors": [snake, camel], "hits_addend": "7"}).encode())
+    assert read == RateLimitRequest(
         "d",
         (
             Descriptor((("a", "b"),), None, 3, is_negative_hits=True),
@@ -56,8 +55,8 @@ def test_both_spellings_of_members_and_numbers_are_read() -> None:
         ),
         7,
     )
-    assert read_question(b'{"descriptors":[{"limit":{"unit":2}}]}').descriptors[0].limit == Override(0, 2)
-    assert read_question(b'{"descriptors":[{"limit":{"unit":"EON"}}]}').descriptors[0].limit == Override(0, -1)
+    assert read_json(b'{"descriptors":[{"limit":{"unit":2}}]}').descriptors[0].limit == Override(0, 2)
+    assert read_json(b'{"descriptors":[{"limit":{"unit":"EON"}}]}').descriptors[0].limit == Override(0, -1)
 
 
 @pytest.mark.parametrize(
@@ -80,4 +79,4 @@ def test_both_spellings_of_members_and_numbers_are_read() -> None:
 def test_what_is_no_question_is_refused(body: bytes) -> None:
     """A body that is not a RateLimitRequest gets a sentence."""
     with pytest.raises(InvalidRequest, match=r"RateLimitRequest|hitsAddend"):
-        read_question(body)
+        read_json(body)

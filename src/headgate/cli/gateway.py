@@ -19,7 +19,7 @@ from rich.text import Text
 from headgate.cli.options import settings
 from headgate.cli.output import console
 from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
-from headgate.edge.listening import Address, accepting, free_address, kept_address
+from headgate.edge.listening import Address, accepting, free_address, reserved_address
 from headgate.errors import HeadgateError, InvalidSettings, shown
 from headgate.settings import for_child
 
@@ -69,7 +69,7 @@ def gateway(
     changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
     serve = [sys.executable, "-m", "headgate.cli.main", "serve", *options]
     with ExitStack() as kept:
-        address = kept.enter_context(kept_address(host, port))
+        address = kept.enter_context(reserved_address(host, port))
         front = Front(address, cert, key, lets_pass=on_error is OnError.ALLOW)
         config = envoy_config(front, service, application, trusted_ca)
         asyncio.run(_run(serve, for_child(changes), service, config, front, upstream, kept))

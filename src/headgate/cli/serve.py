@@ -18,12 +18,12 @@ import uvloop
 from headgate.cli.banner import Addresses, announce
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.options import settings
-from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.fairness import Turns
-from headgate.edge.http.server import Ending, Transport, settle_down
+from headgate.edge.acceptor import ClosedConnections
+from headgate.edge.fairness import TimeSlice
+from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
-from headgate.edge.listening import Address, kept_address
+from headgate.edge.listening import Address, reserved_address
 from headgate.errors import HeadgateError
 from headgate.settings import Settings, complete
 from headgate.wiring.rate_limit_service import rate_limit_service
@@ -60,12 +60,12 @@ def serve(
     carrying = transport(chosen)
     log_to_stderr(chosen)
     with ExitStack() as ports:
-        address = ports.enter_context(kept_address(chosen.host, chosen.port, "https" if carrying.tls else "http"))
+        address = ports.enter_context(reserved_address(chosen.host, chosen.port, "https" if carrying.tls else "http"))
         uvloop.run(_run(chosen, address, carrying, ports))
 
 
 async def _run(chosen: Settings, address: Address, carrying: Transport, ports: ExitStack) -> None:
-    ending = Ending(chosen.notice_seconds, chosen.drain_seconds)
+    ending = ShutdownTimes(chosen.notice_seconds, chosen.drain_seconds)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(shared_folder(chosen.workers))
         telemetry = Telemetry(folder=folder)
@@ -77,13 +77,13 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             # Here, because it takes as long to import as all the rest.
             from headgate.edge.admin.server import serving_admin  # noqa: PLC0415 (see above)
 
-            admin_address = ports.enter_context(kept_address(chosen.admin_host, chosen.admin_port))
+            admin_address = ports.enter_context(reserved_address(chosen.admin_host, chosen.admin_port))
             await stack.enter_async_context(serving_admin(control.admin, admin_address))
         identity = None if control is None else control.identity
-        turns, closed = Turns(), ClosedConnections("grpc")
+        time_slice, closed = TimeSlice(), ClosedConnections("grpc")
         telemetry.sources.append(closed.samples)
         grpc_address = await stack.enter_async_context(
-            rate_limit_service(limiter, identity, service.is_ready, chosen, running.traces, turns=turns, closed=closed)
+            rate_limit_service(limiter, identity, service.is_ready, chosen, running.traces, time_slice=time_slice, closed=closed)
         )
 
         def started() -> None:
@@ -91,9 +91,9 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             announce(limiter, control, chosen, Addresses(address, admin_address, grpc_address))
 
         if chosen.workers == 1:
-            await serve_http(service, address, ending, started, carrying, running.application, turns)
+            await serve_http(service, address, ending, started, carrying, running.application, time_slice)
         else:
-            settle_down()  # this process answers Envoy and the admin API, and stores what the others record
+            freeze_gc()  # this process answers Envoy and the admin API, and stores what the others record
             await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)
 
 
@@ -116,7 +116,7 @@ async def _run_worker(settings: Settings, address: Address, telemetry: Telemetry
     if parent is not None:
         # Whoever started this process is dead: then nobody would ever end it.
         asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
-    ending = Ending(settings.notice_seconds, settings.drain_seconds)
+    ending = ShutdownTimes(settings.notice_seconds, settings.drain_seconds)
     carrying = transport(settings)
     telemetry.sources.append(carrying.closed.samples)
     async with decision_service(settings, telemetry, leads=False) as running:

@@ -1,218 +1,270 @@
-"""The door of a server: whoever comes is let in as long as there is room, and waits in the system's queue otherwise.
+"""Accepts connections up to a limit; more clients wait in the listen backlog. Counts those that the server closes.
 
-At the bound, connections that are idle make room for clients that wait: else a client that opens as many as there
-may be, and says nothing on them, would lock all others out.
+At the limit, idle connections are closed for clients that wait. Otherwise a client that opens as many connections as
+there may be, and sends nothing, would block all others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from headgate.edge.closed_connections import ClosedConnections, Reason
+from headgate.core.metrics import Sample
+from headgate.edge.problems import LogLimit
 
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from headgate.edge.listening import Connected
+    from headgate.edge.listening import ServerConnection
 
-C = TypeVar("C", bound="Connected")
+C = TypeVar("C", bound="ServerConnection")
 
 log = logging.getLogger("headgate")
 
 _MAX_IN_A_ROW: Final = 16
-"""Connections accepted in one turn of the event loop. Each costs about 50 µs."""
-_SECONDS_FOR_HANDSHAKE: Final = 10.0
-_SECONDS_FOR_GOODBYE: Final = 2.0
-"""Of TLS: some callers never say it."""
+"""Connections accepted in one loop iteration. Each costs about 50 µs."""
+_HANDSHAKE_SECONDS: Final = 10.0
+_TLS_SHUTDOWN_SECONDS: Final = 2.0
+"""Some clients never answer the TLS close."""
 _SECONDS_WITHOUT_FILES: Final = 1.0
 _SECONDS_BETWEEN_LINES: Final = 10.0
 _MIN_IDLE_SECONDS: Final = 1.0
-"""A client that has asked before is given this long for its next request."""
+"""Before a connection that has had requests may be closed for another client."""
 _MIN_NEW_SECONDS: Final = 0.25
-"""One that has not, for its first."""
-_SECONDS_AT_THE_BOUND: Final = 0.05
-"""Between two looks whether a client waits and a connection is idle."""
+"""The same for a connection without a request so far."""
+_SECONDS_AT_LIMIT: Final = 0.05
+"""Between two checks whether a client waits and a connection is idle."""
 _SECONDS_BETWEEN_SCANS: Final = 0.25
 _MAX_SCANNED: Final = 1_000
-"""Connections that are looked at in one scan, which takes milliseconds."""
+"""Connections in one scan, which takes milliseconds."""
 _MAX_CANDIDATES: Final = 1_024
 
 
-class Door(Generic[C]):
-    """Accepts connections. Those that still shake hands count, too, so a stranger cannot take all files."""
+class CloseReason(StrEnum):
+    """Why the server closed a connection."""
 
-    def __init__(self, most: int, tls: ssl.SSLContext | None = None, closed: ClosedConnections | None = None) -> None:
-        """`most` is how many there may be inside at once; `closed` counts those that make room."""
+    IDLE_TIMEOUT = "idle_timeout"
+    """No request came."""
+    HEAD_TIMEOUT = "head_timeout"
+    """The head of a request was not complete in time."""
+    BODY_TIMEOUT = "body_timeout"
+    """The body of a request was not complete in time."""
+    WRITE_TIMEOUT = "write_timeout"
+    """The client did not read its responses."""
+    HANDSHAKE_LIMIT = "handshake_limit"
+    """The TLS handshake was not complete, and another client waited for a connection."""
+    CONNECTION_LIMIT = "connection_limit"
+    """It was idle, and another client waited for a connection."""
+    MEMORY_LIMIT = "memory_limit"
+    """It held more than its share while all connections together held more than allowed."""
+
+
+_NOT_LOGGED: Final = frozenset({CloseReason.IDLE_TIMEOUT.value})
+"""Normal for every client that keeps connections open."""
+
+
+class ClosedConnections:
+    """Counts the connections that the server closed on one port, by reason, with few log lines."""
+
+    def __init__(self, port: str, lines: LogLimit | None = None) -> None:
+        """`port` is the value of a label: ``http`` or ``grpc``."""
+        self._port = port
+        self._lines = lines or LogLimit()
+        self.totals: dict[str, int] = {}
+        """By reason."""
+
+    def count(self, reason: str, detail: str = "") -> None:
+        """Count one. `detail` is for the log: the client and the figures."""
+        total = self.totals[reason] = self.totals.get(reason, 0) + 1
+        if reason in _NOT_LOGGED:
+            return
+        times = self._lines.count(reason)
+        if times:
+            text = "connections closed on port %s: %d since the last such line, %d in all, reason %s%s"
+            log.warning(text, self._port, times, total, reason, f"; {detail}" if detail else "")
+
+    def samples(self) -> Iterator[Sample]:
+        """As metrics."""
+        for reason, total in self.totals.items():
+            yield Sample("headgate_connections_closed_total", total, (self._port, str(reason)))
+
+
+class Acceptor(Generic[C]):
+    """Accepts connections of one listening socket. TLS handshakes count towards the limit."""
+
+    def __init__(
+        self, max_connections: int, tls: ssl.SSLContext | None = None, closed: ClosedConnections | None = None
+    ) -> None:
+        """`closed` counts the idle connections that are closed at the limit."""
         self.connections: set[C] = set()
-        """Those who are through."""
+        """Open connections, after the TLS handshake."""
         self.closed = closed or ClosedConnections("other")
-        self._most = most
+        self._max_connections = max_connections
         self._tls = tls
-        self._entering: dict[asyncio.Task[None], float] = {}
-        """With the time since when."""
+        self._connecting: dict[asyncio.Task[None], float] = {}
+        """Tasks that set up a connection, with their start time."""
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
-        self._is_open = False
+        self._is_watching = False
         self._candidates: list[C | asyncio.Task[None]] = []
-        """Those that were idle at the last scan, the one to close first at the end."""
+        """Idle at the last scan; the next one to close is the last."""
         self._scanned = self._logged = float("-inf")
         self._scanned_up_to = 0
         self._handshaking = asyncio.Lock()
-        self.connect: Callable[[], asyncio.Protocol]
-        """Makes the protocol for whoever comes."""
+        self.make_protocol: Callable[[], asyncio.Protocol]
+        """Makes the protocol object of a new connection."""
 
-    def open(self, listener: socket.socket) -> None:
-        """Let in who comes to this socket."""
+    def start(self, listener: socket.socket) -> None:
+        """Accept connections of this socket."""
         self._listener = listener
         self._watch()
 
-    def close(self) -> None:
-        """Let nobody in any more, nor who still shakes hands."""
+    def stop(self) -> None:
+        """Accept no more, and cancel handshakes."""
         self._unwatch()
         self._listener = None
-        for task in self._entering:
+        for task in self._connecting:
             task.cancel()
 
-    def enter(self, connection: C) -> None:
-        """Somebody is through."""
+    def add(self, connection: C) -> None:
+        """A connection is open."""
         self.connections.add(connection)
 
-    def leave(self, connection: C) -> None:
-        """Somebody has gone; there is room for another."""
+    def remove(self, connection: C) -> None:
+        """A connection is closed."""
         self.connections.discard(connection)
         if self._has_room:
             self._watch()
 
     def _watch(self) -> None:
-        """Be told when a client waits, whether there is room or not."""
-        if self._listener is not None and not self._is_open:
-            self._is_open = True
+        if self._listener is not None and not self._is_watching:
+            self._is_watching = True
             self._loop.add_reader(self._listener.fileno(), self._accept, self._listener)
 
     def _unwatch(self) -> None:
-        if self._listener is not None and self._is_open:
-            self._is_open = False
+        if self._listener is not None and self._is_watching:
+            self._is_watching = False
             self._loop.remove_reader(self._listener.fileno())
 
     @property
     def _has_room(self) -> bool:
-        return len(self.connections) + len(self._entering) < self._most
+        return len(self.connections) + len(self._connecting) < self._max_connections
 
     def _accept(self, listener: socket.socket) -> None:
-        """Somebody is at the door."""
+        """A client is in the backlog."""
         if not self._has_room:
-            self._make_room()
-            self._pause(_SECONDS_AT_THE_BOUND)
+            self._close_idle()
+            self._pause(_SECONDS_AT_LIMIT)
             return
         for _ in range(_MAX_IN_A_ROW):
-            if not self._has_room:  # the next turn tells whether another one waits
+            if not self._has_room:  # the next loop iteration sees whether another client waits
                 return
             try:
                 accepted, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no more files; others may close some
+            except OSError as error:  # no more file descriptors; closing a connection frees one
                 self._log_cannot_accept(error)
-                self._make_room()
+                self._close_idle()
                 self._pause(_SECONDS_WITHOUT_FILES)
                 return
             accepted.setblocking(False)  # noqa: FBT003 (its only argument)
-            task = self._loop.create_task(self._enter(accepted))
-            self._entering[task] = self._loop.time()
-            task.add_done_callback(self._entered)
+            task = self._loop.create_task(self._connect(accepted))
+            self._connecting[task] = self._loop.time()
+            task.add_done_callback(self._connected)
 
-    async def _enter(self, accepted: socket.socket) -> None:
+    async def _connect(self, accepted: socket.socket) -> None:
         tls = self._tls
         try:
             if tls is None:
-                await self._loop.connect_accepted_socket(self.connect, accepted)
+                await self._loop.connect_accepted_socket(self.make_protocol, accepted)
             else:
-                async with asyncio.timeout(_SECONDS_FOR_HANDSHAKE):
+                async with asyncio.timeout(_HANDSHAKE_SECONDS):
                     await self._readable(accepted)
-                    async with self._handshaking:  # a third of a millisecond each: one after the other, in turns
-                        beginning = self._loop.create_task(self._shake_hands(accepted, tls))
+                    async with self._handshaking:  # each takes 0.3 ms: one per loop iteration
+                        handshake = self._loop.create_task(self._shake_hands(accepted, tls))
                         try:
                             await asyncio.sleep(0)
                             await asyncio.sleep(0)
                         except asyncio.CancelledError:
-                            beginning.cancel()
+                            handshake.cancel()
                             raise
-                    await beginning
-        except (OSError, asyncio.CancelledError):  # the other end went away, or does not know how to shake hands
+                    await handshake
+        except (OSError, asyncio.CancelledError):  # the client has gone, or the handshake failed
             accepted.close()
 
     async def _readable(self, accepted: socket.socket) -> None:
-        """Wait until the client has said something, without a handshake of which all would arrive in one turn."""
-        came: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(accepted.fileno(), lambda: None if came.done() else came.set_result(None))
+        """Wait for the client's first bytes, so that handshakes do not all begin in one loop iteration."""
+        has_input: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(accepted.fileno(), lambda: None if has_input.done() else has_input.set_result(None))
         try:
-            await came
+            await has_input
         finally:
             self._loop.remove_reader(accepted.fileno())
 
     async def _shake_hands(self, accepted: socket.socket, tls: ssl.SSLContext) -> None:
         await self._loop.connect_accepted_socket(
-            self.connect,
+            self.make_protocol,
             accepted,
             ssl=tls,
-            ssl_handshake_timeout=_SECONDS_FOR_HANDSHAKE,
-            ssl_shutdown_timeout=_SECONDS_FOR_GOODBYE,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            ssl_shutdown_timeout=_TLS_SHUTDOWN_SECONDS,
         )
 
-    def _entered(self, task: asyncio.Task[None]) -> None:
-        self._entering.pop(task, None)
+    def _connected(self, task: asyncio.Task[None]) -> None:
+        self._connecting.pop(task, None)
         if self._has_room:
             self._watch()
 
-    # At the bound
+    # At the limit
 
     def _pause(self, seconds: float) -> None:
-        """Look again later, or as soon as a connection is closed."""
+        """Accept again after `seconds`, or as soon as a connection is closed."""
         self._unwatch()
         self._loop.call_later(seconds, self._watch)
 
-    def _make_room(self) -> None:
-        """Close the connection that has been idle longest; where more clients wait, the next turn closes another."""
+    def _close_idle(self) -> None:
+        """Close the connection that has been idle longest. The next loop iteration may close another."""
         now = self._loop.time()
         if not self._candidates and now - self._scanned >= _SECONDS_BETWEEN_SCANS:
             self._scanned = now
-            self._candidates = self._idle_ones(now)
+            self._candidates = self._find_idle(now)
         while self._candidates:
             chosen = self._candidates.pop()
             if isinstance(chosen, asyncio.Task):
-                if chosen in self._entering:
+                if chosen in self._connecting:
                     chosen.cancel()
-                    self.closed.count(Reason.HANDSHAKE_LIMIT)
+                    self.closed.count(CloseReason.HANDSHAKE_LIMIT)
                     return
-            elif chosen in self.connections and self._may_close(chosen, now) is not None:
+            elif chosen in self.connections and self._closable_since(chosen, now) is not None:
                 chosen.abort()
-                self.closed.count(Reason.CONNECTION_LIMIT)
+                self.closed.count(CloseReason.CONNECTION_LIMIT)
                 return
 
-    def _idle_ones(self, now: float) -> list[C | asyncio.Task[None]]:
+    def _find_idle(self, now: float) -> list[C | asyncio.Task[None]]:
         found: list[tuple[bool, float, C | asyncio.Task[None]]] = [
-            (False, since, task) for task, since in self._entering.items() if now - since >= _MIN_IDLE_SECONDS
+            (False, since, task) for task, since in self._connecting.items() if now - since >= _MIN_IDLE_SECONDS
         ]
-        for connection in self._next_ones():
-            since = self._may_close(connection, now)
+        for connection in self._next_to_scan():
+            since = self._closable_since(connection, now)
             if since is not None:
                 found.append((not connection.is_new, since, connection))
-        found.sort(key=lambda each: each[:2])  # those that never asked go first
+        found.sort(key=lambda each: each[:2])  # those without a request so far come first
         return [each for _, _, each in found[:_MAX_CANDIDATES]][::-1]
 
-    def _next_ones(self) -> list[C]:
-        """Some of the connections, in turn: to look at all of them would take tens of milliseconds."""
+    def _next_to_scan(self) -> list[C]:
+        """Some of the connections, in rotation: a scan of all would take tens of milliseconds."""
         start = self._scanned_up_to if self._scanned_up_to < len(self.connections) else 0
         self._scanned_up_to = start + _MAX_SCANNED
         return list(islice(self.connections, start, self._scanned_up_to))
 
-    def _may_close(self, connection: C, now: float) -> float | None:
-        """Since when a connection has been idle, if that is long enough; None if it stays."""
+    def _closable_since(self, connection: C, now: float) -> float | None:
+        """Since when a connection has been idle, if that is long enough to close it; else None."""
         since = connection.idle_since
         if since is None:
             return None

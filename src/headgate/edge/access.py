@@ -1,42 +1,65 @@
-"""Who may ask: with a service token, only who knows it."""
+"""The service token: with one, HTTP requests and gRPC calls need it."""
 
 from __future__ import annotations
 
 import hmac
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.edge.http import forward_auth
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 
 if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
     from headgate.protocols.http1.messages import Head
 
-TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
-OPEN_TO_ALL: Final = frozenset({"/livez", "/readyz", "/metrics"})
+TOKEN_REQUIRED: Final = "the service token is required, as Authorization: Bearer or X-Headgate-Token"  # noqa: S105 (a sentence)
+GRPC_HEALTH: Final = "/grpc.health.v1.Health/Check"
+_TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
+_PATHS_WITHOUT_TOKEN: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes have no token, and nothing is decided there."""
-WHO_IS_ANSWERED: Final = "this service answers only who sends its token, as Authorization: Bearer or X-Headgate-Token"
+_CALLS_WITHOUT_TOKEN: Final = frozenset({GRPC_HEALTH})
+"""The same for gRPC."""
 _BEARER: Final = "bearer "
 
 
 class Access:
-    """The door of the service."""
+    """Checks the service token."""
 
     def __init__(self, token: str) -> None:
-        """Only who shows the token may ask."""
+        """Only callers that send `token` are answered."""
         self._token = token.encode()
 
     def check(self, head: Head) -> None:
-        """Raise `Unanswerable` for whoever does not show the token, in its header or as a bearer."""
-        if head.path in OPEN_TO_ALL:
+        """Raise `HttpProblem` if a request needs the token and does not have it."""
+        if head.path in _PATHS_WITHOUT_TOKEN:
             return
-        # What a gateway forwards has the `Authorization` of its caller.
+        # A forwarded call has the `Authorization` of its own caller.
         authorization = None if head.path.startswith(forward_auth.PATH) else head.get("authorization")
-        if not self.admits(head.get(TOKEN_HEADER), authorization):
-            raise Unanswerable(HTTPStatus.UNAUTHORIZED, WHO_IS_ANSWERED, ("www-authenticate", "Bearer"))
+        if not self._is_valid(head.get(_TOKEN_HEADER), authorization):
+            raise HttpProblem(HTTPStatus.UNAUTHORIZED, TOKEN_REQUIRED, ("www-authenticate", "Bearer"))
 
-    def admits(self, given: str | None, authorization: str | None) -> bool:
-        """Whether the token was given, in the header of its own or else as a bearer."""
-        if given is None and authorization is not None and authorization[: len(_BEARER)].lower() == _BEARER:
-            given = authorization[len(_BEARER) :].strip(" ")
-        return given is not None and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
+    def admits(self, fields: Mapping[str, str]) -> bool:
+        """Whether a gRPC call with these header fields is answered."""
+        if fields.get(":path") in _CALLS_WITHOUT_TOKEN:
+            return True
+        return self._is_valid(fields.get(_TOKEN_HEADER), fields.get("authorization"))
+
+    def _is_valid(self, token: str | None, authorization: str | None) -> bool:
+        """Whether the token is in its own header or else in `Authorization`."""
+        if token is None and authorization is not None and authorization[: len(_BEARER)].lower() == _BEARER:
+            token = authorization[len(_BEARER) :].strip(" ")
+        return token is not None and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
+
+
+class GrpcProtection(NamedTuple):
+    """TLS and token of the gRPC server; by default neither."""
+
+    tls: ssl.SSLContext | None = None
+    access: Access | None = None
+
+    def admits(self, fields: Mapping[str, str]) -> bool:
+        """Whether a call with these header fields is answered."""
+        return self.access is None or self.access.admits(fields)

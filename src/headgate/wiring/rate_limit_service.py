@@ -6,9 +6,9 @@ from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from headgate.edge.access import Access
-from headgate.edge.listening import Address, kept_address
-from headgate.edge.rls.deciding import RateLimits
+from headgate.edge.access import Access, GrpcProtection
+from headgate.edge.listening import Address, reserved_address
+from headgate.edge.rls.decisions import RateLimits
 from headgate.errors import HeadgateError
 from headgate.setting_values import RlsOnOverload
 from headgate.wiring.serving import transport
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
-    from headgate.edge.closed_connections import ClosedConnections
-    from headgate.edge.fairness import Turns
+    from headgate.edge.acceptor import ClosedConnections
+    from headgate.edge.fairness import TimeSlice
     from headgate.settings import Settings
 
 
@@ -32,32 +32,31 @@ async def rate_limit_service(
     chosen: Settings,
     traces: Traces | None = None,
     *,
-    turns: Turns | None = None,
+    time_slice: TimeSlice | None = None,
     closed: ClosedConnections | None = None,
 ) -> AsyncIterator[Address | None]:
     """Answer Envoy inside the block, and say where; None without the extra `grpc`.
 
-    `turns` are those of the event loop, and `closed` counts connections that are closed.
+    `time_slice` is that of the event loop; `closed` counts connections that the server closes.
     """
     if find_spec("hpack") is None:
         yield None
         return
     from headgate.edge.grpc.bounds import Bounds  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
-    from headgate.edge.grpc.protection import PROTOCOL, Protection  # noqa: PLC0415 (an extra)
-    from headgate.edge.grpc.server import serving_grpc  # noqa: PLC0415 (an extra)
+    from headgate.edge.grpc.server import ALPN, serving_grpc  # noqa: PLC0415 (an extra)
 
     # Where nothing is on record nobody has to wait for it.
     rate_limits = RateLimits(limiter, None if identity is None or identity.records is None else identity.stated)
     for_call = None
     if traces is not None:
-        from headgate.edge.grpc.traced import traced  # noqa: PLC0415 (an extra)
+        from headgate.edge.tracing import traced_calls  # noqa: PLC0415 (an extra)
 
-        for_call = traced(traces)
+        for_call = traced_calls(traces)
     carrying, token = transport(chosen), chosen.service_token
     files = carrying.tls
-    protection = Protection(
-        None if files is None else files.context(PROTOCOL), None if token is None else Access(token)
+    protection = GrpcProtection(
+        None if files is None else files.context(ALPN), None if token is None else Access(token)
     )
     denies = chosen.rls_on_overload is RlsOnOverload.OVER_LIMIT
     answering = methods(rate_limits, is_ready, denies_on_overload=denies)
@@ -65,12 +64,12 @@ async def rate_limit_service(
     seconds, most = chosen.drain_seconds, carrying.connections
     with ExitStack() as port:
         try:
-            address = port.enter_context(kept_address(chosen.grpc_host, chosen.grpc_port))
+            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port))
         except HeadgateError as error:
             msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
             raise HeadgateError(msg) from error
         async with serving_grpc(
-            answering, address, seconds, for_call, protection, most, bounds=bounds, turns=turns, closed=closed
+            answering, address, seconds, for_call, protection, most, bounds=bounds, time_slice=time_slice, closed=closed
         ):
             port.close()
             yield address

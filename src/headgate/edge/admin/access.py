@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from headgate.controlplane.access import Role
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ _MAX_TOKEN: Final = 1_024
 
 
 def token_of(given: Sequence[bytes]) -> str:
-    """The bearer token in the `Authorization` headers of a call; `Unanswerable` if there is none."""
+    """The bearer token in the `Authorization` headers of a call; `HttpProblem` if there is none."""
     if not given:
         sentence = "send a token: Authorization: Bearer hgt_…"
         raise unauthorized(sentence)
@@ -81,6 +81,6 @@ def token_of(given: Sequence[bytes]) -> str:
     return token
 
 
-def unauthorized(sentence: str, more: str = "") -> Unanswerable:
+def unauthorized(sentence: str, more: str = "") -> HttpProblem:
     """The answer to a call whose token is missing or invalid."""
-    return Unanswerable(HTTPStatus.UNAUTHORIZED, sentence, ("www-authenticate", f'Bearer realm="headgate"{more}'))
+    return HttpProblem(HTTPStatus.UNAUTHORIZED, sentence, ("www-authenticate", f'Bearer realm="headgate"{more}'))

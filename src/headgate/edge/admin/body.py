@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from headgate.controlplane.gc_paused import in_thread
-from headgate.edge.problems import CLOSE, Unanswerable
+from headgate.edge.problems import CLOSE, HttpProblem
 from headgate.errors import shown
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def max_bytes(path: str) -> int:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The whole body; `Unanswerable` if it is too large or arrives too slowly."""
+    """The whole body; `HttpProblem` if it is too large or arrives too slowly."""
     length = request.headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit():
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, "Content-Length is not a whole number", CLOSE)
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, "Content-Length is not a whole number", CLOSE)
     if len(length) > len(str(MAX_BYTES_OF_RULES)) or int(length) > limit:
         raise _too_large(limit)
     body = bytearray()
@@ -52,9 +52,9 @@ async def read_body(request: Request, limit: int) -> bytes:
                     raise _too_large(limit)
     except TimeoutError:
         sentence = f"timeout: the body was not complete after {_SECONDS:g} seconds"
-        raise Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE) from None
+        raise HttpProblem(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE) from None
     except ClientDisconnect:
-        raise Unanswerable(
+        raise HttpProblem(
             HTTPStatus.BAD_REQUEST, "the connection closed before the body was complete", CLOSE
         ) from None
     return bytes(body)
@@ -65,19 +65,19 @@ async def parse_body(request: Request, body: bytes) -> object:
     kind = request.headers.get("content-type", "")
     if not _JSON.fullmatch(kind.strip()):
         sentence = f"send the body as Content-Type: application/json, not {shown(kind)}"
-        raise Unanswerable(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, sentence, ("accept", "application/json"))
+        raise HttpProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, sentence, ("accept", "application/json"))
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         sentence = "send the body uncompressed, without a Content-Encoding"
-        raise Unanswerable(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, sentence, ("accept-encoding", "identity"))
+        raise HttpProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, sentence, ("accept-encoding", "identity"))
     if body.count(b",") > _MAX_COMMAS:
         sentence = f"the body has more than {_MAX_COMMAS:,} commas; send a smaller document"
-        raise Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
+        raise HttpProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
     try:
         return parse(body) if len(body) <= _QUICKLY_PARSED else await in_thread(parse, body)
     except RecursionError:
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, "the body is nested too deeply") from None
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, "the body is nested too deeply") from None
     except ValueError as error:
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, f"the body is not valid JSON: {_reason(error)}") from None
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, f"the body is not valid JSON: {_reason(error)}") from None
 
 
 def parse(body: bytes) -> object:
@@ -134,9 +134,9 @@ def _reason(error: ValueError) -> str:
     return f"{text[:1].lower()}{text[1:]}" if isinstance(error, json.JSONDecodeError) else text
 
 
-def _too_large(limit: int) -> Unanswerable:
+def _too_large(limit: int) -> HttpProblem:
     sentence = f"the body is too large; the limit here is {limit} bytes"
-    return Unanswerable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, CLOSE)
+    return HttpProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence, CLOSE)
 
 
 async def large_json(data: Mapping[str, Any]) -> Response:

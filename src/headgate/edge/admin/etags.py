@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Protocol
 from fastapi import Depends, Header, Request, Response
 
 from headgate.edge.admin.problems import NotModified
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import Stale
 
 _TAG: Final = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
@@ -101,4 +101,4 @@ def _header(request: Request, name: str) -> str | None:
     if len(text) <= _MAX_HEADER and (text == "*" or _TAGS.fullmatch(text)):
         return text
     sentence = f'{name.title()} is malformed; write a tag with its quotes, as in "3", or several, or *'
-    raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
+    raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)

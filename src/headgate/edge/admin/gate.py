@@ -14,7 +14,7 @@ from headgate.edge.admin import applied, idempotency
 from headgate.edge.admin.access import ROLES, changes_something, reaches_processes, token_of, unauthorized
 from headgate.edge.admin.body import max_bytes, parse_body, read_body
 from headgate.edge.admin.parts import AdminParts
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidFields, Problem, shown
 
 _NO_BODY: Final = (b"", b"{}")
@@ -65,7 +65,7 @@ class Gate(APIRoute):
             body = await read_body(request, max_bytes(self.path_format))
             if self.body_field is None:
                 if body.strip() not in _NO_BODY:
-                    raise Unanswerable(HTTPStatus.BAD_REQUEST, f"{endpoint} takes no body")
+                    raise HttpProblem(HTTPStatus.BAD_REQUEST, f"{endpoint} takes no body")
                 data = None
             else:
                 data = await parse_body(request, body) if body else None
@@ -109,7 +109,7 @@ async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
         raise unauthorized(sentence, ', error="invalid_token"')
     if not caller.role.covers(needed):
         sentence = f"this needs the role {needed}; the token has the role {caller.role}"
-        raise Unanswerable(HTTPStatus.FORBIDDEN, sentence)
+        raise HttpProblem(HTTPStatus.FORBIDDEN, sentence)
     return caller
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.responses import Response
 
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Attempt(NamedTuple):
 def read_key(given: Sequence[str]) -> str:
     """The key of a request that has one."""
     if len(given) != 1 or not _KEY.fullmatch(given[0]):
-        raise Unanswerable(
+        raise HttpProblem(
             HTTPStatus.BAD_REQUEST, "Idempotency-Key must be one value of 1 to 255 printable ASCII characters"
         )
     return given[0]
@@ -96,15 +96,15 @@ async def _keep(database: Database, attempt: Attempt, response: Response) -> Non
 def _again(kept: Mapping[str, Any], attempt: Attempt) -> Response:
     if kept["request"] != attempt.digest:
         sentence = "this Idempotency-Key was used for a different request; use a new key for each request"
-        raise Unanswerable(HTTPStatus.UNPROCESSABLE_ENTITY, sentence)
+        raise HttpProblem(HTTPStatus.UNPROCESSABLE_ENTITY, sentence)
     if kept["status"] == _IN_FLIGHT:
         raise _in_progress()
     return Response(kept["body"], kept["status"], {**kept["headers"], "idempotency-replayed": "true"})
 
 
-def _in_progress() -> Unanswerable:
+def _in_progress() -> HttpProblem:
     sentence = "the first copy of this request is still in flight; retry, or check whether it took effect"
-    return Unanswerable(HTTPStatus.CONFLICT, sentence, ("retry-after", "1"))
+    return HttpProblem(HTTPStatus.CONFLICT, sentence, ("retry-after", "1"))
 
 
 def without_secret(body: bytes) -> bytes:

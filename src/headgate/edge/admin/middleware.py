@@ -21,8 +21,8 @@ from starlette.datastructures import MutableHeaders
 from headgate.core.path import MAX_PATH
 from headgate.edge.admin.access import token_of
 from headgate.edge.admin.problems import problem
-from headgate.edge.problems import OUR_FAULT, Unanswerable
-from headgate.edge.slices import Slices
+from headgate.edge.problems import INTERNAL_ERROR, HttpProblem
+from headgate.edge.fairness import RoundRobin
 from headgate.errors import shown
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Frame:
             log.exception("admin API: %s %s failed with an unexpected error", scope["method"], shown(scope["path"]))
             if sending.started:  # the answer has begun; the server closes the connection
                 raise
-            await problem(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)(scope, receive, sending)
+            await problem(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)(scope, receive, sending)
 
 
 class _Sending:
@@ -124,7 +124,7 @@ class InFlightLimit:
         self._seconds = seconds
 
     async def acquire(self) -> None:
-        """Wait until the call may begin; `Unanswerable` if it may not."""
+        """Wait until the call may begin; `HttpProblem` if it may not."""
         if not self._queue_left:
             raise _too_many()
         self._queue_left -= 1
@@ -147,7 +147,7 @@ class Guard:
     def __init__(self, app: ASGIApp) -> None:
         """`app` is the application with the routes."""
         self._app = app
-        self._slices = Slices()
+        self._slices = RoundRobin()
         self._known = InFlightLimit(32, 256)
         self._unknown = InFlightLimit(8, 128)
         self._open = InFlightLimit(8, 128)
@@ -160,7 +160,7 @@ class Guard:
         try:
             limit = self._limit_for(scope)
             await limit.acquire()
-        except Unanswerable as error:
+        except HttpProblem as error:
             await self._slices.turn()
             await problem(error.status, str(error), headers=error.headers)(scope, receive, send)
             return
@@ -171,7 +171,7 @@ class Guard:
             limit.release()
 
     def _limit_for(self, scope: Scope) -> InFlightLimit:
-        """The limit that a call counts in; `Unanswerable` if it needs a token and has none."""
+        """The limit that a call counts in; `HttpProblem` if it needs a token and has none."""
         if not scope["path"].startswith(_API):
             return self._open
         parts: AdminParts = scope["app"].state.parts
@@ -179,5 +179,5 @@ class Guard:
         return self._known if parts.access.is_known(token) else self._unknown
 
 
-def _too_many() -> Unanswerable:
-    return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY, ("retry-after", "1"))
+def _too_many() -> HttpProblem:
+    return HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY, ("retry-after", "1"))

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator
 
 from headgate.core.parsing.fields import unusable
 from headgate.edge.admin.fields import whole_number
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def position_of(kind: str, after: str | None, read: Callable[[Any], T]) -> T | N
     except (ValueError, RecursionError):
         pass
     sentence = "`after` is not a cursor of this list; send `next` of the previous page, or omit it"
-    raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
+    raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
 
 
 def as_name(position: object) -> str:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from headgate.core.problem import CONTENT_TYPE
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import (
     Conflict,
     DatabaseError,
@@ -71,7 +71,7 @@ def problem(
     status: HTTPStatus, sentence: str, problems: Sequence[Problem] = (), headers: Sequence[tuple[str, str]] = ()
 ) -> Response:
     """An answer that says what is wrong, for people and for programs."""
-    document = Unanswerable(status, sentence).document() | {
+    document = HttpProblem(status, sentence).document() | {
         "problems": [{"field": each.field, "message": each.message} for each in problems[:MAX_PROBLEMS]]
     }
     return Response(_line(document), status.value, dict(headers), CONTENT_TYPE)
@@ -80,7 +80,7 @@ def problem(
 def handle_problems(app: FastAPI) -> None:
     """Answer every error that endpoints raise."""
     app.add_exception_handler(HeadgateError, _of_ours)
-    app.add_exception_handler(Unanswerable, _of_the_edge)
+    app.add_exception_handler(HttpProblem, _of_the_edge)
     app.add_exception_handler(RequestValidationError, _of_pydantic)
     app.add_exception_handler(HTTPException, _of_starlette)
     app.add_exception_handler(NotModified, _not_modified)
@@ -104,7 +104,7 @@ async def _of_ours(_request: Request, error: Exception) -> Response:
 
 
 async def _of_the_edge(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, Unanswerable)  # noqa: S101 (registered for it)
+    assert isinstance(error, HttpProblem)  # noqa: S101 (registered for it)
     return problem(error.status, str(error), headers=error.headers)
 
 

@@ -14,7 +14,7 @@ from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described, path_of
 from headgate.edge.frameworks.routes import Routes
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import HeadgateError, InvalidRequest, NoRules, Overloaded, StoreError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class AsgiGate:
             await self._open(scope.get("app"))
         try:
             admission = await self._decide(scope)
-        except (InvalidRequest, NoRules, Overloaded, StoreError, Unanswerable) as error:
+        except (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem) as error:
             await _answer(scope, receive, send, self._gate.problem(error))
             return
         if admission is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from headgate.core.path import MAX_PATH
 from headgate.core.request import Request
 from headgate.dataplane.identity import Call
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, shown
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ _AUTHORIZATION: Final = b"authorization"
 def path_of(decoded: str) -> str:
     """A decoded path, spelled so that rules match what the framework routes."""
     if len(decoded) > MAX_PATH:
-        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, f"the path is too long; the limit is {MAX_PATH} characters")
+        raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, f"the path is too long; the limit is {MAX_PATH} characters")
     if "." in decoded and _DOTS.search(decoded):
         sentence = "the path has a dot segment ('.' or '..'); send it resolved"
-        raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
     if not _PLAIN.fullmatch(decoded):
         decoded = "".join(_ENCODED.get(character, character) for character in decoded)
     return decoded or "/"

@@ -15,8 +15,8 @@ from headgate.core.endpoint import problem as pattern_problem
 from headgate.core.header_lines import HeaderLines, T
 from headgate.core.path import normalise_path
 from headgate.core.problem import CONTENT_TYPE
-from headgate.edge.log_limit import LogLimit
-from headgate.edge.problems import Unanswerable, not_now
+from headgate.edge.problems import LogLimit
+from headgate.edge.problems import HttpProblem, retry_later
 from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError, shown
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def refusal(verdict: Verdict, lines: list[tuple[str, str]]) -> Answer:
     return _answer(verdict.status, lines, verdict.problem())
 
 
-def unanswerable(reason: Unanswerable) -> Answer:
+def unanswerable(reason: HttpProblem) -> Answer:
     """The answer to a call that could not be checked."""
     return _answer(reason.status.value, [*reason.headers], reason.document())
 
@@ -211,10 +211,10 @@ class Gate(Generic[LimiterT]):
 
 
 def _problem(error: Exception) -> Answer:
-    if isinstance(error, Unanswerable):
+    if isinstance(error, HttpProblem):
         return unanswerable(error)
     if isinstance(error, NoRules | Overloaded):
-        return unanswerable(not_now(error))
+        return unanswerable(retry_later(error))
     if isinstance(error, InvalidRequest):
-        return unanswerable(Unanswerable(HTTPStatus.BAD_REQUEST, str(error)))
-    return unanswerable(Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counter store is unavailable"))
+        return unanswerable(HttpProblem(HTTPStatus.BAD_REQUEST, str(error)))
+    return unanswerable(HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, "the counter store is unavailable"))

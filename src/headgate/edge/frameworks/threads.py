@@ -13,7 +13,7 @@ from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import call_of_wsgi, decoded_path, described, path_of
 from headgate.edge.frameworks.gate import ONE_EACH, is_one_of_several
 from headgate.edge.frameworks.routes import NO_ROUTE
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class ThreadGate:
             raise InvalidSettings(ONE_EACH)
         try:
             return self._decide(environ, path_of(path), route, identify, cost)
-        except (InvalidRequest, NoRules, Overloaded, StoreError, Unanswerable) as error:
+        except (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem) as error:
             return self.gate.problem(error)
 
     def _decide(

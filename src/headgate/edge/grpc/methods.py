@@ -1,42 +1,46 @@
-"""The gRPC methods there are: Envoy's question, and health."""
+"""The gRPC methods: Envoy's ShouldRateLimit, and health."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.edge.grpc.statuses import Failed, GrpcStatus
+from headgate.edge.access import GRPC_HEALTH
+from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE
 from headgate.edge.rls.admission import Admissions
-from headgate.edge.rls.deciding import answer_to, prepare, refusal_of_overload
-from headgate.edge.rls.protobuf import read_question, read_text, write_answer
-from headgate.errors import Overloaded, shown
+from headgate.edge.rls.decisions import overload_response, prepare, response_of
+from headgate.edge.rls.protobuf import read_request, read_text, write_response
+from headgate.errors import InvalidRequest, NoRules, Overloaded, StoreError, shown
+from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any, TypeAlias
 
     from headgate.core.verdict import Verdict
-    from headgate.edge.rls.deciding import Asked, RateLimits
+    from headgate.edge.rls.decisions import DescriptorCheck, RateLimits
 
     Message: TypeAlias = "bytes | Delayed | Coroutine[Any, Any, bytes | Delayed]"
-    """The message of an answer, or how to come by it where that means to wait."""
+    """The message of a response, or a coroutine that returns it."""
     Method: TypeAlias = Callable[[bytes], Message]
-    """From the message of a call to the message of its answer."""
+    """From the message of a call to the message of its response."""
     ForCall: TypeAlias = Callable[[Method, Mapping[str, str]], Method]
-    """A method for one call, whose header fields are known."""
+    """Makes the method for one call, whose header fields are known."""
+
+log = logging.getLogger("headgate")
 
 RATE_LIMITS: Final = "envoy.service.ratelimit.v3.RateLimitService"
-HEALTH: Final = "/grpc.health.v1.Health/Check"
-_MAX_REMEMBERED: Final = 4_096
-_LONGEST_REMEMBERED: Final = 512
-_FEW: Final = 16
-"""Entries of a question that is remembered: one of 512 bytes can have a hundred."""
+_MAX_CACHED: Final = 4_096
+_MAX_CACHED_BYTES: Final = 512
+_MAX_CACHED_ENTRIES: Final = 16
+"""Of a cached request: one of 512 bytes can have a hundred."""
 _SERVICES: Final = ("", RATE_LIMITS)
 _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
 """`HealthCheckResponse`, whose only field is a status."""
 
 
 class Delayed(NamedTuple):
-    """The message of an answer that is held back; nothing waits for it in between."""
+    """A response that is sent after a delay; no task waits for it."""
 
     message: bytes
     seconds: float
@@ -45,63 +49,81 @@ class Delayed(NamedTuple):
 def methods(
     rate_limits: RateLimits, is_ready: Callable[[], bool], *, denies_on_overload: bool = False
 ) -> Mapping[str, Method]:
-    """All methods by path. `Watch` of health is not there, and clients that want it ask `Check` again and again.
+    """All methods by path. `Watch` of health is missing; clients poll `Check` instead.
 
-    `denies_on_overload`: a call that cannot be decided because too many are in flight is refused, not UNAVAILABLE.
+    `denies_on_overload`: if too many checks are in flight, a call is denied instead of UNAVAILABLE.
     """
 
-    def check(message: bytes) -> bytes:
+    def check_health(message: bytes) -> bytes:
         service = read_text(message)
         if service not in _SERVICES:
-            sentence = f"there is no service {shown(service)} here"
-            raise Failed(GrpcStatus.NOT_FOUND, sentence)
+            sentence = f"unknown service {shown(service)}"
+            raise GrpcError(GrpcStatus.NOT_FOUND, sentence)
         return _SERVING if is_ready() else _NOT_SERVING
 
     should_rate_limit = _ShouldRateLimit(rate_limits, denies_on_overload=denies_on_overload).answer
-    return {f"/{RATE_LIMITS}/ShouldRateLimit": should_rate_limit, HEALTH: check}
+    return {f"/{RATE_LIMITS}/ShouldRateLimit": should_rate_limit, GRPC_HEALTH: check_health}
 
 
 class _ShouldRateLimit:
-    """Envoy's question. Where the counters are in this process, it is answered on the spot."""
+    """Envoy's call. With counters in this process, the response is returned at once, without a task."""
 
     def __init__(self, rate_limits: RateLimits, *, denies_on_overload: bool) -> None:
         self._rate_limits = rate_limits
         self._denies_on_overload = denies_on_overload
         self._admissions = Admissions()
-        self._known: dict[bytes, tuple[Asked, ...]] = {}
+        self._cached: dict[bytes, tuple[DescriptorCheck, ...]] = {}
 
     def answer(self, message: bytes) -> Message:
-        asked = self._known.get(message) or self._read(message)
+        checks = self._cached.get(message) or self._read(message)
         try:
-            verdict = self._rate_limits.decide_now(asked)
+            verdict = self._rate_limits.decide_now(checks)
         except Overloaded as overloaded:
-            return self._overloaded(overloaded, len(asked))
-        return self._decided_later(asked) if verdict is None else self._answered(verdict, (verdict,))
+            return self._overloaded(overloaded, len(checks))
+        return self._decide(checks) if verdict is None else self._response(verdict, (verdict,))
 
-    def _read(self, message: bytes) -> tuple[Asked, ...]:
-        asked = prepare(read_question(message))
-        if len(self._known) >= _MAX_REMEMBERED:
-            self._known.clear()
-        if len(message) <= _LONGEST_REMEMBERED and len(asked) == 1 and len(asked[0].request.attributes) <= _FEW:
-            self._known[message] = asked
-        return asked
+    def _read(self, message: bytes) -> tuple[DescriptorCheck, ...]:
+        checks = prepare(read_request(message))
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
+        is_small = len(message) <= _MAX_CACHED_BYTES and len(checks) == 1
+        if is_small and len(checks[0].request.attributes) <= _MAX_CACHED_ENTRIES:
+            self._cached[message] = checks
+        return checks
 
-    async def _decided_later(self, asked: tuple[Asked, ...]) -> bytes | Delayed:
+    async def _decide(self, checks: tuple[DescriptorCheck, ...]) -> bytes | Delayed:
         try:
-            return self._answered(*await self._rate_limits.decided(asked))
+            return self._response(*await self._rate_limits.decided(checks))
         except Overloaded as overloaded:
-            return self._overloaded(overloaded, len(asked))
+            return self._overloaded(overloaded, len(checks))
 
-    def _answered(self, whole: Verdict, parts: Sequence[Verdict]) -> bytes | Delayed:
+    def _response(self, whole: Verdict, parts: Sequence[Verdict]) -> bytes | Delayed:
         admission = self._admissions.message(whole) if len(parts) == 1 else None
         if admission is not None:
             return admission
-        answer = answer_to(whole, parts)
-        message = write_answer(answer)
+        answer = response_of(whole, parts)
+        message = write_response(answer)
         return Delayed(message, answer.delay) if answer.delay else message
 
     def _overloaded(self, overloaded: Overloaded, descriptors: int) -> bytes:
-        """Refuse the call where the operator wants that; else it is UNAVAILABLE, and Envoy's failure mode decides."""
+        """Deny the call if the operator wants that. Otherwise it is UNAVAILABLE, and Envoy's failure mode applies."""
         if self._denies_on_overload:
-            return write_answer(refusal_of_overload(overloaded, descriptors))
+            return write_response(overload_response(overloaded, descriptors))
         raise overloaded
+
+
+def grpc_error(error: Exception) -> GrpcError:
+    """The status of a call that failed with `error`."""
+    if isinstance(error, GrpcError):
+        return error
+    if isinstance(error, InvalidRequest):
+        return GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error))
+    if isinstance(error, NoRules | Overloaded):
+        return GrpcError(GrpcStatus.UNAVAILABLE, str(error))
+    if isinstance(error, StoreError):
+        # Envoy takes any other status for an answer; on UNAVAILABLE its operator's failure mode applies.
+        if not error.transient:  # an outage is logged by the circuit breaker, once
+            log.error("no decision for a gRPC call: %s", error)
+        return GrpcError(GrpcStatus.UNAVAILABLE, STORE_UNAVAILABLE)
+    log.error("a gRPC call failed", exc_info=error)
+    return GrpcError(GrpcStatus.INTERNAL, INTERNAL_ERROR)

@@ -1,4 +1,4 @@
-"""Listening for gRPC calls, and an orderly end."""
+"""Listens for gRPC calls, and shuts down in order."""
 
 from __future__ import annotations
 
@@ -7,29 +7,67 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.acceptor import Door
-from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.fairness import Turns
+from headgate.edge.acceptor import Acceptor, ClosedConnections
+from headgate.edge.access import GrpcProtection
+from headgate.edge.fairness import TimeSlice
 from headgate.edge.grpc.bounds import Bounds
 from headgate.edge.grpc.connection import Connection
-from headgate.edge.grpc.protection import Protection
-from headgate.edge.grpc.shared import Answers, Shared
-from headgate.edge.listening import as_files_allow, listening
+from headgate.edge.listening import connection_limit, listening
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from headgate.edge.grpc.methods import ForCall, Method
     from headgate.edge.listening import Address
+    from headgate.protocols.http2.hpack import HeaderFields
 
 log = logging.getLogger("headgate")
 
-_OPEN: Final = Protection()
-_USUAL: Final = Bounds()
-_LOOKS_PER_LIMIT: Final = 4
-_LONGEST_BETWEEN_LOOKS: Final = 1.0
-_LOOKS_IN_A_ROW: Final = 256
-"""Of all connections; then others have a turn."""
+ALPN: Final = "h2"
+_UNPROTECTED: Final = GrpcProtection()
+_DEFAULT_BOUNDS: Final = Bounds()
+_CHECKS_PER_TIMEOUT: Final = 4
+_MAX_SECONDS_BETWEEN_CHECKS: Final = 1.0
+_MAX_CHECKS_IN_A_ROW: Final = 256
+"""Connections whose timeouts are checked in one loop iteration."""
+
+
+class Routes:
+    """Which calls are answered, and by which methods."""
+
+    def __init__(
+        self, methods: Mapping[str, Method], admits: Callable[[HeaderFields], bool], for_call: ForCall | None = None
+    ) -> None:
+        """`admits` checks the header fields of a call; `for_call` makes a method that knows the header fields."""
+        self.methods = methods
+        self.admits = admits
+        self.for_call = for_call
+
+
+class Shared:
+    """What all connections of one server share."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        acceptor: Acceptor[Connection],
+        time_slice: TimeSlice,
+        bounds: Bounds,
+        closed: ClosedConnections,
+    ) -> None:
+        """All of it is the server's."""
+        self.routes = routes
+        self.acceptor = acceptor
+        self.time_slice = time_slice
+        self.bounds = bounds
+        self.closed = closed
+        self.held = 0
+        """Bytes that the server holds for all connections."""
+
+    @property
+    def fair_share(self) -> int:
+        """Bytes of one connection if all held the same."""
+        return self.bounds.held_in_all // max(1, len(self.acceptor.connections))
 
 
 @asynccontextmanager
@@ -38,42 +76,44 @@ async def serving_grpc(
     address: Address,
     drain_seconds: float,
     for_call: ForCall | None = None,
-    protection: Protection = _OPEN,
-    most: int = 16_384,
+    protection: GrpcProtection = _UNPROTECTED,
+    max_connections: int = 16_384,
     *,
-    bounds: Bounds = _USUAL,
-    turns: Turns | None = None,
+    bounds: Bounds = _DEFAULT_BOUNDS,
+    time_slice: TimeSlice | None = None,
     closed: ClosedConnections | None = None,
 ) -> AsyncIterator[None]:
-    """Answer calls on at most so many connections inside the block; at its end they may take `drain_seconds` more.
+    """Answer calls inside the block. At its end, calls in flight have `drain_seconds` to complete.
 
-    Several processes may listen on one address, as those of the decision service do. For `for_call` see `Answers`;
-    `turns` are those of the event loop, if it has other servers too; `closed` counts connections that are closed.
+    Several processes may listen on one address, like those of the decision service. For `for_call` see `Routes`.
+    `time_slice` is that of the event loop, if other servers run on it too; `closed` counts connections that the server
+    closes.
     """
     closed = closed or ClosedConnections("grpc")
-    door: Door[Connection] = Door(as_files_allow(most), protection.tls, closed)
-    shared = Shared(Answers(methods, protection.admits, for_call), door, turns or Turns(), bounds, closed)
-    door.connect = lambda: Connection(shared)
-    looking = asyncio.create_task(_keep_looking(door.connections, bounds))
+    acceptor: Acceptor[Connection] = Acceptor(connection_limit(max_connections), protection.tls, closed)
+    routes = Routes(methods, protection.admits, for_call)
+    shared = Shared(routes, acceptor, time_slice or TimeSlice(), bounds, closed)
+    acceptor.make_protocol = lambda: Connection(shared)
+    checking = asyncio.create_task(_check_timeouts(acceptor.connections, bounds))
     try:
-        async with listening(door, address, drain_seconds, "calls"):
+        async with listening(acceptor, address, drain_seconds, "calls"):
             yield
     finally:
-        looking.cancel()
+        checking.cancel()
 
 
-async def _keep_looking(connections: set[Connection], bounds: Bounds) -> None:
-    """Have each connection find out whether its client takes too long."""
+async def _check_timeouts(connections: set[Connection], bounds: Bounds) -> None:
+    """Check the timeouts of all connections, again and again."""
     loop = asyncio.get_running_loop()
     shortest = min(bounds.preface, bounds.first_call, bounds.idle, bounds.incomplete, bounds.unread, bounds.linger)
     while True:
-        await asyncio.sleep(min(_LONGEST_BETWEEN_LOOKS, shortest / _LOOKS_PER_LIMIT))
+        await asyncio.sleep(min(_MAX_SECONDS_BETWEEN_CHECKS, shortest / _CHECKS_PER_TIMEOUT))
         now = loop.time()
         for number, connection in enumerate(tuple(connections), 1):
             try:
-                connection.look(now)
-            except Exception:  # one fault must not end the patience with all others
-                log.exception("a gRPC connection could not be looked after")
+                connection.check_timeouts(now)
+            except Exception:  # one fault must not end the checks of all others
+                log.exception("the timeout check of a gRPC connection failed; the connection is closed")
                 connection.abort()
-            if not number % _LOOKS_IN_A_ROW:
+            if not number % _MAX_CHECKS_IN_A_ROW:
                 await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""The calls of one connection, from their header fields to their answers.
+"""The gRPC calls of one connection, from their header fields to their responses.
 
-A call is a task only if its method has to wait, and only so many of one connection are at once: the others wait for
-them, so that one connection cannot have all that a process may have in flight. A call that is reset while it waits is
-never begun.
+A call becomes a task only if its method has to wait. The tasks of one connection are limited, and its other calls wait
+for them: one connection cannot use all that a process may have in flight. A call that is reset while it waits is never
+started.
 """
 
 from __future__ import annotations
@@ -13,71 +13,69 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.access import WHO_IS_ANSWERED
+from headgate.edge.access import TOKEN_REQUIRED
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_MESSAGE, MAX_STREAMS, WINDOW
-from headgate.edge.grpc.methods import Delayed
-from headgate.edge.grpc.statuses import Failed, GrpcStatus, failure_of
+from headgate.edge.grpc.methods import Delayed, grpc_error
 from headgate.errors import shown
 from headgate.protocols.http2 import frames
-from headgate.protocols.http2.frames import END_STREAM, PADDED, Broken, ErrorCode, Frame
-from headgate.protocols.http2.sender import Answering, refuse_content_type
+from headgate.protocols.http2.frames import END_STREAM, PADDED, ErrorCode, Frame, Http2Error
+from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus
+from headgate.protocols.http2.receiver import ReceiveWindow
+from headgate.protocols.http2.sender import MESSAGE_PREFIX, ResponseSender, refuse_content_type
 
 if TYPE_CHECKING:
-    from headgate.edge.grpc.budget import Budget
-    from headgate.edge.grpc.header_blocks import HeaderFields
+    from headgate.edge.grpc.connection import Output
     from headgate.edge.grpc.methods import Method
-    from headgate.edge.grpc.outbound import Outbound
-    from headgate.edge.grpc.shared import Shared
+    from headgate.edge.grpc.server import Shared
+    from headgate.protocols.http2.budget import Budget
+    from headgate.protocols.http2.hpack import HeaderFields
 
-_PREFIX: Final = 5
-"""Of a message: whether it is compressed, and its size."""
 _read_prefix: Final = Struct(">BI").unpack_from
 _SMALL: Final = 256
-"""A DATA frame with less than that, and more to follow, is worth no more than a control frame."""
-_BEGUN_IN_A_ROW: Final = 16
+"""A DATA frame with fewer bytes and more to follow counts as a control frame."""
+_STARTED_IN_A_ROW: Final = 16
 
 
 class Streams:
     """The calls of one connection."""
 
-    def __init__(self, shared: Shared, outbound: Outbound, budget: Budget) -> None:
-        """Answers go to `outbound`; what a client does besides asking is on its `budget`."""
+    def __init__(self, shared: Shared, output: Output, budget: Budget) -> None:
+        """Responses go to `output`; what a client sends besides calls is on its `budget`."""
         self._shared = shared
-        self._answers = shared.answers
-        self._for_call = shared.answers.for_call
-        self._outbound = outbound
+        self._routes = shared.routes
+        self._for_call = shared.routes.for_call
+        self._output = output
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self.answering = Answering(outbound.write)
+        self.sender = ResponseSender(output.write)
         self.last = 0
-        """The last stream that was opened."""
+        """The last stream that the client opened."""
         self.messages = 0
-        """Bytes of messages that came and are not dealt with."""
+        """Bytes of messages that were received and not processed."""
         self.incomplete = 0
-        """Of these, bytes of messages that are not whole."""
+        """Of these, bytes of incomplete messages."""
         self._room = MAX_STREAMS
         """At least so many more calls may be opened."""
         self._calls: dict[int, Method] = {}
-        """Calls whose message is not all there yet, the oldest first."""
+        """Calls whose message is incomplete, the oldest first."""
         self._pieces: dict[int, bytearray] = {}
-        """What there is of those messages that come in several frames."""
+        """What has arrived of messages in several frames."""
         self._waiting: OrderedDict[int, tuple[Method, bytes, int]] = OrderedDict()
-        """Calls that wait for others: their methods, messages, and how many bytes of the window they take."""
+        """Calls that wait for others: methods, messages, and how many bytes of the window they use."""
         self._tasks: dict[int, asyncio.Task[bytes | Delayed]] = {}
         self._delays: dict[int, asyncio.TimerHandle] = {}
         self._in_flight = 0
-        """Tasks that are not done, those of calls that were reset among them."""
-        self._is_beginning_later = False
-        self._usual: tuple[HeaderFields | None, Method | None] = (None, None)
-        """The header fields of the last call that was in order, and its method."""
-        self._uncredited = 0
-        """Bytes of DATA frames that the client was not given back."""
-        self._is_leaving = False
+        """Tasks that are not done, including those of reset calls."""
+        self._is_starting_later = False
+        self._last_method: tuple[HeaderFields | None, Method | None] = (None, None)
+        """The header fields of the last valid call, and its method."""
+        self._window = ReceiveWindow(WINDOW, output.write)
+        self._is_draining = False
 
     # Frames
 
     def headers(self, stream: int, flags: int, fields: HeaderFields) -> None:
-        """A header block is all there: of a new call, or behind the message of one."""
+        """A header block is complete: of a new call, or after the message of one."""
         if stream <= self.last:
             self._budget.control()
             if flags & END_STREAM and stream in self._calls:
@@ -88,12 +86,12 @@ class Streams:
         if self._room < 0 and not self._has_room():
             self._reset(stream, ErrorCode.REFUSED_STREAM)
             return
-        usual, method = self._usual
+        usual, method = self._last_method
         if fields is not usual or method is None:
             method = self._method(stream, fields)
             if method is None:
                 return
-            self._usual = fields, method
+            self._last_method = fields, method
         if self._for_call is not None:
             method = self._for_call(method, fields)
         if flags & END_STREAM:
@@ -102,28 +100,29 @@ class Streams:
             self._calls[stream] = method
 
     def _has_room(self) -> bool:
-        """Whether there may be another call, and how many more there may be for certain."""
+        """Whether there may be another call; recounts how many more there may be."""
         others = len(self._waiting) + len(self._delays)
-        open_streams = len(self._calls) + len(self._tasks) + len(self.answering.waiting) + others
-        self._room = 0 if self._is_leaving else MAX_STREAMS - open_streams - 1
-        return self._room >= 0 and not self._is_leaving
+        open_streams = len(self._calls) + len(self._tasks) + len(self.sender.waiting) + others
+        self._room = 0 if self._is_draining else MAX_STREAMS - open_streams - 1
+        return self._room >= 0 and not self._is_draining
 
     def data(self, frame: Frame) -> None:
-        """A DATA frame has come."""
+        """A DATA frame has arrived."""
         _, flags, stream, content = frame
         size = len(content)
-        self._uncredited += size
-        if self._uncredited > WINDOW // 2:
-            self._credit()
+        window = self._window
+        window.uncredited += size
+        if window.uncredited > window.half:
+            window.credit(self.messages)
         method = self._calls.get(stream)
         if method is None:
             if stream > self.last or not stream:
-                raise Broken(ErrorCode.PROTOCOL_ERROR)
+                raise Http2Error(ErrorCode.PROTOCOL_ERROR)
             self._budget.control()
-            return  # it was refused or answered already
+            return  # the call was refused or answered already
         if flags & PADDED:
             content = frame.unpadded()
-        if flags & END_STREAM and stream not in self._pieces:  # whole, as nearly all are
+        if flags & END_STREAM and stream not in self._pieces:  # complete, as nearly all are
             del self._calls[stream]
             self._start(stream, method, content, size)
         else:
@@ -139,7 +138,7 @@ class Streams:
         if len(pieces) > MAX_MESSAGE:
             self.drop(stream)
             sentence = f"a message has at most {MAX_MESSAGE} bytes here"
-            self._fail(stream, Failed(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
+            self._fail(stream, GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
             self._reset(stream, ErrorCode.NO_ERROR)
         elif ended:
             method = self._calls.pop(stream)
@@ -149,129 +148,120 @@ class Streams:
             self._start(stream, method, bytes(pieces), len(pieces))
 
     def _release(self, size: int) -> None:
-        """So many bytes of messages are not held any more."""
+        """So many bytes of messages are no longer held."""
         self.messages -= size
-        if self._uncredited > WINDOW // 2:
-            self._credit()
-
-    def _credit(self) -> None:
-        """Let the client send as many bytes more as we do not hold."""
-        if self._uncredited > WINDOW + frames.LARGEST:
-            raise Broken(ErrorCode.FLOW_CONTROL_ERROR)
-        done = self._uncredited - self.messages
-        if done > WINDOW // 4:
-            self._outbound.write(frames.window_update(0, done))
-            self._uncredited -= done
+        if self._window.uncredited > self._window.half:
+            self._window.credit(self.messages)
 
     def _reset(self, stream: int, code: ErrorCode) -> None:
-        self._outbound.write(frames.reset(stream, code))
+        self._output.write(frames.reset(stream, code))
         self._budget.reset()
 
     # Calls
 
     def _method(self, stream: int, fields: HeaderFields) -> Method | None:
-        """The method of a call; None if it was refused."""
+        """The method of a call; None if the call was refused."""
         path = fields.get(":path", "")
-        method = self._answers.methods.get(path)
+        method = self._routes.methods.get(path)
         if fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
-            self._outbound.write(refuse_content_type(stream))
+            self._output.write(refuse_content_type(stream))
             self._budget.refused += 1
             return None
         if method is None:
-            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, f"there is no method {shown(path)} here"))
+            self._fail(stream, GrpcError(GrpcStatus.UNIMPLEMENTED, f"unknown method {shown(path)}"))
             return None
-        if not self._answers.admits(fields):
-            self._fail(stream, Failed(GrpcStatus.UNAUTHENTICATED, WHO_IS_ANSWERED))
+        if not self._routes.admits(fields):
+            self._fail(stream, GrpcError(GrpcStatus.UNAUTHENTICATED, TOKEN_REQUIRED))
             return None
         return method
 
     def _start(self, stream: int, method: Method, content: bytes, size: int) -> None:
-        """The message is all there."""
-        is_compressed, length = _read_prefix(content) if len(content) >= _PREFIX else (0, -1)
+        """The message is complete."""
+        is_compressed, length = _read_prefix(content) if len(content) >= MESSAGE_PREFIX else (0, -1)
         if is_compressed:
-            self._fail(stream, Failed(GrpcStatus.UNIMPLEMENTED, "compressed messages are not understood"))
-        elif length != len(content) - _PREFIX:
-            self._fail(stream, Failed(GrpcStatus.INVALID_ARGUMENT, "a call here has exactly one message"))
+            self._fail(stream, GrpcError(GrpcStatus.UNIMPLEMENTED, "compressed messages are not supported"))
+        elif length != len(content) - MESSAGE_PREFIX:
+            self._fail(stream, GrpcError(GrpcStatus.INVALID_ARGUMENT, "a call must have exactly one message"))
         elif self._in_flight >= MAX_IN_FLIGHT or self._waiting:
-            self._waiting[stream] = method, content[_PREFIX:], size
+            self._waiting[stream] = method, content[MESSAGE_PREFIX:], size
             self.messages += size
         else:
-            self._ask(stream, method, content[_PREFIX:], size)
+            self._call(stream, method, content[MESSAGE_PREFIX:], size)
 
-    def _ask(self, stream: int, method: Method, message: bytes, size: int) -> None:
-        """Answer at once, or as soon as there is an answer."""
+    def _call(self, stream: int, method: Method, message: bytes, size: int) -> None:
+        """Call the method; answer at once, or once its task is done."""
         try:
-            answer = method(message)
-        except Exception as error:  # noqa: BLE001 (the caller and the log are told)
-            self._fail(stream, failure_of(error))
+            response = method(message)
+        except Exception as error:  # noqa: BLE001 (the caller and the log get it)
+            self._fail(stream, grpc_error(error))
             return
-        if isinstance(answer, bytes):
+        if isinstance(response, bytes):
             self._budget.answered += 1
-            self.answering.answer(stream, answer)
-        elif isinstance(answer, Delayed):
-            self._delay(stream, answer)
+            self.sender.send(stream, response)
+        elif isinstance(response, Delayed):
+            self._delay(stream, response)
         else:
             self.messages += size
             self._in_flight += 1
-            self._tasks[stream] = task = self._loop.create_task(answer)
-            task.add_done_callback(partial(self._waited, stream, size))
+            self._tasks[stream] = task = self._loop.create_task(response)
+            task.add_done_callback(partial(self._task_done, stream, size))
 
-    def _waited(self, stream: int, size: int, task: asyncio.Task[bytes | Delayed]) -> None:
-        """A method has come to its end."""
+    def _task_done(self, stream: int, size: int, task: asyncio.Task[bytes | Delayed]) -> None:
+        """The task of a call is done."""
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         self._in_flight -= 1
-        if self._outbound.is_ended:
+        if self._output.is_ended:
             return
         self._release(size)
-        if self._tasks.get(stream) is task:  # the client waits for it still
+        if self._tasks.get(stream) is task:  # the call was not reset
             del self._tasks[stream]
             if error is None:
-                self._answered(stream, task.result())
+                self._respond(stream, task.result())
             elif isinstance(error, Exception):
-                self._fail(stream, failure_of(error))
-        if self._waiting and not self._is_beginning_later:
-            self.begin_waiting()
-        self.end_if_done()
+                self._fail(stream, grpc_error(error))
+        if self._waiting and not self._is_starting_later:
+            self.start_waiting()
+        self.close_if_done()
 
-    def _answered(self, stream: int, answer: bytes | Delayed) -> None:
-        if isinstance(answer, Delayed):
-            self._delay(stream, answer)
+    def _respond(self, stream: int, response: bytes | Delayed) -> None:
+        if isinstance(response, Delayed):
+            self._delay(stream, response)
         else:
             self._budget.answered += 1
-            self.answering.answer(stream, answer)
+            self.sender.send(stream, response)
 
-    def _delay(self, stream: int, answer: Delayed) -> None:
-        self._delays[stream] = self._loop.call_later(answer.seconds, self._delayed, stream, answer.message)
+    def _delay(self, stream: int, response: Delayed) -> None:
+        self._delays[stream] = self._loop.call_later(response.seconds, self._delayed, stream, response.message)
 
     def _delayed(self, stream: int, message: bytes) -> None:
-        """An answer was held back for long enough."""
+        """The delay of a response is over."""
         del self._delays[stream]
-        self._answered(stream, message)
-        self.end_if_done()
+        self._respond(stream, message)
+        self.close_if_done()
 
-    def _fail(self, stream: int, failed: Failed) -> None:
+    def _fail(self, stream: int, error: GrpcError) -> None:
         self._budget.refused += 1
-        self.answering.fail(stream, failed)
+        self.sender.send_error(stream, error)
 
-    def begin_waiting(self) -> None:
-        """Begin calls that waited for others, a few at a time, while the client takes its answers."""
-        for _ in range(_BEGUN_IN_A_ROW):
-            if not self._waiting or self._in_flight >= MAX_IN_FLIGHT or self._outbound.is_blocked:
+    def start_waiting(self) -> None:
+        """Start calls that waited for others, a few at a time, while the client reads its responses."""
+        for _ in range(_STARTED_IN_A_ROW):
+            if not self._waiting or self._in_flight >= MAX_IN_FLIGHT or self._output.is_blocked:
                 return
             stream, (method, message, size) = self._waiting.popitem(last=False)
             self._release(size)
-            self._ask(stream, method, message, size)
-        if self._waiting and not self._is_beginning_later:
-            self._is_beginning_later = True
-            self._shared.turns.later(self._begin_later)
+            self._call(stream, method, message, size)
+        if self._waiting and not self._is_starting_later:
+            self._is_starting_later = True
+            self._shared.time_slice.defer(self._start_later)
 
-    def _begin_later(self) -> None:
-        self._is_beginning_later = False
-        self.begin_waiting()
+    def _start_later(self) -> None:
+        self._is_starting_later = False
+        self.start_waiting()
 
     def is_open(self, stream: int) -> bool:
-        """Whether an answer on this stream is still to come."""
-        others = stream in self._waiting or stream in self._delays or stream in self.answering.waiting
+        """Whether a response on this stream is still to come."""
+        others = stream in self._waiting or stream in self._delays or stream in self.sender.waiting
         return others or stream in self._calls or stream in self._tasks
 
     def reset(self, stream: int) -> None:
@@ -280,14 +270,14 @@ class Streams:
         self._budget.reset()
 
     def drop(self, stream: int) -> None:
-        """No client waits for this answer any more."""
+        """Give up a call: its response is not needed any more."""
         self._calls.pop(stream, None)
         pieces = self._pieces.pop(stream, b"")
         self.incomplete -= len(pieces)
         self._release(len(pieces))
         if stream in self._waiting:
             self._release(self._waiting.pop(stream)[2])
-        self.answering.forget(stream)
+        self.sender.drop(stream)
         task = self._tasks.pop(stream, None)
         if task is not None:
             task.cancel()
@@ -296,46 +286,46 @@ class Streams:
             delay.cancel()
 
     def reset_incomplete(self, up_to: int) -> None:
-        """Give up the calls up to this stream whose messages are not whole."""
+        """Reset the calls up to this stream whose messages are incomplete."""
         for stream in [each for each in self._calls if each <= up_to]:
             self.drop(stream)
             self._reset(stream, ErrorCode.CANCEL)
 
-    # The end
+    # Shutdown
 
     @property
     def oldest_incomplete(self) -> int | None:
-        """The first stream whose message is not whole."""
+        """The first stream whose message is incomplete."""
         return next(iter(self._calls), None)
 
     @property
     def is_deciding(self) -> bool:
-        """Whether a call waits for us, and not for its client."""
+        """Whether a call waits for the server, and not for its client."""
         return bool(self._tasks or self._waiting or self._delays)
 
-    def has_something_under_way(self) -> bool:
-        """Whether a call has begun to come, is being answered, or its answer is still to be sent."""
-        return bool(self._tasks or self._calls or self.answering.waiting or self._waiting or self._delays)
+    def is_in_flight(self) -> bool:
+        """Whether a call has begun to arrive, is being answered, or its response is still to be sent."""
+        return bool(self._tasks or self._calls or self.sender.waiting or self._waiting or self._delays)
 
-    def leave(self, code: ErrorCode) -> None:
+    def drain(self, code: ErrorCode) -> None:
         """Take no more calls, and close the connection once all are answered."""
-        self._is_leaving = True
+        self._is_draining = True
         self._room = 0
-        self._outbound.write(frames.goaway(self.last, code))
-        self.end_if_done()
+        self._output.write(frames.goaway(self.last, code))
+        self.close_if_done()
 
-    def end_if_done(self) -> None:
+    def close_if_done(self) -> None:
         """Close the connection if no more calls are taken and all are answered."""
-        if self._is_leaving and not self.has_something_under_way() and not self._outbound.is_ended:
-            self._outbound.close()
+        if self._is_draining and not self.is_in_flight() and not self._output.is_ended:
+            self._output.close()
 
-    def drop_not_begun(self) -> None:
+    def drop_not_started(self) -> None:
         """Keep only the calls that are being decided: nothing more is read from the client."""
-        for stream in (*self._calls, *self._waiting, *self._delays, *self.answering.waiting):
+        for stream in (*self._calls, *self._waiting, *self._delays, *self.sender.waiting):
             self.drop(stream)
 
     def clear(self) -> None:
-        """The connection is over: keep nothing."""
+        """The connection is closed: drop everything."""
         for task in self._tasks.values():
             task.cancel()
         for delay in self._delays.values():
@@ -343,8 +333,8 @@ class Streams:
         for kept in (self._calls, self._pieces, self._waiting, self._tasks, self._delays):
             kept.clear()
         self.messages = self.incomplete = 0
-        self.answering = Answering(_ignore)
+        self.sender = ResponseSender(_ignore)
 
 
 def _ignore(_data: bytes) -> None:
-    """Nothing is sent any more."""
+    """Write nothing: the connection is closed."""

@@ -10,26 +10,25 @@ import msgspec
 from headgate.core import exposition, problem
 from headgate.core.header_lines import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
-from headgate.edge.http.writing import lines_of
-from headgate.edge.problems import not_now
-from headgate.edge.rls.json_form import write_answer
-from headgate.edge.rls.messages import Code
+from headgate.edge.problems import retry_later
+from headgate.edge.rls.messages import Code, write_json
 from headgate.errors import Overloaded
+from headgate.protocols.http1.messages import header_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headgate.core.verdict import Verdict
-    from headgate.edge.problems import Unanswerable
-    from headgate.edge.rls.messages import Answer as RateLimitAnswer
+    from headgate.edge.problems import HttpProblem
+    from headgate.edge.rls.messages import RateLimitResponse
 
 Answer: TypeAlias = tuple[int, str, bytes]
 """Status, headers as lines, and body."""
 
-_JSON: Final = lines_of([("content-type", "application/json")])
-_PROBLEM: Final = lines_of([("content-type", problem.CONTENT_TYPE)])
-_NO_STORE: Final = lines_of([("cache-control", "no-store")])
-_SCRAPE: Final = lines_of([("content-type", exposition.CONTENT_TYPE)])
+_JSON: Final = header_lines([("content-type", "application/json")])
+_PROBLEM: Final = header_lines([("content-type", problem.CONTENT_TYPE)])
+_NO_STORE: Final = header_lines([("cache-control", "no-store")])
+_SCRAPE: Final = header_lines([("content-type", exposition.CONTENT_TYPE)])
 _FAULTS: Final = 500
 _encode: Final = msgspec.json.Encoder().encode
 _text: Final = VerdictText()
@@ -47,7 +46,7 @@ def for_verdict(verdict: Verdict) -> Answer:
     if plain is not None:
         return 429, plain[1], plain[0]
     body = verdict.as_dict()
-    lines = lines_of(_lines.for_verdict(verdict))
+    lines = header_lines(_lines.for_verdict(verdict))
     if body["allowed"]:
         return 200, _JSON + lines, _line(body)
     return 429, _PROBLEM + lines, _line(verdict.problem() | body)
@@ -61,14 +60,14 @@ def for_batch(members: Sequence[bytes]) -> Answer:
 def member_of_batch(decided: Verdict | Overloaded) -> bytes:
     """A verdict with the members that it would have by itself; a check that was shed is not allowed, and says why."""
     if isinstance(decided, Overloaded):
-        return _encode({"allowed": False, "retry_after": decided.retry_after} | not_now(decided).document())
+        return _encode({"allowed": False, "retry_after": decided.retry_after} | retry_later(decided).document())
     return _encode(_members(decided))
 
 
 def for_reservation(verdict: Verdict, reservation: str, reserved: int) -> Answer:
     """The verdict on an amount that was taken, with the text that settles it."""
     body = verdict.as_dict() | {"reservation": reservation, "reserved": reserved}
-    return 200, _JSON + lines_of(_lines.for_verdict(verdict)), _line(body)
+    return 200, _JSON + header_lines(_lines.for_verdict(verdict)), _line(body)
 
 
 def for_outcome(outcome: Mapping[str, object]) -> Answer:
@@ -88,24 +87,24 @@ def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
     """
     headers = _lines.for_verdict(verdict)
     if verdict.allowed:
-        return 200, lines_of(headers), b""
+        return 200, header_lines(headers), b""
     # As the rule says; but a 5xx would be taken for a fault of ours, on which gateways let everybody in.
     status = verdict.status if verdict.status < _FAULTS else 429
     if nginx:
         body = json.dumps(verdict.problem(), separators=(",", ":"))  # in ASCII, as headers are
         headers += [("x-headgate-status", str(status)), ("x-headgate-body", body)]
         status = 403
-    return status, _PROBLEM + lines_of(headers), _line(verdict.problem())
+    return status, _PROBLEM + header_lines(headers), _line(verdict.problem())
 
 
-def for_envoy(answer: RateLimitAnswer) -> Answer:
+def for_envoy(answer: RateLimitResponse) -> Answer:
     """The JSON form of the answer of Envoy's rate-limit service: 200 or 429, as the service of Envoy's own has it."""
-    return 200 if answer.overall_code is Code.OK else 429, _JSON, write_answer(answer)
+    return 200 if answer.overall_code is Code.OK else 429, _JSON, write_json(answer)
 
 
-def for_problem(unanswerable: Unanswerable) -> Answer:
+def for_problem(unanswerable: HttpProblem) -> Answer:
     """Why there is no verdict."""
-    return unanswerable.status, _PROBLEM + lines_of(unanswerable.headers), _line(unanswerable.document())
+    return unanswerable.status, _PROBLEM + header_lines(unanswerable.headers), _line(unanswerable.document())
 
 
 def for_state(status: int, state: Mapping[str, object]) -> Answer:

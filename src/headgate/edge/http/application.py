@@ -1,4 +1,4 @@
-"""What an HTTP server serves: requests, who answers them, and what a caller may take."""
+"""The interface between an HTTP server and what it serves."""
 
 from __future__ import annotations
 
@@ -8,35 +8,34 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from headgate.edge.http.answers import Answer
-    from headgate.edge.problems import Unanswerable
-    from headgate.protocols.http1.messages import Head
+    from headgate.edge.problems import HttpProblem
+    from headgate.protocols.http1.messages import Head, HttpResponse
 
 
 class HttpRequest(NamedTuple):
-    """A request that is all there."""
+    """A complete request."""
 
     head: Head
     body: bytes = b""
     client: str = ""
-    """The other end of the connection, as address and port."""
+    """Address and port of the client."""
 
 
 class Application(Protocol):
-    """What answers requests."""
+    """Answers requests."""
 
-    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, Answer]:
-        """The answer to a request, whatever happens."""
+    def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpResponse]:
+        """Return the response to a request, whatever happens."""
 
     def reads_body(self, head: Head) -> bool:
-        """Whether the body of a request matters. If not, it is not waited for."""
+        """Whether the body of a request is needed. If not, the server does not wait for it."""
 
-    def refuse(self, head: Head | None, reason: Unanswerable) -> Answer:
-        """The answer to a request that did not come as it should; it may lack a head."""
+    def refuse(self, head: Head | None, problem: HttpProblem) -> HttpResponse:
+        """Return the response to a malformed, too large or late request; it may lack a head."""
 
 
 class Bounds(NamedTuple):
-    """What a caller may take."""
+    """Limits for one client."""
 
     head: int = 65_536
     """Bytes."""
@@ -46,11 +45,11 @@ class Bounds(NamedTuple):
     """Also how long a connection may be idle."""
     body_seconds: float = 5.0
     write_seconds: float = 10.0
-    """How long answers may wait for a client that does not read them."""
+    """How long responses may wait for a client that does not read."""
 
 
-def client_of(peer: tuple[str, int] | None) -> str:
-    """The other end of a connection as text, in which it can be told where the port begins."""
+def client_address(peer: tuple[str, int] | None) -> str:
+    """The peer of a connection as text, an IPv6 address in brackets."""
     if not peer:
         return ""
     host, port = peer[:2]

@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection: requests come in, answers go out, one after the other.
+"""One HTTP/1.1 connection: requests come in, responses go out, one after the other.
 
-All of it happens on the event loop. A request that is there as a whole, as nearly every one is when its first bytes
-come, is read in one go.
+The bytes are parsed by `headgate.protocols.http1`. This module decides when: it applies backpressure, shares the event
+loop with other connections and enforces timeouts and memory limits.
 """
 
 from __future__ import annotations
@@ -11,74 +11,77 @@ from contextvars import copy_context
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.closed_connections import Reason
-from headgate.edge.errand import Errand
-from headgate.edge.http.application import HttpRequest, client_of
-from headgate.edge.http.writing import CLOSE_LINE, CONTINUE
-from headgate.edge.problems import CLOSE, OUR_FAULT, Unanswerable
-from headgate.protocols.http1.messages import Head
-from headgate.protocols.http1.parser import Incoming
+from headgate.edge.acceptor import CloseReason
+from headgate.edge.http.application import HttpRequest, client_address
+from headgate.edge.problems import CLOSE, INTERNAL_ERROR, HttpProblem
+from headgate.protocols.http1.messages import CLOSE_LINE, CONTINUE, Head, Http1Error
+from headgate.protocols.http1.parser import RequestParser
 
 if TYPE_CHECKING:
-    from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import Application, Bounds
-    from headgate.edge.http.shared import Shared
+    from headgate.edge.http.server import Shared
+    from headgate.protocols.http1.messages import HttpResponse
 
 _MAX_WAITING: Final = 4_096
-"""Bytes that a connection holds while it waits for its turn; beyond, it is not read from."""
+"""Bytes that a queued connection may hold before it stops reading."""
 _MAX_UNSENT: Final = 16_384
-"""Bytes of answers that the client has not taken; beyond, no request is answered."""
+"""Bytes of responses that the client has not read; beyond this no request is answered."""
 _MAX_DISCARDED: Final = 16 * 1024 * 1024
-"""Bytes that a client may send behind what was refused, so that it hears why."""
+"""Bytes that a client may send after a refused request, so that it can read the refusal."""
+_TASK_SECONDS: Final = 0.00003
+"""What a request takes once its task runs. It comes after the time slice that starts it, and is counted in it."""
 _NO_HEAD: Final = Head("", "")
 _new: Final = tuple.__new__  # half the time of HttpRequest(...)
 
 
 class Connection(asyncio.Protocol):
-    """Talks to one caller."""
+    """Serves one client."""
 
     def __init__(self, application: Application, bounds: Bounds, shared: Shared) -> None:
         """`shared` is what all connections of the server have in common."""
         self._application = application
         self._bounds = bounds
-        self._written = shared.writer.written
-        self._door = shared.door
-        self._turns = shared.turns
+        self._write = shared.writer.write
+        self._acceptor = shared.acceptor
+        self._time_slice = shared.time_slice
         self._memory = shared.memory
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
-        """As it was before any request: what one sets, the next one does not see."""
-        self._incoming = Incoming(bounds, shared.heads, application.reads_body)
-        self._early = b""
-        """What came first while others had their turn; nearly always a whole request, which is not copied."""
-        self._answering: Errand[Answer] | None = None
-        self._asked = _NO_HEAD
-        """Of the request that was asked last."""
+        """Without any request's variables: each request runs in a copy of its own."""
+        self._parser = RequestParser(
+            shared.heads, max_head=bounds.head, max_body=bounds.body, reads_body=application.reads_body
+        )
+        self._first = b""
+        """The first bytes of a queued connection: nearly always a whole request, which need not be copied."""
+        self._task: asyncio.Task[None] | None = None
+        """Answers the current request."""
+        self._head = _NO_HEAD
+        """Of the last request."""
         self._since = self._blocked_since = 0.0
-        """When the connection was opened, became idle, or the head of a request had come; and was blocked."""
+        """When the connection opened, became idle or received a head; and when writing was paused."""
         self._held = self._discarded = 0
-        """Bytes that `memory` knows of, and bytes that came for nothing."""
-        self._is_paused = self._is_blocked = self._is_reading = self._is_ended = self._is_leaving = False
-        self._is_queued = self._is_deaf = False
-        """Whether it waits for its turn; whether everything was said, and the caller may not have heard it yet."""
+        """Bytes reported to `_memory`, and bytes received for nothing."""
+        self._is_paused = self._is_blocked = self._is_ended = self._is_draining = False
+        """Whether reading is paused; writing is paused; the client sends no more; the server shuts down."""
+        self._is_queued = self._ignores_input = False
+        """Whether it waits for a time slice; whether the last response is written, but perhaps not read yet."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
         """Done once the connection is closed."""
 
-    # What the event loop tells
+    # Events of the transport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # TCP has no other
-        """Somebody is there."""
+        """Register with the acceptor."""
         self._transport = transport
         transport.set_write_buffer_limits(high=_MAX_UNSENT)
-        self._client = client_of(transport.get_extra_info("peername"))
-        self._door.enter(self)
+        self._client = client_address(transport.get_extra_info("peername"))
+        self._acceptor.add(self)
         self._since = self._loop.time()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Nobody is there any more to be answered. What was begun goes on: it is counted, and has to be on record."""
-        self._door.leave(self)
-        # What is being answered may keep this object for a while; what was received is of no use any more.
-        self._let_go()
+        """Drop what was received. A decision in flight goes on: it is counted, and has to be recorded."""
+        self._acceptor.remove(self)
+        self._drop_input()  # the task may keep this object for a while
         self.closed.set_result(None)
 
     def pause_writing(self) -> None:
@@ -86,93 +89,91 @@ class Connection(asyncio.Protocol):
         self._is_blocked = True
         self._blocked_since = self._loop.time()
         self._pause()
-        self._account()
+        self._report_held()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Serve again: the client has read its responses."""
         self._is_blocked = False
-        self._account()
-        if self._answering is None:
-            self._go_on()
+        self._report_held()
+        if self._task is None:
+            self._continue()
 
     def eof_received(self) -> bool:
-        """Nothing more will come; but who has asked may still be waiting for an answer."""
+        """The client sends no more. Keep the transport open if a response is still owed."""
         self._is_ended = True
         # Behind TLS nothing can be sent any more once the other end has said that it closes.
-        is_owed = self._answering is not None or self._is_blocked or self._is_queued
+        is_owed = self._task is not None or self._is_blocked or self._is_queued
         return is_owed and self._transport.can_write_eof()
 
     def data_received(self, data: bytes) -> None:
-        """Take in what came."""
-        if self._is_deaf or self._transport.is_closing():
+        """Serve a request, or keep the bytes until the connection gets a time slice."""
+        if self._ignores_input or self._transport.is_closing():
             self._discard(len(data))
             return
-        if self._answering is not None or self._is_blocked:  # it is early, and waits for its turn
-            self._incoming.received += data
+        if self._task is not None or self._is_blocked:  # pipelined
+            self._parser.received += data
             self._pause()
-            self._account()
-        elif self._is_queued or self._incoming.received or self._incoming.head is not None:
-            self._incoming.received += self._early + data if self._early else data
-            self._early = b""
-            self._go_on()
+            self._report_held()
+        elif self._is_queued or self._parser.received or self._parser.head is not None:
+            self._parser.received += self._first + data if self._first else data
+            self._first = b""
+            self._continue()
         else:
-            self._early = data
-            if self._turns.is_over:  # others come first
-                self._queue(len(data))
-            else:
+            self._first = data
+            if self._time_slice.may_start():
                 self._serve()
+            else:  # others come first
+                self._enqueue(len(data))
 
     def _serve(self) -> None:
-        """It is this connection's turn."""
+        """Parse what has arrived: this connection has the time slice."""
         self._is_queued = False
-        early, self._early = self._early, b""
-        if not early:
-            self._read_all()
+        first, self._first = self._first, b""
+        if not first:
+            self._serve_received()
             return
-        incoming = self._incoming
-        self._is_reading = True
+        parser = self._parser
         try:
-            found = incoming.first(early)
-            if found is not None:
-                self._ask(*found)
-            elif incoming.head is not None:
-                self._await_body(incoming.head)
-        except Unanswerable as reason:
-            self._refuse(reason, incoming.head)
-        self._is_reading = False
-        if (incoming.received or self._is_paused or self._is_ended) and self._answering is None:
-            self._go_on()
-        elif incoming.received or self._held:
-            self._account()
+            request = parser.receive_first(first)
+            if request is not None:
+                self._start(*request)
+            elif parser.head is not None:
+                self._await_body(parser.head)
+        except Http1Error as error:
+            self._refuse(HttpProblem(error.status, str(error), CLOSE), parser.head)
+        if (parser.received or self._is_paused or self._is_ended) and self._task is None:
+            self._continue()
+        elif parser.received or self._held:
+            self._report_held()
 
     def _discard(self, size: int) -> None:
-        """What came is of no use. A client that sends much of it is read from once in a turn, and not for ever."""
+        """Drop bytes that came after the last response: one read in each loop iteration, up to a limit."""
         self._discarded += size
         if self._discarded > _MAX_DISCARDED:
             self._transport.abort()
         elif not self._transport.is_closing():
             self._pause()
-            self._turns.later(self._resume)
+            self._time_slice.defer(self._resume)
 
-    def _queue(self, size: int) -> None:
-        """Wait for a turn."""
+    def _enqueue(self, size: int) -> None:
+        """Wait for a time slice."""
         if not self._is_queued:
             self._is_queued = True
-            self._turns.later(self._serve)
+            self._time_slice.defer(self._serve)
         if size > _MAX_WAITING:
             self._pause()
-            self._account()
+            self._report_held()
 
-    def _go_on(self) -> None:
-        """Go on with what has come, now or when it is this connection's turn."""
-        if self._is_queued or self._turns.is_over:
-            self._queue(len(self._incoming.received))
+    def _continue(self) -> None:
+        """Serve what has arrived, now or with the next time slice."""
+        if self._is_queued or self._time_slice.is_over:
+            self._enqueue(len(self._parser.received))
         else:
-            self._read_all()
+            self._serve_received()
 
     @property
     def _is_busy(self) -> bool:
-        return self._answering is not None or self._is_blocked or self._is_deaf or self._transport.is_closing()
+        return self._task is not None or self._is_blocked or self._ignores_input or self._transport.is_closing()
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -184,165 +185,159 @@ class Connection(asyncio.Protocol):
             self._is_paused = False
             self._transport.resume_reading()
 
-    def _account(self) -> None:
-        """Tell how many bytes are held."""
-        before, self._held = self._held, self._incoming.size + len(self._early)
+    def _report_held(self) -> None:
+        """Report how many bytes this connection holds."""
+        before, self._held = self._held, self._parser.size + len(self._first)
         if self._is_blocked:
             self._held += self._transport.get_write_buffer_size()
         self._memory.change(self, before, self._held)
 
-    def _let_go(self) -> None:
-        self._incoming.clear()
-        self._early, self._is_blocked = b"", False
-        self._account()
+    def _drop_input(self) -> None:
+        self._parser.clear()
+        self._first, self._is_blocked = b"", False
+        self._report_held()
 
-    def make_room(self) -> None:
-        """Let go of everything: all hold too much, and this connection has held more than its share for longest."""
-        self._let_go()
-        self._give_up(Reason.MEMORY_LIMIT)
+    def evict(self) -> None:
+        """Close the connection to free memory: it has held more than its share for longest."""
+        self._drop_input()
+        self._give_up(CloseReason.MEMORY_LIMIT)
 
     # Requests
 
-    def _read_all(self) -> None:
-        """Read requests as long as there are some, each is answered at once and the turn lasts; then see what comes."""
-        incoming = self._incoming
-        self._is_reading = True
-        is_over = False
+    def _serve_received(self) -> None:
+        """Start the next request if it is complete; else read on."""
+        parser = self._parser
         try:
-            while incoming.received and not self._is_busy and not is_over and self._read_on():
-                is_over = self._turns.is_over  # others want to be answered, too
-        except Unanswerable as reason:
-            self._refuse(reason, incoming.head)
-        self._is_reading = False
+            if parser.received and not self._is_busy:
+                before = parser.head
+                request = parser.next_request()
+                if request is not None:
+                    self._start(*request)
+                elif parser.head is not before and parser.head is not None:
+                    self._await_body(parser.head)
+        except Http1Error as error:
+            self._refuse(HttpProblem(error.status, str(error), CLOSE), parser.head)
         if self._is_busy:
-            if incoming.received or self._held:
-                self._account()
-        elif is_over and incoming.received:
-            self._queue(len(incoming.received))
+            if parser.received or self._held:
+                self._report_held()
         elif self._is_ended:
             self._transport.close()
         else:
             self._resume()
-            if incoming.received or self._held:
-                self._account()
-
-    def _read_on(self) -> bool:
-        """Read what has come so far of a request in parts, or after another one; False if that is not all of it."""
-        incoming = self._incoming
-        before = incoming.head
-        found = incoming.following()
-        if found is not None:
-            self._ask(*found)
-        elif incoming.head is not before and incoming.head is not None:
-            self._await_body(incoming.head)
-        return found is not None
+            if parser.received or self._held:
+                self._report_held()
 
     def _await_body(self, head: Head) -> None:
-        """The head of a request has come, and not all of its body."""
+        """The head has arrived, the body is incomplete."""
         self._since = self._loop.time()
-        if head.expects_continue and not self._incoming.received:
+        if head.expects_continue and not self._parser.received:
             self._transport.write(CONTINUE)
 
-    # Answers
+    # Responses
 
-    def _ask(self, head: Head, body: bytes) -> None:
-        """A request is all there."""
-        self._asked = head
+    def _start(self, head: Head, body: bytes) -> None:
+        """Answer a complete request."""
+        self._head = head
+        self._time_slice.ends -= _TASK_SECONDS
         request = _new(HttpRequest, (head, body, self._client))
-        self._answering = errand = Errand(
-            self._application.answer(request), self._send, self._fail, self._loop, self._context.copy()
-        )
-        errand.begin()
+        self._task = self._loop.create_task(self._answer(request), context=self._context.copy())
 
-    def _send(self, answer: Answer) -> None:
-        head, self._answering = self._asked, None
+    async def _answer(self, request: HttpRequest) -> None:
+        try:
+            response = await self._application.answer(request)
+        except (asyncio.CancelledError, Exception) as error:
+            self._task = None
+            is_closing = self._transport.is_closing()
+            if is_closing and isinstance(error, asyncio.CancelledError):  # the process stops
+                raise
+            if not is_closing:
+                self._refuse(HttpProblem(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR, CLOSE), request.head)
+            self._loop.call_exception_handler({"message": "an HTTP request was not answered", "exception": error})
+            return
+        self._task = None
+        self._send(request.head, response)
+
+    def _send(self, head: Head, response: HttpResponse) -> None:
         transport = self._transport
         if transport.is_closing():
             return
         self._since = self._loop.time()
-        # Where only a part of a request came, nobody can tell where the next one would begin.
-        incoming = self._incoming
-        is_last = not (head.keeps_open and incoming.has_all) or self._is_leaving or answer[1].endswith(CLOSE_LINE)
-        transport.write(self._written(head, answer, is_last=is_last))
+        parser = self._parser
+        # If only part of a request was read, it is unknown where the next one begins.
+        is_last = not (head.keeps_open and parser.has_all) or self._is_draining or response[1].endswith(CLOSE_LINE)
+        transport.write(self._write(head, response, is_last=is_last))
         if is_last:
-            self._hang_up(has_all=incoming.has_all)
-            return
-        if not self._is_reading and (incoming.received or self._is_paused or self._is_ended):
-            self._go_on()
+            self._hang_up(has_all=parser.has_all)
+        elif parser.received or self._is_paused or self._is_ended:
+            self._continue()
 
-    def _fail(self) -> None:
-        """There is no answer, by a fault of ours."""
-        self._answering = None
-        if not self._transport.is_closing():
-            self._refuse(Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT, CLOSE), self._asked)
-
-    def _refuse(self, reason: Unanswerable, head: Head | None) -> None:
-        """Say what is wrong with a request; what may follow it cannot be told from it."""
-        answer = self._application.refuse(head, reason)
-        self._incoming.clear()
+    def _refuse(self, problem: HttpProblem, head: Head | None) -> None:
+        """Answer a request that cannot be served, and close: what follows it cannot be parsed."""
+        response = self._application.refuse(head, problem)
+        self._parser.clear()
         self._since = self._loop.time()
-        self._transport.write(self._written(head or _NO_HEAD, answer, is_last=True))
+        self._transport.write(self._write(head or _NO_HEAD, response, is_last=True))
         self._hang_up(has_all=False)
 
     def _hang_up(self, *, has_all: bool) -> None:
-        """Close the connection; a caller that goes on sending would lose its answer if it were closed at once."""
+        """Close the connection. A client that is still sending would lose the response if it closed at once."""
         if has_all or self._is_ended or not self._transport.can_write_eof():
             self._transport.close()
             return
-        self._is_deaf = True
+        self._ignores_input = True
         self._transport.write_eof()
         self._resume()
 
-    # The end
+    # Timeouts and shutdown
 
     @property
     def idle_since(self) -> float | None:
-        """Since when no request is being decided or answered; None while one is. See `Connected`."""
-        if self._answering is not None or self._is_queued:
+        """Since when no request is being answered; None while one is. See `ServerConnection`."""
+        if self._task is not None or self._is_queued:
             return None
         return self._blocked_since if self._is_blocked else self._since
 
     @property
     def is_new(self) -> bool:
-        """Whether no request has come on it yet."""
-        return self._asked is _NO_HEAD
+        """Whether it has had no request yet."""
+        return self._head is _NO_HEAD
 
-    def look(self, now: float) -> None:
-        """Lose patience with a caller that has taken too long."""
-        if self._answering is not None or self._is_queued:
+    def check_timeouts(self, now: float) -> None:
+        """Close the connection if its client has taken too long."""
+        if self._task is not None or self._is_queued:
             return
         bounds = self._bounds
-        if self._is_blocked or self._transport.is_closing():  # what was answered is not taken
+        if self._is_blocked or self._transport.is_closing():  # the client does not read its responses
             if now - max(self._blocked_since, self._since) > bounds.write_seconds:
-                self._give_up(Reason.WRITE_TIMEOUT)
+                self._give_up(CloseReason.WRITE_TIMEOUT)
             return
-        head = self._incoming.head
-        is_idle = head is None and not self._is_deaf
+        head = self._parser.head
+        is_idle = head is None and not self._ignores_input
         if now - self._since <= (bounds.head_seconds if is_idle else bounds.body_seconds):
             return
         if head is not None:
-            self._door.closed.count(Reason.BODY_TIMEOUT)
-            sentence = f"the body was not all there after {bounds.body_seconds:g} seconds"
-            self._refuse(Unanswerable(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE), head)
-        elif self._is_deaf:
+            self._acceptor.closed.count(CloseReason.BODY_TIMEOUT)
+            sentence = f"timeout: the body was not complete after {bounds.body_seconds:g} seconds"
+            self._refuse(HttpProblem(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE), head)
+        elif self._ignores_input:
             self._transport.abort()
         else:
-            self._give_up(Reason.HEAD_TIMEOUT if self._incoming.received else Reason.IDLE_TIMEOUT)
+            self._give_up(CloseReason.HEAD_TIMEOUT if self._parser.received else CloseReason.IDLE_TIMEOUT)
 
-    def _give_up(self, reason: Reason) -> None:
-        self._door.closed.count(reason)
+    def _give_up(self, reason: CloseReason) -> None:
+        self._acceptor.closed.count(reason)
         self._transport.abort()
 
-    def leave(self) -> None:
-        """Take no more requests, and close once the one under way is answered."""
-        self._is_leaving = True
-        if not self.has_something_under_way():
+    def drain(self) -> None:
+        """Take no more requests, and close once the current one is answered."""
+        self._is_draining = True
+        if not self.is_in_flight():
             self._transport.close()
 
-    def has_something_under_way(self) -> bool:
-        """Whether a request has begun to come, or is being answered."""
-        has_begun = self._incoming.head is not None or bool(self._incoming.received)
-        return has_begun or self._is_queued or self._answering is not None
+    def is_in_flight(self) -> bool:
+        """Whether a request has begun to arrive or is being answered."""
+        has_begun = self._parser.head is not None or bool(self._parser.received)
+        return has_begun or self._is_queued or self._task is not None
 
     def abort(self) -> None:
         """Close at once."""

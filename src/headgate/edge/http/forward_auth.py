@@ -1,4 +1,4 @@
-"""`/v1/forward-auth`: gateways ask about a call as it came, and pass a refusal on to the caller.
+"""`/v1/forward-auth`: a gateway forwards the head of a call, and passes a denial on to the caller.
 
 Traefik and Caddy say in `X-Forwarded-Method` and `X-Forwarded-Uri` what the call was; nginx
 says what its configuration tells it to, by custom in `X-Original-Method` and `X-Original-URI`; Envoy
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 from headgate.core.path import MAX_PATH, is_too_long
 from headgate.dataplane.identity import Call
-from headgate.edge.problems import Unanswerable
+from headgate.edge.problems import HttpProblem
 from headgate.errors import shown
 
 if TYPE_CHECKING:
@@ -28,27 +28,27 @@ _FORWARDED: Final = ("x-forwarded-method", "x-forwarded-uri")
 _ORIGINAL: Final = ("x-original-method", "x-original-uri")
 
 
-class Asked(NamedTuple):
-    """A call, and how its gateway wants to be answered."""
+class ForwardedCall(NamedTuple):
+    """A call, and the mode of the response."""
 
     call: Call
     mode: str | None
 
 
-def read_call(asked: HttpRequest, api_key_header: str) -> Asked:
-    """The call that a gateway asks about."""
-    head = asked.head
+def read_call(received: HttpRequest, api_key_header: str) -> ForwardedCall:
+    """Read the call that a gateway forwards."""
+    head = received.head
     below = head.path.removeprefix(PATH)
-    mode = None if below else _mode(head.query)  # behind a path the query is the caller's
+    mode = None if below else _mode(head.query)  # after a path the query is the caller's
     method, path = (None, _as_sent(below)) if below else _original(head, mode)
     if path is not None and is_too_long(path):
         sentence = f"the path of the call has more than {MAX_PATH} characters"
-        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
-    return Asked(
+        raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
+    return ForwardedCall(
         Call(
             method or head.method,
             path or "/",
-            asked.client,
+            received.client,
             _lines(head, "x-forwarded-for"),
             _lines(head, "forwarded"),
             head.get("authorization"),
@@ -74,12 +74,12 @@ def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
 def _mode(query: str) -> str | None:
     if len(query) > _MAX_QUERY:
         sentence = f"the query has at most {_MAX_QUERY} characters here"
-        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
+        raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
     given = parse_qs(query, keep_blank_values=True).get("mode", [None])[-1]
     if given in {None, NGINX}:
         return given
     sentence = f"mode is {NGINX} or left out, not {shown(given)}"
-    raise Unanswerable(HTTPStatus.BAD_REQUEST, sentence)
+    raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
 
 
 def _as_sent(path: str) -> str:

@@ -1,33 +1,79 @@
-"""`/v1/reserve`, `/v1/settle` and `/v1/release`: amounts taken in advance, settled by whichever process is asked."""
+"""`/v1/reserve`, `/v1/settle` and `/v1/release`: amounts taken in advance, settled by any process.
+
+The service stores nothing: a reservation token has everything that was taken, and a signature.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from headgate.core.calendar import Bounds
+from headgate.core.decision import Hit, Receipt
+from headgate.core.limit import Unlimited, parse_limit
+from headgate.core.meter import Algorithm, Meter
 from headgate.core.request import Request
+from headgate.core.safety import OnStoreError, Safety
 from headgate.dataplane import settling
 from headgate.dataplane.bare_keys import span
+from headgate.dataplane.settling import Charge, Reserved
 from headgate.edge.http import answers
-from headgate.edge.http.reservation_body import read_release, read_reserve, read_settle
+from headgate.edge.http.bodies import read_release, read_reserve, read_settle
+from headgate.errors import NotFound
 
 if TYPE_CHECKING:
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
-    from headgate.edge.http.answers import Answer
-    from headgate.edge.http.seal import Seal
+    from headgate.protocols.http1.messages import HttpResponse
+
+_SIGNATURE_BYTES: Final = 16
+_MAX_TOKEN: Final = 65_536
+_UNKNOWN: Final = (
+    "there is no such reservation; send the text that /v1/reserve has answered as it was, to a service with the same "
+    "HEADGATE_SERVICE_TOKEN and HEADGATE_REDIS_URL"
+)
+
+
+class _Charge(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    key: str
+    limit: str
+    algorithm: Algorithm
+    max_delay: int
+    bounds: tuple[int, int, int, int] | None
+    cost: int
+    holder: str | None
+    on_error: OnStoreError | None
+    replicas: int
+    stamp: int | tuple[int, int] | str
+    receipt: str | None
+
+
+class _Reserved(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    id: str
+    ttl: int
+    expires: int
+    charges: list[_Charge]
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Reserved).decode
 
 
 class Reservations:
-    """Remembers nothing: all there is to know of a reservation is in the text that its caller keeps."""
+    """The endpoints."""
 
-    def __init__(self, limiter: Limiter, identity: Identity, seal: Seal) -> None:
-        """`identity` finds what is on record about who reserves."""
+    def __init__(self, limiter: Limiter, identity: Identity, tokens: ReservationTokens) -> None:
+        """`identity` loads the record of a caller."""
         self._limiter = limiter
         self._identity = identity
-        self._seal = seal
+        self._tokens = tokens
 
-    async def reserve(self, body: bytes) -> Answer:
-        """Take an amount now, by the rules for a request or of a key's limit."""
+    async def reserve(self, body: bytes) -> HttpResponse:
+        """Take an amount now, of the rules for a request or of the limit of a key."""
         subject, limit, cost, algorithm, ttl = read_reserve(body)
         if isinstance(subject, Request):
             subject = await self._identity.stated(subject)
@@ -36,18 +82,78 @@ class Reservations:
         if not verdict.allowed:
             return answers.for_verdict(verdict)
         held = settling.reserved(verdict, span(ttl))
-        return answers.for_reservation(verdict, self._seal.write(held), held.amount)
+        return answers.for_reservation(verdict, self._tokens.write(held), held.amount)
 
-    async def settle(self, body: bytes) -> Answer:
-        """Book what was really used, once."""
-        text, actual = (asked := read_settle(body)).reservation, asked.actual
-        held = self._seal.read(text)
-        settled = await settling.settle(self._limiter.store, held, actual)
-        used = held.amount if actual is None else actual
+    async def settle(self, body: bytes) -> HttpResponse:
+        """Book the amount that was used, once."""
+        read = read_settle(body)
+        held = self._tokens.read(read.reservation)
+        settled = await settling.settle(self._limiter.store, held, read.actual)
+        used = held.amount if read.actual is None else read.actual
         return answers.for_outcome({"settled": settled, "reserved": held.amount, "actual": used})
 
-    async def release(self, body: bytes) -> Answer:
+    async def release(self, body: bytes) -> HttpResponse:
         """Give everything back, as if it had never been taken, once."""
-        held = self._seal.read(read_release(body))
+        held = self._tokens.read(read_release(body))
         released = await settling.settle(self._limiter.store, held, 0)
         return answers.for_outcome({"released": released, "reserved": held.amount})
+
+
+class ReservationTokens:
+    """Writes reservations as signed texts, and reads those that were signed with the same secret."""
+
+    def __init__(self, secret: str) -> None:
+        """A caller that knows the secret can give back what was never taken."""
+        self._key = blake2b(secret.encode(), digest_size=32, person=b"reservations").digest()
+
+    def write(self, held: Reserved) -> str:
+        """The token of a reservation."""
+        content = _encode(_Reserved(held.id, held.ttl, held.expires, [_written(charge) for charge in held.charges]))
+        return urlsafe_b64encode(self._sign(content) + content).decode().rstrip("=")
+
+    def read(self, token: str) -> Reserved:
+        """The reservation of a token, or `NotFound`."""
+        try:
+            if len(token) > _MAX_TOKEN:
+                raise ValueError  # noqa: TRY301 (like every other invalid token)
+            raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
+            signature, content = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+            if not hmac.compare_digest(signature, self._sign(content)):
+                raise ValueError  # noqa: TRY301 (as above)
+            read = _decode(content)
+        except ValueError:
+            raise NotFound(_UNKNOWN) from None
+        return Reserved(read.id, read.ttl, read.expires, tuple(map(_read, read.charges)))
+
+    def _sign(self, content: bytes) -> bytes:
+        return blake2b(content, digest_size=_SIGNATURE_BYTES, key=self._key).digest()
+
+
+def _written(charge: Charge) -> _Charge:
+    hit, receipt = charge
+    meter, safety = hit.meter, hit.safety
+    return _Charge(
+        hit.key,
+        str(meter.limit),
+        meter.algorithm,
+        meter.max_delay,
+        meter.bounds,
+        hit.cost,
+        hit.holder,
+        None if safety is None else safety.on_error,
+        0 if safety is None else safety.replicas,
+        0 if receipt is None else receipt.stamp,
+        None if receipt is None else receipt.id,
+    )
+
+
+def _read(written: _Charge) -> Charge:
+    limit = parse_limit(written.limit)
+    assert not isinstance(limit, Unlimited)  # noqa: S101 (it was taken from, and the signature is ours)
+    bounds = None if written.bounds is None else Bounds(*written.bounds)
+    meter = Meter(limit, written.algorithm, written.max_delay, bounds)
+    safety = None if written.on_error is None else Safety(written.on_error, written.replicas)
+    hit = Hit(written.key, meter, written.cost, written.holder, safety=safety)
+    if written.receipt is None:
+        return Charge(hit, None)
+    return Charge(hit, Receipt(hit.key, meter, written.stamp, hit.cost, written.receipt))

@@ -1,7 +1,6 @@
-"""Running the decision service: its connections, and an orderly end.
+"""Runs the decision service: its connections, what they share, and an orderly shutdown.
 
-Everything is on this process's own event loop, so that the limiter that was handed in is the one that decides, and
-whatever else runs here can share it.
+Everything runs on the event loop of the caller, so that the limiter is shared with whatever else runs there.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ import gc
 import logging
 import signal
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.edge.acceptor import Door
-from headgate.edge.closed_connections import ClosedConnections
-from headgate.edge.fairness import Turns
+from headgate.adapters.clock import clock_in_ns
+from headgate.core.path import MAX_PATH, percent_decoded
+from headgate.edge.acceptor import Acceptor, ClosedConnections
+from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.connection import Connection
-from headgate.edge.http.shared import MAX_HELD_BYTES, Memory, Shared
-from headgate.edge.http.writing import Writer
-from headgate.edge.listening import as_files_allow, listening
-from headgate.protocols.http1.messages import Heads
+from headgate.edge.listening import connection_limit, listening
+from headgate.protocols.http1.messages import HeadLimits, HeadReader, ResponseWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -34,121 +33,165 @@ log = logging.getLogger("headgate")
 
 _PROTOCOL: Final = "http/1.1"
 _MAX_READ: Final = 65_536
-"""The event loop reads all that is there of every connection in one turn: 20 µs for so much."""
-_LOOKS_PER_LIMIT: Final = 4
-_MAX_LOOKS_IN_A_ROW: Final = 256
-"""Connections that are looked after in one turn of the event loop; all of them may have to be closed."""
-_NEW_OBJECTS: Final = 10_000
-"""So many more than there were, and the collector looks at the new ones; a request makes hardly any that stay."""
-_USUAL: Final = Bounds()
+"""Bytes that the event loop reads of a connection at once: 20 µs."""
+_CHECKS_PER_TIMEOUT: Final = 4
+_MAX_CHECKS_IN_A_ROW: Final = 256
+"""Connections whose timeouts are checked in one loop iteration; all of them may have to be closed."""
+_GC_THRESHOLD: Final = 10_000
+"""New objects that trigger a collection; a request leaves hardly any behind."""
+MAX_HELD_BYTES: Final = 64 * 1024 * 1024
+_MIN_SHARE: Final = 4_096
+_DEFAULT_BOUNDS: Final = Bounds()
 
 
 class Transport:
-    """What callers may take, how connections are protected, and a count of those that the server closes."""
+    """Limits for clients, TLS, and a count of the connections that the server closes."""
 
-    def __init__(self, bounds: Bounds = _USUAL, connections: int = 16_384, tls: Tls | None = None) -> None:
-        """`connections` are how many each server has open at once."""
+    def __init__(self, bounds: Bounds = _DEFAULT_BOUNDS, connections: int = 16_384, tls: Tls | None = None) -> None:
+        """`connections`: how many each server has open at once."""
         self.bounds = bounds
         self.connections = connections
         self.tls = tls
         self.closed = ClosedConnections("http")
 
 
-class Ending(NamedTuple):
-    """How long each part of an orderly end may take, in seconds."""
+class ShutdownTimes(NamedTuple):
+    """How long each phase of a shutdown may take, in seconds."""
 
     notice: float
-    """Not ready any more but still answering, so that load balancers turn away."""
+    """Not ready, but still answering, so that load balancers turn away."""
     drain: float
-    """Not listening any more, while requests under way end."""
+    """Not listening, while requests in flight complete."""
+
+
+class Memory:
+    """Bytes that connections hold: incomplete or queued requests, and responses that clients have not read."""
+
+    def __init__(self, max_bytes: int, connections: int) -> None:
+        """A share is what each connection could hold if all held the same."""
+        self.bytes = 0
+        self._share = max(_MIN_SHARE, max_bytes // connections)
+        self._max_bytes = max_bytes
+        self._holders: dict[Connection, None] = {}
+        """Connections that hold more than their share, the oldest first."""
+
+    def change(self, connection: Connection, before: int, held: int) -> None:
+        """A connection holds `held` bytes instead of `before`. Over the limit, the oldest holders are evicted."""
+        self.bytes += held - before
+        if held > self._share:
+            self._holders.setdefault(connection)
+        else:
+            self._holders.pop(connection, None)
+        while held > before and self.bytes > self._max_bytes and self._holders:
+            next(iter(self._holders)).evict()
+
+
+class Shared(NamedTuple):
+    """What all connections of one server share."""
+
+    acceptor: Acceptor[Connection]
+    time_slice: TimeSlice
+    heads: HeadReader
+    writer: ResponseWriter
+    memory: Memory
 
 
 async def serve(
     service: DecisionService,
     address: Address,
-    ending: Ending,
+    shutdown: ShutdownTimes,
     started: Callable[[], None],
     transport: Transport | None = None,
     application: Application | None = None,
-    turns: Turns | None = None,
+    time_slice: TimeSlice | None = None,
 ) -> None:
-    """Answer until SIGTERM or SIGINT; `started` is called once anybody can connect.
+    """Serve until SIGTERM or SIGINT. `started` is called once clients can connect.
 
-    `application` is what stands in front of the service, if something does; for `turns` see `serving_http`.
+    `application` wraps the service, if given. For `time_slice` see `serving_http`.
     """
-    stops = Stops()
-    async with serving_http(application or service, address, ending.drain, transport or Transport(), turns):
-        settle_down()
+    signals = StopSignals()
+    async with serving_http(application or service, address, shutdown.drain, transport or Transport(), time_slice):
+        freeze_gc()
         started()
-        await stops.asked.wait()
+        await signals.stop.wait()
         service.ready = False
         with suppress(TimeoutError):
-            async with asyncio.timeout(ending.notice):
-                await stops.hurried.wait()
+            async with asyncio.timeout(shutdown.notice):
+                await signals.stop_now.wait()
 
 
 @asynccontextmanager
 async def serving_http(
-    application: Application, address: Address, drain_seconds: float, transport: Transport, turns: Turns | None = None
+    application: Application,
+    address: Address,
+    drain_seconds: float,
+    transport: Transport,
+    time_slice: TimeSlice | None = None,
 ) -> AsyncIterator[None]:
-    """Answer requests inside the block; at its end those under way may take `drain_seconds` more.
+    """Serve inside the block. At its end, requests in flight have `drain_seconds` to complete.
 
-    `turns` are those of the event loop, if it has other servers too.
+    `time_slice` is that of the event loop, if other servers run on it too.
     """
     tls = None if transport.tls is None else transport.tls.context(_PROTOCOL)
-    most = as_files_allow(transport.connections)
-    door: Door[Connection] = Door(most, tls, transport.closed)
-    shared = Shared(door, turns or Turns(), Heads(), Writer(), Memory(MAX_HELD_BYTES, most))
-    door.connect = lambda: Connection(application, transport.bounds, shared)
-    looking = asyncio.create_task(_keep_looking(door.connections, transport.bounds))
+    max_connections = connection_limit(transport.connections)
+    acceptor: Acceptor[Connection] = Acceptor(max_connections, tls, transport.closed)
+    shared = Shared(
+        acceptor,
+        time_slice or TimeSlice(),
+        HeadReader(HeadLimits(path=MAX_PATH), partial(percent_decoded, errors="replace")),
+        ResponseWriter(clock_in_ns),
+        Memory(MAX_HELD_BYTES, max_connections),
+    )
+    acceptor.make_protocol = lambda: Connection(application, transport.bounds, shared)
+    checking = asyncio.create_task(_check_timeouts(acceptor.connections, transport.bounds))
     try:
-        async with listening(door, address, drain_seconds, max_read=_MAX_READ):
+        async with listening(acceptor, address, drain_seconds, max_read=_MAX_READ):
             yield
     finally:
-        looking.cancel()
+        checking.cancel()
 
 
-async def _keep_looking(connections: set[Connection], bounds: Bounds) -> None:
-    """Have each connection find out whether its caller takes too long.
+async def _check_timeouts(connections: set[Connection], bounds: Bounds) -> None:
+    """Check the timeouts of all connections, again and again.
 
-    One timer for all of them: one for each request would cost a tenth of a whole check, and next to none is ever late.
+    One timer for all: one per request would cost a tenth of a check, and hardly any request is ever late.
     """
     loop = asyncio.get_running_loop()
     while True:
         shortest = min(bounds.head_seconds, bounds.body_seconds, bounds.write_seconds)
-        await asyncio.sleep(shortest / _LOOKS_PER_LIMIT)
+        await asyncio.sleep(shortest / _CHECKS_PER_TIMEOUT)
         now = loop.time()
         for number, connection in enumerate(tuple(connections)):
-            if number % _MAX_LOOKS_IN_A_ROW == _MAX_LOOKS_IN_A_ROW - 1:
+            if number % _MAX_CHECKS_IN_A_ROW == _MAX_CHECKS_IN_A_ROW - 1:
                 await asyncio.sleep(0)
             try:
-                connection.look(now)
-            except Exception:  # one fault must not end the patience with all others
-                log.exception("a connection could not be looked after")
+                connection.check_timeouts(now)
+            except Exception:  # one fault must not end the checks of all others
+                log.exception("the timeout check of an HTTP connection failed; the connection is closed")
                 connection.abort()
 
 
-def settle_down() -> None:
-    """Have the garbage collector leave alone what is there once the service runs: nearly all of it stays.
+def freeze_gc() -> None:
+    """Exclude all current objects from garbage collection: nearly all of them stay as long as the process.
 
-    To look through it took tens of milliseconds, every few thousand requests, in which nobody was answered.
+    To traverse them took tens of milliseconds, every few thousand requests.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
 
 
-class Stops:
-    """What signals ask for: SIGTERM an orderly end, SIGINT (ctrl-c) one without notice."""
+class StopSignals:
+    """SIGTERM requests an orderly shutdown, SIGINT (ctrl-c) one without notice."""
 
     def __init__(self) -> None:
-        """Listen for signals from now on."""
-        self.asked = asyncio.Event()
-        self.hurried = asyncio.Event()
+        """Handle the signals from now on."""
+        self.stop = asyncio.Event()
+        self.stop_now = asyncio.Event()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.asked.set)
-        loop.add_signal_handler(signal.SIGINT, self._hurry)
+        loop.add_signal_handler(signal.SIGTERM, self.stop.set)
+        loop.add_signal_handler(signal.SIGINT, self._stop_now)
 
-    def _hurry(self) -> None:
-        self.asked.set()
-        self.hurried.set()
+    def _stop_now(self) -> None:
+        self.stop.set()
+        self.stop_now.set()

@@ -1,4 +1,4 @@
-"""The decision service: what is asked where, and how it is answered."""
+"""The decision service: its endpoints, from an HTTP request to the response."""
 
 from __future__ import annotations
 
@@ -12,36 +12,41 @@ from typing import TYPE_CHECKING, Final
 from headgate.core.exposition import exposition
 from headgate.core.ids import new_id
 from headgate.core.metrics import Sample, summed
+from headgate.core.path import MAX_PATH, is_too_long
 from headgate.dataplane.identity import Identity
 from headgate.edge.access import Access
+from headgate.edge.fairness import RoundRobin
 from headgate.edge.http import answers, forward_auth
-from headgate.edge.http.batches import Batches
-from headgate.edge.http.bodies import read_check
-from headgate.edge.http.reservations import Reservations
-from headgate.edge.http.seal import Seal
-from headgate.edge.http.writing import CLOSE_LINE
-from headgate.edge.log_limit import LogLimit
-from headgate.edge.problems import OUR_FAULT, Unanswerable, not_now
-from headgate.edge.rls.deciding import RateLimits, prepare
-from headgate.edge.rls.json_form import read_question
+from headgate.edge.http.bodies import read_check, read_checks
+from headgate.edge.http.reservations import Reservations, ReservationTokens
+from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE, HttpProblem, LogLimit, retry_later
+from headgate.edge.rls.decisions import RateLimits, prepare
+from headgate.edge.rls.messages import read_json
 from headgate.errors import InvalidLimit, InvalidRequest, NoRules, NotFound, Overloaded, StoreError, shown
+from headgate.protocols.http1.messages import CLOSE_LINE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from typing import TypeAlias
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from typing import Any, TypeAlias
 
+    from headgate.core.request import Request
+    from headgate.core.verdict import Verdict
     from headgate.dataplane.limiter import Limiter
-    from headgate.edge.http.answers import Answer
     from headgate.edge.http.application import HttpRequest
-    from headgate.protocols.http1.messages import Head
+    from headgate.protocols.http1.messages import Head, HttpResponse
 
-    Endpoint: TypeAlias = Callable[[HttpRequest], Awaitable[Answer]]
+    Endpoint: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
 
 log = logging.getLogger("headgate")
 _ANY: Final = "ANY"
-_NONE_OF_OURS: Final = "other"
+_OTHER_PATH: Final = "other"
 _OVERLOADED_SECONDS: Final = 5.0
-"""After so long, load balancers are told that this process sheds checks; a burst is none of their business."""
+"""After so long, `/readyz` says that this process sheds checks; a short burst does not matter to load balancers."""
+
+_BATCH_SLICE: Final = 64
+"""Checks of one batch in flight: two milliseconds, and as many as a store takes in one call."""
+_SMALL_BATCH: Final = 8
+"""A batch of so many is not cut into pieces."""
 
 
 class DecisionService:
@@ -65,21 +70,21 @@ class DecisionService:
         reservations. `metrics` is the text of `/metrics`; without it, the service's own samples.
         """
         self.ready = True
-        """What `/readyz` says. A service that is about to stop is not ready, but still answers."""
+        """For `/readyz`. A service that is about to stop is not ready, but still answers."""
         self.answered: defaultdict[tuple[Endpoint | None, int], int] = defaultdict(int)
-        """How often each endpoint (None is none of ours) has answered with each status."""
+        """How often each endpoint (None: an unknown path) has answered with each status."""
         self._lines = LogLimit()
-        self._scraped: tuple[str, Answer] | None = None
+        self._scraped: tuple[str, HttpResponse] | None = None
         self._running_on = running_on
         self._shedding_for = shedding_for
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._rate_limits = RateLimits(limiter, self._identity.stated)
         self._access = None if token is None else Access(token)
-        reservations = Reservations(limiter, self._identity, Seal(secret or new_id()))
+        reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()))
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
-            "/v1/check:batch": {"POST": self._with_body(Batches(limiter, self._identity).check)},
+            "/v1/check:batch": {"POST": self._with_body(_Batches(limiter, self._identity).check)},
             "/v1/peek": {"POST": self._peek},
             "/v1/reserve": {"POST": self._with_body(reservations.reserve)},
             "/v1/settle": {"POST": self._with_body(reservations.settle)},
@@ -92,84 +97,83 @@ class DecisionService:
         }
         self._metrics_text = metrics or (lambda: exposition(self.samples()))
 
-    async def answer(self, request: HttpRequest) -> Answer:
-        """Answer one request, whatever it is."""
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """HttpResponse one request, whatever it is."""
         endpoint = None
         try:
             endpoint = self._endpoint(request.head)
             if self._access is not None:
                 self._access.check(request.head)
             answer = await endpoint(request)
-        except Exception as error:  # noqa: BLE001 (the caller and the log are told)
-            answer = answers.for_problem(self._reason(request.head, error))
+        except Exception as error:  # noqa: BLE001 (the caller and the log get it)
+            answer = answers.for_problem(self._problem(request.head, error))
         if not self.ready:
-            # So that whoever keeps a connection opens the next one elsewhere, before this one closes under a request.
+            # So that clients open their next connection elsewhere, before this one closes during a request.
             answer = answer[0], answer[1].removesuffix(CLOSE_LINE) + CLOSE_LINE, answer[2]
         self.answered[endpoint, answer[0]] += 1
         return answer
 
     def reads_body(self, head: Head) -> bool:
-        """Whether the body of a request matters; a call's own does not, which gateways may announce and keep."""
+        """Whether the body is needed. That of a forwarded call is not: a gateway may announce it and not send it."""
         return not head.path.startswith(forward_auth.PATH)
 
-    def refuse(self, head: Head | None, reason: Unanswerable) -> Answer:
-        """Answer a request that did not come as it should."""
+    def refuse(self, head: Head | None, problem: HttpProblem) -> HttpResponse:
+        """HttpResponse a request that did not come as it should."""
         endpoint = None
         if head is not None:
-            with suppress(Unanswerable):
+            with suppress(HttpProblem):
                 endpoint = self._endpoint(head)
-        self.answered[endpoint, reason.status] += 1
-        return answers.for_problem(reason)
+        self.answered[endpoint, problem.status] += 1
+        return answers.for_problem(problem)
 
     def _endpoint(self, head: Head) -> Endpoint:
         methods = self._endpoints.get(head.path)
         if methods is None and head.path.startswith(f"{forward_auth.PATH}/"):
             return self._forward_auth
         if methods is None:
-            sentence = f"there is no {shown(head.path)} here; there are {', '.join(self._endpoints)}"
-            raise Unanswerable(HTTPStatus.NOT_FOUND, sentence)
+            sentence = f"unknown path {shown(head.path)}; known are {', '.join(self._endpoints)}"
+            raise HttpProblem(HTTPStatus.NOT_FOUND, sentence)
         endpoint = methods.get(head.method) or methods.get(_ANY)
         if endpoint is None:
             sentence = f"{head.path} takes {' and '.join(methods)}, not {shown(head.method)}"
-            raise Unanswerable(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
+            raise HttpProblem(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
         return endpoint
 
-    async def _check(self, asked: HttpRequest) -> Answer:
-        request, cost = read_check(asked.body)
+    async def _check(self, received: HttpRequest) -> HttpResponse:
+        request, cost = read_check(received.body)
         if self._identity.records is not None:
             request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.check(request, cost))
 
-    async def _peek(self, asked: HttpRequest) -> Answer:
-        request, cost = read_check(asked.body)
+    async def _peek(self, received: HttpRequest) -> HttpResponse:
+        request, cost = read_check(received.body)
         request = await self._identity.stated(request)
         return answers.for_verdict(await self._limiter.peek(request, cost=cost))
 
-    async def _forward_auth(self, asked: HttpRequest) -> Answer:
-        call, mode = forward_auth.read_call(asked, self._identity.api_key_header)
+    async def _forward_auth(self, received: HttpRequest) -> HttpResponse:
+        call, mode = forward_auth.read_call(received, self._identity.api_key_header)
         verdict = await self._limiter.check(await self._identity.called(call))
         if verdict.delay:
-            await asyncio.sleep(verdict.delay)  # gateways know of no other way to hold a call back
+            await asyncio.sleep(verdict.delay)  # gateways have no other way to delay a call
         return answers.for_gateway(verdict, nginx=mode == forward_auth.NGINX)
 
-    def _with_body(self, answering: Callable[[bytes], Awaitable[Answer]]) -> Endpoint:
-        return lambda asked: answering(asked.body)
+    def _with_body(self, endpoint: Callable[[bytes], Awaitable[HttpResponse]]) -> Endpoint:
+        return lambda received: endpoint(received.body)
 
-    async def _json(self, asked: HttpRequest) -> Answer:
-        question = read_question(asked.body)
-        answer = await self._rate_limits.decide(prepare(question))
-        if answer.delay:
-            await asyncio.sleep(answer.delay)
-        return answers.for_envoy(answer)
+    async def _json(self, received: HttpRequest) -> HttpResponse:
+        response = await self._rate_limits.decide(prepare(read_json(received.body)))
+        if response.delay:
+            await asyncio.sleep(response.delay)
+        return answers.for_envoy(response)
 
-    async def _livez(self, _asked: HttpRequest) -> Answer:
+    async def _livez(self, _received: HttpRequest) -> HttpResponse:
         return answers.for_state(HTTPStatus.OK, {"status": "alive"})
 
     def is_ready(self) -> bool:
-        """Whether it is there to stay and has rules."""
+        """Whether it has rules and is not about to stop."""
         return self.ready and self._limiter.snapshots.is_known
 
-    async def _readyz(self, _asked: HttpRequest) -> Answer:
+    async def _readyz(self, _received: HttpRequest) -> HttpResponse:
         snapshots = self._limiter.snapshots
         status = "stopping" if not self.ready else "ready" if snapshots.is_known else "waiting for rules"
         if status == "ready" and self._shedding_for() >= _OVERLOADED_SECONDS:
@@ -177,15 +181,15 @@ class DecisionService:
         state = {"status": status, "snapshot": snapshots.current.number, **self._running_on()}
         return answers.for_state(HTTPStatus.OK if status == "ready" else HTTPStatus.SERVICE_UNAVAILABLE, state)
 
-    async def _metrics(self, _asked: HttpRequest) -> Answer:
+    async def _metrics(self, _received: HttpRequest) -> HttpResponse:
         text = self._metrics_text()
-        if self._scraped is None or self._scraped[0] is not text:  # else it is the last one again
+        if self._scraped is None or self._scraped[0] is not text:  # else it is the same text as last time
             self._scraped = text, answers.for_scrape(text)
         return self._scraped[1]
 
     def samples(self) -> list[Sample]:
-        """How often each endpoint has answered, by the first digit of the status."""
-        paths: dict[Endpoint | None, str] = {None: _NONE_OF_OURS}
+        """Responses by endpoint and status class."""
+        paths: dict[Endpoint | None, str] = {None: _OTHER_PATH}
         for path, methods in self._endpoints.items():
             paths |= dict.fromkeys(methods.values(), path)
         return summed(
@@ -193,22 +197,80 @@ class DecisionService:
             for (endpoint, status), times in self.answered.items()
         )
 
-    def _reason(self, head: Head, error: Exception) -> Unanswerable:
-        """Why a request has no answer, for its caller; what is nobody's business but ours is logged."""
-        if isinstance(error, Unanswerable):
+    def _problem(self, head: Head, error: Exception) -> HttpProblem:
+        """The problem document for an error. Internal errors are logged, and the caller gets no details."""
+        if isinstance(error, HttpProblem):
             return error
         if isinstance(error, InvalidLimit | InvalidRequest):
-            return Unanswerable(HTTPStatus.BAD_REQUEST, str(error))
+            return HttpProblem(HTTPStatus.BAD_REQUEST, str(error))
         if isinstance(error, NotFound):
-            return Unanswerable(HTTPStatus.NOT_FOUND, str(error))
-        if isinstance(error, NoRules | Overloaded):  # the log has said so when the process started; metrics count it
-            return not_now(error)
+            return HttpProblem(HTTPStatus.NOT_FOUND, str(error))
+        if isinstance(error, NoRules | Overloaded):  # logged when the process started, counted in metrics
+            return retry_later(error)
         times = self._lines.count(type(error).__name__)
         if isinstance(error, StoreError):
             if times:
-                log.error("no decision: %s (%d such since the last line)", error, times)
-            return Unanswerable(HTTPStatus.SERVICE_UNAVAILABLE, "the counters are out of reach")
+                log.error("no decision: %s (%d since the last such line)", error, times)
+            return HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, STORE_UNAVAILABLE)
         if times:
             what = (head.method, shown(head.path), times)
-            log.error("%s %s failed (%d such since the last line)", *what, exc_info=error)
-        return Unanswerable(HTTPStatus.INTERNAL_SERVER_ERROR, OUR_FAULT)
+            log.error("%s %s failed (%d since the last such line)", *what, exc_info=error)
+        return HttpProblem(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
+
+
+class _Batches:
+    """`/v1/check:batch`: many checks in one request, decided a piece at a time. A piece goes to the store together."""
+
+    def __init__(self, limiter: Limiter, identity: Identity) -> None:
+        """`identity` loads the records of callers."""
+        self._limiter = limiter
+        self._identity = identity
+        self._round_robin = RoundRobin()
+
+    async def check(self, body: bytes) -> HttpResponse:
+        """Decide each check separately. Shed checks are marked; if nothing was counted, the whole batch is shed."""
+        checks = read_checks(body)
+        requests = [request for request, _ in checks]
+        self._refuse_invalid(requests)  # before anything is counted
+        if self._identity.records is not None:
+            requests = await self._load_records(requests)
+        members: list[bytes] = []
+        has_counted = False
+        for start in range(0, len(checks), _BATCH_SLICE):
+            if len(checks) > _SMALL_BATCH:
+                await self._round_robin.turn()
+            piece = zip(requests[start : start + _BATCH_SLICE], checks[start : start + _BATCH_SLICE], strict=True)
+            decided = await self._gather([self._limiter.check(request, cost) for request, (_, cost) in piece])
+            shed = [each for each in decided if isinstance(each, Overloaded)]
+            has_counted = has_counted or len(shed) < len(decided)
+            if not has_counted:
+                raise shed[0]
+            members += map(answers.member_of_batch, decided)
+        return answers.for_batch(members)
+
+    async def _gather(self, deciding: list[Coroutine[Any, Any, Verdict]]) -> list[Verdict | Overloaded]:
+        decided: list[Verdict | Overloaded] = []
+        for each in await asyncio.gather(*deciding, return_exceptions=True):
+            if isinstance(each, BaseException) and not isinstance(each, Overloaded):
+                raise each
+            decided.append(each)
+        return decided
+
+    async def _load_records(self, requests: Sequence[Request]) -> list[Request]:
+        loading: list[asyncio.Task[Request]] = []
+        for start in range(0, len(requests), _BATCH_SLICE):
+            if len(requests) > _SMALL_BATCH:
+                await self._round_robin.turn()
+            loading += [
+                asyncio.create_task(self._identity.stated(request))
+                for request in requests[start : start + _BATCH_SLICE]
+            ]
+        return await asyncio.gather(*loading)
+
+    def _refuse_invalid(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            if request.ip:
+                self._limiter.snapshots.current.address(request.ip)
+            if request.path is not None and is_too_long(request.path):
+                msg = f"a path has at most {MAX_PATH} characters"
+                raise InvalidRequest(msg)

@@ -15,7 +15,7 @@ from headgate.core.denial import FromDenyCache
 from headgate.core.header_lines import HeaderLines, HeaderPhrases, tightest
 from headgate.core.headers import COST, REMAINING, RESET, RETRY_AFTER, STANDING, within
 from headgate.core.units import SECOND, whole_seconds
-from headgate.edge.http.writing import lines_of
+from headgate.protocols.http1.messages import header_lines
 
 if TYPE_CHECKING:
     from headgate.core.matching import Bound
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     """Body and lines of headers."""
 
 _REMEMBERED: Final = 4_096
-_JSON: Final = lines_of([("content-type", "application/json")])
-_PROBLEM: Final = lines_of([("content-type", problem.CONTENT_TYPE)])
+_JSON: Final = header_lines([("content-type", "application/json")])
+_PROBLEM: Final = header_lines([("content-type", problem.CONTENT_TYPE)])
 _BEFORE_SECONDS: Final = SECOND - 1
 _SOURCES: Final = {Decision: Source.STORE.value, FromDenyCache: Source.DENY_CACHE.value}
 _lines: Final = HeaderLines(str, str)
@@ -106,7 +106,7 @@ class VerdictText:
             f'"retry_after":0.0,"cost":{cost},"decisions":[{",".join(map(_admission, found, decisions, bounds))}]}}\n'
         )
         headers = _lines.written([each.headers for each in found], decisions, at, cost)
-        return body.encode(), _JSON + lines_of(headers)
+        return body.encode(), _JSON + header_lines(headers)
 
     def refusal(self, verdict: Verdict) -> Written | None:
         """Body and headers of a refusal by the only limit there is; None for every other verdict."""
@@ -166,8 +166,8 @@ def _phrases(bound: Bound) -> _Phrases:
         f',"violated-policies":[{json.dumps(policy)}],"error":"rate_limit_exceeded","message":',
         json.dumps(told.message) if told.message else None,
         headers,
-        f"{lines_of([headers.limit])}{REMAINING}: ",
-        f"{lines_of([headers.alone])}{STANDING}: {headers.standing}",
+        f"{header_lines([headers.limit])}{REMAINING}: ",
+        f"{header_lines([headers.alone])}{STANDING}: {headers.standing}",
     )
 
 

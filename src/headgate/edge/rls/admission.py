@@ -1,6 +1,6 @@
 """Admissions as messages, by hand: what Envoy is answered most, in a fraction of the time.
 
-`write_answer(answer_to(…))` says what has to come out. What is the same for every admission by one
+`write_answer(response_of(…))` says what has to come out. What is the same for every admission by one
 limit is put together once, and the numbers are written in between.
 """
 
@@ -12,20 +12,20 @@ from headgate.core import headers
 from headgate.core.decision import Decision
 from headgate.core.units import whole_seconds
 from headgate.edge.rls import protobuf
-from headgate.edge.rls.deciding import current_limit
-from headgate.edge.rls.messages import LARGEST, Code
+from headgate.edge.rls.decisions import current_limit
+from headgate.edge.rls.messages import MAX_UINT32, Code
 
 if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.verdict import Verdict
 
-_REMEMBERED: Final = 4_096
-_MOST_DIGITS: Final = 24
+_MAX_CACHED: Final = 4_096
+_MAX_DIGITS: Final = 24
 
 
 def _by_digits(name: str) -> tuple[bytes, ...]:
     """How a header begins whose value is a number, by how many digits that has."""
-    return tuple(protobuf.header(name, b"0" * size)[: -size or None] for size in range(_MOST_DIGITS))
+    return tuple(protobuf.header(name, b"0" * size)[: -size or None] for size in range(_MAX_DIGITS))
 
 
 _REMAINING: Final = _by_digits("x-ratelimit-remaining")
@@ -67,7 +67,7 @@ class Admissions:
         # A limit of a user's own stays the same object when the rule that it belongs to becomes another one.
         if phrases is None or phrases.policy != policy:
             phrases = self._remember(meter, cost, policy)
-        status = phrases.status + protobuf.standing(min(left, LARGEST), reset_after)
+        status = phrases.status + protobuf.standing(min(left, MAX_UINT32), reset_after)
         remaining = b"%d" % left
         reset = b"%d" % whole_seconds(now + reset_after)
         standing = b"%b%d%b" % (phrases.standing, left, headers.within(reset_after).encode())
@@ -86,7 +86,7 @@ class Admissions:
         )
 
     def _remember(self, meter: Meter, cost: int, policy: str) -> _Phrases:
-        if len(self._phrases) >= _REMEMBERED:
+        if len(self._phrases) >= _MAX_CACHED:
             self._phrases.clear()
         self._phrases[meter, cost] = made = _Phrases(
             policy,

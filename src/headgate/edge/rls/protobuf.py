@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.units import SECOND
-from headgate.edge.rls.messages import Answer, CurrentLimit, Descriptor, Override, Question, Status
+from headgate.edge.rls.messages import CurrentLimit, Descriptor, Override, RateLimitRequest, RateLimitResponse, Status
 from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
-_FIRST, _SECOND = 1 << 3 | _BYTES, 2 << 3 | _BYTES
+_FIELD_1, _FIELD_2 = 1 << 3 | _BYTES, 2 << 3 | _BYTES
 """How fields 1 and 2 begin, where they are texts or messages."""
 _MORE, _SEVEN = 0x80, 0x7F
-_MOST_SHIFT: Final = 63
+_MAX_SHIFT: Final = 63
 _MASK32: Final = 2**32 - 1
 _MASK64: Final = 2**64 - 1
-_NANOS_OF_A_MICRO: Final = 1_000
+_NANOS_PER_MICRO: Final = 1_000
 MAX_FIELDS: Final = 4_096
 """Of a message and all messages in it: 64 KiB could hold eight times as many, and take a hundredth of a second."""
 
 # What was written once is remembered: the names of headers are few, and so are limits.
-_KEYS: Final[dict[str, bytes]] = {}
+_HEADER_NAMES: Final[dict[str, bytes]] = {}
 _LIMITS: Final[dict[CurrentLimit, bytes]] = {}
-_MOST_LIMITS: Final = 1_024
+_MAX_LIMITS: Final = 1_024
 
 
-def read_question(message: bytes) -> Question:
+def read_request(message: bytes) -> RateLimitRequest:
     """The question in a message; `InvalidRequest` if it is none."""
-    return _usual_question(message) or _question(message)
+    return _read_simple(message) or _read_any(message)
 
 
-def _usual_question(message: bytes) -> Question | None:
+def _read_simple(message: bytes) -> RateLimitRequest | None:
     """The question of a message as nearly all are: a domain, one descriptor of nothing but entries, no text of
-    128 bytes or more. None for every other, which `_question` reads in six times the time.
+    128 bytes or more. None for every other, which `_read_any` reads in six times the time.
     """
     entries: list[tuple[str, str]] = []
     try:
         at, end = 2 + message[1], len(message)
         domain = message[2:at].decode()
         size = message[at + 1]
-        if message[0] != _FIRST or message[1] >= _MORE or message[at] != _SECOND or size >= _MORE:
+        if message[0] != _FIELD_1 or message[1] >= _MORE or message[at] != _FIELD_2 or size >= _MORE:
             return None
         at += 2
         if at + size != end:
@@ -64,7 +64,7 @@ def _usual_question(message: bytes) -> Question | None:
         while at < end:
             after = at + 2 + message[at + 1]
             value = at + 4 + message[at + 3]
-            if message[at] != _FIRST or message[at + 2] != _FIRST or message[value] != _SECOND:
+            if message[at] != _FIELD_1 or message[at + 2] != _FIELD_1 or message[value] != _FIELD_2:
                 return None
             if value + 2 + message[value + 1] != after or after > end:
                 return None
@@ -72,12 +72,12 @@ def _usual_question(message: bytes) -> Question | None:
             at = after
     except (IndexError, UnicodeDecodeError):
         return None
-    return Question(domain, (Descriptor(tuple(entries)),))
+    return RateLimitRequest(domain, (Descriptor(tuple(entries)),))
 
 
-def _question(message: bytes) -> Question:
+def _read_any(message: bytes) -> RateLimitRequest:
     domain, descriptors, hits = "", [], 0
-    reading = _Reading()
+    reading = _FieldReader()
     for number, value in reading.fields(message):
         if number == 1:
             domain = _text(value)
@@ -85,10 +85,10 @@ def _question(message: bytes) -> Question:
             descriptors.append(_descriptor(reading, _bytes(value)))
         elif number == 3:  # noqa: PLR2004 (as above)
             hits = _number(value) & _MASK32
-    return Question(domain, tuple(descriptors), hits)
+    return RateLimitRequest(domain, tuple(descriptors), hits)
 
 
-def _descriptor(reading: _Reading, message: bytes) -> Descriptor:
+def _descriptor(reading: _FieldReader, message: bytes) -> Descriptor:
     entries: list[tuple[str, str]] = []
     limit = hits = None
     is_negative = False
@@ -105,7 +105,7 @@ def _descriptor(reading: _Reading, message: bytes) -> Descriptor:
     return Descriptor(tuple(entries), limit, hits, is_negative)
 
 
-def _pair(reading: _Reading, message: bytes) -> tuple[str, str]:
+def _pair(reading: _FieldReader, message: bytes) -> tuple[str, str]:
     key = value = ""
     for number, each in reading.fields(message):
         if number == 1:
@@ -117,10 +117,10 @@ def _pair(reading: _Reading, message: bytes) -> tuple[str, str]:
 
 def read_text(message: bytes) -> str:
     """The text in field 1, as in `grpc.health.v1.HealthCheckRequest`."""
-    return _text(dict(_Reading().fields(message)).get(1, b""))
+    return _text(dict(_FieldReader().fields(message)).get(1, b""))
 
 
-def write_answer(answer: Answer) -> bytes:
+def write_response(answer: RateLimitResponse) -> bytes:
     """The answer as a message."""
     parts = [number(1, answer.overall_code)]
     parts += [field(2, _status(status)) for status in answer.statuses]
@@ -144,7 +144,7 @@ def limit(current: CurrentLimit) -> bytes:
         known = field(
             2, number(1, current.requests_per_unit) + number(2, current.unit) + field(3, current.name.encode())
         )
-        if len(_LIMITS) >= _MOST_LIMITS:
+        if len(_LIMITS) >= _MAX_LIMITS:
             _LIMITS.clear()
         _LIMITS[current] = known
     return known
@@ -153,19 +153,19 @@ def limit(current: CurrentLimit) -> bytes:
 def standing(left: int, until_reset: Micros) -> bytes:
     """What is left of a limit, and until when, in a status."""
     seconds, micros = divmod(until_reset, SECOND)
-    return number(3, left) + field(4, number(1, seconds) + number(2, micros * _NANOS_OF_A_MICRO))
+    return number(3, left) + field(4, number(1, seconds) + number(2, micros * _NANOS_PER_MICRO))
 
 
 def header(name: str, value: bytes) -> bytes:
     """A header in an answer."""
-    key = _KEYS.get(name) or _KEYS.setdefault(name, field(1, name.lower().encode()))
+    key = _HEADER_NAMES.get(name) or _HEADER_NAMES.setdefault(name, field(1, name.lower().encode()))
     return field(3, key + field(2, value))
 
 
 # Reading: https://protobuf.dev/programming-guides/encoding
 
 
-class _Reading:
+class _FieldReader:
     """Reads the fields of one message and of those in it."""
 
     __slots__ = ("_left",)
@@ -207,7 +207,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         if byte < _MORE:
             return byte, at
         number, shift = byte & _SEVEN, 7
-        while shift <= _MOST_SHIFT:
+        while shift <= _MAX_SHIFT:
             byte = message[at]
             at += 1
             number |= (byte & _SEVEN) << shift
@@ -246,21 +246,21 @@ def _malformed() -> InvalidRequest:
 # Writing
 
 
-def number(place: int, value: int) -> bytes:
+def number(field_number: int, value: int) -> bytes:
     """A field that is a number; 0 is left out, as protobuf does."""
     if not value:
         return b""
     if value < _MORE:
-        return bytes((place << 3, value))
-    return bytes((place << 3, *_varint_of(value)))
+        return bytes((field_number << 3, value))
+    return bytes((field_number << 3, *_varint_of(value)))
 
 
-def field(place: int, content: bytes) -> bytes:
+def field(field_number: int, content: bytes) -> bytes:
     """A field that is a text or a message."""
     size = len(content)
     if size < _MORE:
-        return bytes((place << 3 | _BYTES, size)) + content
-    return bytes((place << 3 | _BYTES, *_varint_of(size))) + content
+        return bytes((field_number << 3 | _BYTES, size)) + content
+    return bytes((field_number << 3 | _BYTES, *_varint_of(size))) + content
 
 
 def _varint_of(value: int) -> list[int]:

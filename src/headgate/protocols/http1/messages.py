@@ -1,43 +1,73 @@
-"""The head of an HTTP/1.1 request, read strictly (RFC 9112): what two programs could read in two ways is refused."""
+"""HTTP/1.1 messages (RFC 9112): the heads of requests, read strictly, and responses as bytes.
+
+Strictly: a head that two programs could read in two ways is refused.
+"""
 
 from __future__ import annotations
 
 import re
+from email.utils import formatdate
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
-
-from headgate.core.path import MAX_PATH, percent_decoded
-from headgate.edge.problems import CLOSE, Unanswerable
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-MOST_LINES: Final = 100
+HttpResponse: TypeAlias = tuple[int, str, bytes]
+"""Status, header lines and body."""
+
 CHUNKED: Final = -1
-"""The length of a body that says itself where it ends."""
+"""`Head.length` of a chunked body, which marks its own end."""
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE_LINE: Final = "connection: close\r\n"
+"""The last header line of the last response on a connection."""
+_KEEP_ALIVE_LINE: Final = "connection: keep-alive\r\n"
 _RETURN: Final = ord("\r")
-_MAX_OPTIONS: Final = 1_024
-"""Bytes of all `Connection` and all `Expect` headers: each is taken apart."""
-_REMEMBERED: Final = 1_024
-_LONGEST_REMEMBERED: Final = 1_024
+_MAX_CACHED: Final = 1_024
+_MAX_CACHED_BYTES: Final = 1_024
+"""Of one head."""
+_SECOND: Final = 1_000_000_000
+_HEAD: Final = "HEAD"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rb"(%b) ([!-~]+) HTTP/1\.([01])\r\n" % _TOKEN)
-LINE: Final = re.compile(rb"(%b):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n" % _TOKEN)
-"""A header."""
+HEADER_LINE: Final = re.compile(rb"(%b):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n" % _TOKEN)
 _HOST: Final = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
+_FIRST_LINES: Final = {status.value: f"HTTP/1.1 {status} {status.phrase}\r\n" for status in HTTPStatus}
+
+
+class Http1Error(Exception):
+    """The bytes are no request that can be served; nothing after them on the connection can be read."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        """`status` and `sentence` are for the client."""
+        self.status = status
+        super().__init__(sentence)
+
+
+class HeadLimits(NamedTuple):
+    """What one head may contain."""
+
+    headers: int = 100
+    path: int = 8_192
+    """Characters, before decoding."""
+    options: int = 1_024
+    """Bytes of all `Connection` headers, and of all `Expect` headers: both are split at commas."""
+
+
+_DEFAULT_LIMITS: Final = HeadLimits()
 
 
 class Head:
-    """What a request says before its body. It never changes, and equal ones may share it."""
+    """The request line and headers of a request. It never changes; equal heads may share one object."""
 
-    __slots__ = ("expects_continue", "has_to_be_told", "keeps_open", "length", "lines", "method", "path", "query")
+    __slots__ = ("expects_continue", "is_keep_alive", "keeps_open", "length", "lines", "method", "path", "query")
 
     def __init__(self, method: str, path: str, query: str = "", lines: Sequence[tuple[str, str]] = ()) -> None:
-        """`lines` are its headers, with names in lower case, in their order."""
+        """`lines` are the headers in their order, with names in lower case."""
         self.method = method
         self.path = path
         """Percent-decoded, without the query."""
@@ -46,106 +76,107 @@ class Head:
         for name, value in lines:
             self.lines.setdefault(name, []).append(value)
         self.length = 0
-        """Of the body."""
+        """Bytes of the body, or `CHUNKED`."""
         self.keeps_open = True
         """Whether the connection may be used again."""
-        self.has_to_be_told = False
-        """Whether the caller takes a connection to be closed that it is not told to be open, as before HTTP/1.1."""
+        self.is_keep_alive = False
+        """Whether an HTTP/1.0 client asks for a connection that stays open; the response must confirm it."""
         self.expects_continue = False
-        """Whether the body is kept back until it is asked for."""
+        """Whether the client sends the body only after `100 Continue`."""
 
     def get(self, name: str) -> str | None:
-        """One header's value, if it is there; of several lines the first. The name is in lower case."""
-        found = self.lines.get(name)
-        return None if found is None else found[0]
+        """The value of a header, the first of several; None without one. `name` is in lower case."""
+        values = self.lines.get(name)
+        return None if values is None else values[0]
 
     def get_all(self, name: str) -> Sequence[str]:
         """The values of all lines of a header."""
         return self.lines.get(name, ())
 
 
-class Heads:
-    """Reads heads. A caller sends nearly the same one with every request, so those that came are remembered."""
+class HeadReader:
+    """Reads heads and caches them: a client sends nearly the same head with every request."""
 
-    def __init__(self) -> None:
-        """None came yet."""
-        self._known: dict[bytes, Head] = {}
+    def __init__(self, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Callable[[str], str] = unquote) -> None:
+        """`decode_path` undoes percent-encoding as `urllib.parse.unquote` does."""
+        self.cached: dict[bytes, Head] = {}
+        """By their bytes. The parser looks here before it calls `read`."""
+        self._limits = limits
+        self._decode_path = decode_path
 
     def read(self, raw: bytes) -> Head:
-        """A head, up to the end of its last line; `Unanswerable` if it is none, and nothing can follow it."""
-        known = self._known.get(raw)
-        if known is not None:
-            return known
-        head = read_head(raw)
-        if len(raw) <= _LONGEST_REMEMBERED:
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[raw] = head
+        """Read a head, up to the end of its last line; `Http1Error` if it is malformed or too large."""
+        cached = self.cached.get(raw)
+        if cached is not None:
+            return cached
+        head = read_head(raw, self._limits, self._decode_path)
+        if len(raw) <= _MAX_CACHED_BYTES:
+            if len(self.cached) >= _MAX_CACHED:
+                self.cached.clear()
+            self.cached[raw] = head
         return head
 
 
-def read_head(raw: bytes) -> Head:
-    """The same, looked at anew."""
+def read_head(raw: bytes, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Callable[[str], str] = unquote) -> Head:
+    """Read a head without the cache."""
     first = _REQUEST_LINE.match(raw)
     if first is None:
         raise _malformed(_Rule.FIRST_LINE)
     lines: list[tuple[str, str]] = []
     at = first.end()
     while at < len(raw):
-        line = LINE.match(raw, at)
+        line = HEADER_LINE.match(raw, at)
         if line is None:
             raise _malformed(_Rule.LINES)
-        if len(lines) == MOST_LINES:
-            sentence = f"a request has at most {MOST_LINES} headers here"
+        if len(lines) == limits.headers:
+            sentence = f"a request has at most {limits.headers} headers here"
             raise _too_large(sentence)
         lines.append((line[1].decode().lower(), _text(line[2].strip(b" \t"))))
         at = line.end()
-    head = Head(first[1].decode(), *_path_and_query(first[2].decode()), lines)
+    path, query = _path_and_query(first[2].decode(), limits)
+    head = Head(first[1].decode(), decode_path(path), query, lines)
     is_old = first[3] == b"0"
-    _find_length(head, is_old=is_old)
+    _set_length(head, is_old=is_old)
     hosts = head.get_all("host")
     if len(hosts) > 1 or not (is_old or hosts) or not all(map(_HOST.fullmatch, hosts)):
         raise _malformed(_Rule.HOST)
-    options = _members(head, "connection")
+    options = _members(head, "connection", limits)
     head.keeps_open = "close" not in options and (not is_old or "keep-alive" in options)
-    head.has_to_be_told = is_old and head.keeps_open
-    head.expects_continue = not is_old and "100-continue" in _members(head, "expect")
+    head.is_keep_alive = is_old and head.keeps_open
+    head.expects_continue = not is_old and "100-continue" in _members(head, "expect", limits)
     return head
 
 
 def refuse_bare_line(received: bytearray) -> None:
-    """Refuse what does not end its first line as HTTP does, and so would never end its head."""
+    """Raise `Http1Error` if the first line ends with a bare line feed: such a head would never end."""
     end = received.find(b"\n")
     if end == 0 or (end > 0 and received[end - 1] != _RETURN):
         raise _malformed(_Rule.FIRST_LINE)
 
 
-def _path_and_query(target: str) -> tuple[str, str]:
-    if not target.startswith("/") and "://" in target:  # as proxies are asked
+def _path_and_query(target: str, limits: HeadLimits) -> tuple[str, str]:
+    if not target.startswith("/") and "://" in target:  # the absolute form, which proxies receive
         try:
             parts = urlsplit(target)
         except ValueError:
             raise _malformed(_Rule.TARGET) from None
-        return _decoded(parts.path) or "/", parts.query
-    path, _, query = target.partition("?")
-    return _decoded(path), query
+        path, query = parts.path or "/", parts.query
+    else:
+        path, _, query = target.partition("?")
+    if len(path) > limits.path:
+        sentence = f"a path has at most {limits.path} characters here"
+        raise Http1Error(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
+    return path, query
 
 
-def _decoded(path: str) -> str:
-    if len(path) > MAX_PATH:
-        sentence = f"a path has at most {MAX_PATH} characters here"
-        raise Unanswerable(HTTPStatus.REQUEST_URI_TOO_LONG, sentence, CLOSE)
-    return percent_decoded(path, "replace")
-
-
-def _find_length(head: Head, *, is_old: bool) -> None:
-    """Where the body ends. A request that could end in two places might be two requests to somebody else."""
+def _set_length(head: Head, *, is_old: bool) -> None:
+    """Find where the body ends. Another program may read a request with two possible ends as two requests."""
     lengths, codings = head.get_all("content-length"), head.get_all("transfer-encoding")
     if codings:
         if is_old or lengths:
-            raise _malformed(_Rule.ENDS_ONCE)
+            raise _malformed(_Rule.ONE_END)
         if [coding.lower() for coding in codings] != ["chunked"]:
-            raise _malformed(_Rule.CODING)  # and not a 501: gateways let everybody pass on a fault of ours
+            raise _malformed(_Rule.CODING)  # and not a 501: gateways that fail open admit every call on a 5xx
         head.length = CHUNKED
     elif lengths:
         if len(lengths) > 1 or _LENGTH.fullmatch(lengths[0]) is None:
@@ -153,11 +184,11 @@ def _find_length(head: Head, *, is_old: bool) -> None:
         head.length = int(lengths[0])
 
 
-def _members(head: Head, name: str) -> list[str]:
-    """What the lines of a header list, in lower case."""
+def _members(head: Head, name: str, limits: HeadLimits) -> list[str]:
+    """The comma-separated members of a header, in lower case."""
     lines = head.get_all(name)
-    if sum(map(len, lines)) > _MAX_OPTIONS:
-        sentence = f"all {name.capitalize()} headers together have at most {_MAX_OPTIONS} bytes here"
+    if sum(map(len, lines)) > limits.options:
+        sentence = f"all {name.capitalize()} headers together have at most {limits.options} bytes here"
         raise _too_large(sentence)
     return [member.strip(" \t").lower() for line in lines for member in line.split(",")]
 
@@ -172,18 +203,57 @@ def _text(value: bytes) -> str:
 class _Rule(StrEnum):
     """What holds for every request."""
 
-    FIRST_LINE = "its first line is a method, a path and HTTP/1.1"
-    LINES = "each of its headers is a name, a colon and a value on one line"
-    HOST = "it names its host, once"
-    TARGET = "what it asks for is a path, or a URL"
-    ENDS_ONCE = "a body is either chunked or has a length"
-    LENGTH = "Content-Length is one whole number"
-    CODING = "a body is chunked, and coded in no other way"
+    FIRST_LINE = "the first line must be a method, a path and HTTP/1.1"
+    LINES = "each header must be a name, a colon and a value on one line"
+    HOST = "there must be exactly one valid Host header"
+    TARGET = "the target must be a path or a URL"
+    ONE_END = "a body must be chunked or have a length, not both"
+    LENGTH = "Content-Length must be one whole number"
+    CODING = "the only transfer coding is chunked"
 
 
-def _too_large(sentence: str) -> Unanswerable:
-    return Unanswerable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence, CLOSE)
+def _too_large(sentence: str) -> Http1Error:
+    return Http1Error(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, sentence)
 
 
-def _malformed(rule: _Rule) -> Unanswerable:
-    return Unanswerable(HTTPStatus.BAD_REQUEST, f"this is not a request of HTTP/1.1: {rule}", CLOSE)
+def _malformed(rule: _Rule) -> Http1Error:
+    return Http1Error(HTTPStatus.BAD_REQUEST, f"malformed HTTP/1.1 request: {rule}")
+
+
+# Responses
+
+
+class ResponseWriter:
+    """Writes the responses of one server."""
+
+    def __init__(self, clock_in_ns: Callable[[], int]) -> None:
+        """`clock_in_ns` is the time of day, for the `Date` header."""
+        self._clock_in_ns = clock_in_ns
+        self._second = -1
+        self._date = ""
+
+    def write(self, head: Head, response: HttpResponse, *, is_last: bool) -> bytes:
+        """Return a response as bytes. `is_last`: the connection is closed after it."""
+        status, lines, body = response
+        if is_last:
+            lines = lines.removesuffix(CLOSE_LINE) + CLOSE_LINE
+        elif head.is_keep_alive:
+            lines += _KEEP_ALIVE_LINE
+        second = self._clock_in_ns() // _SECOND
+        if second != self._second:
+            self._second = second
+            self._date = formatdate(second, usegmt=True)
+        first = _FIRST_LINES.get(status) or f"HTTP/1.1 {status} \r\n"  # a status without a standard phrase
+        text = f"{first}{lines}date: {self._date}\r\ncontent-length: {len(body)}\r\n\r\n"
+        return text.encode() if head.method == _HEAD else text.encode() + body
+
+
+def header_lines(headers: Iterable[tuple[str, str]]) -> str:
+    """Headers as lines. `ValueError` for a value that would break out of its line."""
+    lines = []
+    for name, value in headers:
+        if not value.isascii() or "\r" in value or "\n" in value:
+            msg = f"the value of {name} does not fit on a line of ASCII"
+            raise ValueError(msg)
+        lines.append(f"{name}: {value}\r\n")
+    return "".join(lines)

@@ -1,4 +1,4 @@
-"""HTTP/2 frames (RFC 9113, sections 4 and 6): cutting them out of a stream of bytes, and making them."""
+"""HTTP/2 frames (RFC 9113, sections 4 and 6): read from bytes, and written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD: Final = 9
-LARGEST: Final = 16_384
-"""Of a frame's content, unless somebody asks for more; we do not."""
-LARGEST_WINDOW: Final = 2**31 - 1
+MAX_FRAME: Final = 16_384
+"""Bytes of a frame's content, unless an endpoint announces more; ours does not."""
+MAX_WINDOW: Final = 2**31 - 1
+DEFAULT_WINDOW: Final = 65_535
 MAX_SETTINGS: Final = 64
 """In one frame; the standards know a dozen."""
 
@@ -27,7 +28,7 @@ END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 0x1, 0x1, 0x4, 0x8, 0x20
 
 
 class Kind(IntEnum):
-    """The types of frames that matter here."""
+    """Frame types."""
 
     DATA = 0
     HEADERS = 1
@@ -41,11 +42,11 @@ class Kind(IntEnum):
 
 
 DATA, HEADERS = int(Kind.DATA), int(Kind.HEADERS)
-"""As plain numbers: to look one up in an enum takes longer than to compare two."""
+"""As plain numbers: an enum lookup takes longer than the comparison."""
 
 
 class Setting(IntEnum):
-    """The settings that matter here."""
+    """Settings that are read or announced."""
 
     MAX_CONCURRENT_STREAMS = 3
     INITIAL_WINDOW_SIZE = 4
@@ -54,7 +55,7 @@ class Setting(IntEnum):
 
 
 class ErrorCode(IntEnum):
-    """Why a stream or a connection is ended (section 7)."""
+    """Why a stream or a connection ends (section 7)."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1
@@ -67,8 +68,8 @@ class ErrorCode(IntEnum):
     ENHANCE_YOUR_CALM = 11
 
 
-class Reason(StrEnum):
-    """Why the server closes a connection: what the log and the metric call it."""
+class CloseReason(StrEnum):
+    """Why the server closes a connection, as the log and the metric name it."""
 
     PREFACE_TIMEOUT = "preface_timeout"
     """The preface was not complete in time."""
@@ -77,11 +78,11 @@ class Reason(StrEnum):
     INCOMPLETE_TIMEOUT = "incomplete_timeout"
     """A frame or a header block was not complete in time."""
     WRITE_TIMEOUT = "write_timeout"
-    """The client did not read its answers."""
+    """The client did not read its responses."""
     RESETS = "resets"
     """Too many calls were reset."""
     CONTROL_FRAMES = "control_frames"
-    """Too many frames besides calls, or too much work for them."""
+    """Too many control frames, or too much work for them."""
     HEADER_FIELDS = "header_fields"
     """A header block was too long, or had too many fields."""
     HELD_BYTES = "held_bytes"
@@ -89,14 +90,14 @@ class Reason(StrEnum):
     MEMORY_LIMIT = "memory_limit"
     """It held more than its share while all connections together held more than allowed."""
     PROTOCOL_ERROR = "protocol_error"
-    """What came was not HTTP/2."""
+    """The bytes were not HTTP/2."""
 
 
-class Broken(Exception):
-    """The other end does not speak HTTP/2 as it should, or asks too much; the connection is ended."""
+class Http2Error(Exception):
+    """The client violates the protocol or exceeds a limit; the connection has to be closed."""
 
-    def __init__(self, code: ErrorCode, reason: Reason = Reason.PROTOCOL_ERROR, figures: str = "") -> None:
-        """`code` is what the other end is told; `reason` and `figures` are for the log."""
+    def __init__(self, code: ErrorCode, reason: CloseReason = CloseReason.PROTOCOL_ERROR, figures: str = "") -> None:
+        """`code` is for the client; `reason` and `figures` are for the log."""
         self.code = code
         self.reason = reason
         self.figures = figures or code.name
@@ -119,41 +120,41 @@ class Frame(NamedTuple):
         start, end = 0, len(content)
         if self.flags & PADDED:
             if not content:
-                raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR)
             start, end = 1, end - content[0]
         if self.kind == HEADERS and self.flags & PRIORITY:
             start += 5
         if start > end:
-            raise Broken(ErrorCode.PROTOCOL_ERROR)
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR)
         return content[start:end]
 
 
-def cut(received: bytearray) -> Iterator[Frame]:
-    """All whole frames at the beginning of what was received; they are taken off it once all were looked at."""
-    at, whole = 0, bytes(received)
-    while (found := frame_at(whole, at)) is not None:
+def read_frames(received: bytearray) -> Iterator[Frame]:
+    """Yield the complete frames at the beginning of `received`; they are removed once the last was yielded."""
+    at, data = 0, bytes(received)
+    while (found := frame_at(data, at)) is not None:
         at += HEAD + len(found.content)
         yield found
     del received[:at]
 
 
 def frame_at(data: bytes, at: int) -> Frame | None:
-    """The frame that begins at a place; None if it is not whole."""
+    """The frame that begins at `at`; None if it is incomplete."""
     start = at + HEAD
     if start > len(data):
         return None
     size_and_kind, flags, stream = _unpack(data, at)
     size = size_and_kind >> 8
-    if size > LARGEST:
-        raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+    if size > MAX_FRAME:
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR)
     content = data[start : start + size]
     if len(content) < size:
         return None
-    return _new(Frame, (size_and_kind & 0xFF, flags, stream & LARGEST_WINDOW, content))
+    return _new(Frame, (size_and_kind & 0xFF, flags, stream & MAX_WINDOW, content))
 
 
 def frame(kind: Kind, flags: int, stream: int, content: bytes = b"") -> bytes:
-    """A frame as it goes over the wire."""
+    """A frame as bytes."""
     return _HEAD.pack(len(content) << 8 | kind, flags, stream) + content
 
 
@@ -166,16 +167,16 @@ def settings(values: dict[Setting, int]) -> bytes:
 def read_settings(content: bytes) -> Iterator[tuple[int, int]]:
     """The settings in a frame: identifiers and values."""
     if len(content) % 6:
-        raise Broken(ErrorCode.FRAME_SIZE_ERROR)
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR)
     if len(content) > 6 * MAX_SETTINGS:
         figures = f"{len(content) // 6} settings in one frame"
-        raise Broken(ErrorCode.ENHANCE_YOUR_CALM, Reason.CONTROL_FRAMES, figures)
+        raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, CloseReason.CONTROL_FRAMES, figures)
     for at in range(0, len(content), 6):
         yield int.from_bytes(content[at : at + 2], "big"), int.from_bytes(content[at + 2 : at + 6], "big")
 
 
 def window_update(stream: int, by: int) -> bytes:
-    """A WINDOW_UPDATE frame: so much more may be sent."""
+    """A WINDOW_UPDATE frame: the client may send `by` bytes more."""
     return frame(Kind.WINDOW_UPDATE, 0, stream, by.to_bytes(4, "big"))
 
 

@@ -1,4 +1,4 @@
-"""Turns of the event loop: bounded in time, fair between connections."""
+"""TimeSlice of the event loop: bounded in time, fair between connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import pytest
 
-from headgate.edge.fairness import TURN_SECONDS, Turns
+from headgate.edge.fairness import SLICE_SECONDS, TimeSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -42,7 +42,7 @@ async def _rounds(count: int) -> None:
 def _work(served: list[str], name: str, clock: _Clock, share: float) -> Callable[[], None]:
     def serve() -> None:
         served.append(name)
-        clock.now += share * TURN_SECONDS
+        clock.now += share * SLICE_SECONDS
 
     return serve
 
@@ -51,10 +51,10 @@ def _work(served: list[str], name: str, clock: _Clock, share: float) -> Callable
 async def test_a_turn_ends_when_its_time_is_used() -> None:
     """What does not fit into two milliseconds waits until the loop has looked at its sockets."""
     clock = _Clock()
-    turns = Turns(clock=clock)
+    time_slice = TimeSlice(clock=clock)
     served: list[str] = []
     for name in "abcd":
-        turns.later(_work(served, name, clock, 0.6))
+        time_slice.defer(_work(served, name, clock, 0.6))
     await _rounds(1)
     assert served == ["a", "b"]
     await _rounds(1)
@@ -65,30 +65,30 @@ async def test_a_turn_ends_when_its_time_is_used() -> None:
 async def test_new_work_waits_behind_what_is_queued() -> None:
     """A connection may not pass those that wait, however much time is left."""
     clock = _Clock()
-    turns = Turns(clock=clock)
-    turns.later(lambda: None)
-    assert turns.is_over
+    time_slice = TimeSlice(clock=clock)
+    time_slice.defer(lambda: None)
+    assert time_slice.is_over
     await _rounds(1)
-    assert not turns.is_over
-    clock.now += TURN_SECONDS
-    assert turns.is_over
+    assert not time_slice.is_over
+    clock.now += SLICE_SECONDS
+    assert time_slice.is_over
 
 
 @on_a_loop
 async def test_a_connection_with_much_work_queues_behind_the_others() -> None:
-    """Connections take turns: one with a thousand calls does not delay one with a single call."""
+    """Connections take time_slice: one with a thousand calls does not delay one with a single call."""
     clock = _Clock()
-    turns = Turns(clock=clock)
+    time_slice = TimeSlice(clock=clock)
     served: list[str] = []
     greedy = _work(served, "greedy", clock, 1.0)
 
     def much() -> None:
         greedy()
-        turns.later(much)
+        time_slice.defer(much)
 
-    turns.later(much)
+    time_slice.defer(much)
     await _rounds(1)
-    turns.later(_work(served, "modest", clock, 0.1))
+    time_slice.defer(_work(served, "modest", clock, 0.1))
     await _rounds(2)
     assert served[:3] == ["greedy", "greedy", "modest"]
 
@@ -96,7 +96,7 @@ async def test_a_connection_with_much_work_queues_behind_the_others() -> None:
 @on_a_loop
 async def test_work_that_fails_does_not_hold_up_the_others() -> None:
     """An error in one connection's work reaches the loop's handler; the queue goes on."""
-    turns = Turns()
+    time_slice = TimeSlice()
     served: list[str] = []
     errors: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(str(context["exception"])))
@@ -105,27 +105,27 @@ async def test_work_that_fails_does_not_hold_up_the_others() -> None:
         msg = "broken"
         raise ValueError(msg)
 
-    turns.later(fail)
-    turns.later(lambda: served.append("next"))
+    time_slice.defer(fail)
+    time_slice.defer(lambda: served.append("next"))
     await _rounds(2)
     assert served == ["next"]
     assert errors == ["broken"]
 
 
-@pytest.mark.parametrize("passed", [0.0, TURN_SECONDS / 2])
+@pytest.mark.parametrize("passed", [0.0, SLICE_SECONDS / 2])
 @on_a_loop
 async def test_a_served_connection_may_use_the_rest_of_the_turn(passed: float) -> None:
     """Only time ends the work of a connection that has its turn."""
     clock = _Clock()
-    turns = Turns(clock=clock)
+    time_slice = TimeSlice(clock=clock)
     seen: list[bool] = []
 
     def serve() -> None:
         clock.now += passed
-        seen.append(turns.has_time)
+        seen.append(time_slice.has_time)
 
-    turns.later(serve)
-    turns.later(lambda: None)
+    time_slice.defer(serve)
+    time_slice.defer(lambda: None)
     await _rounds(1)
     assert seen == [True]
 
@@ -134,20 +134,20 @@ async def test_a_served_connection_may_use_the_rest_of_the_turn(passed: float) -
 async def test_new_input_begins_a_turn_once_the_loop_has_come_round() -> None:
     """A quiet service queues nothing; but in one round of the loop there is one turn, however much comes."""
     clock = _Clock()
-    turns = Turns(clock=clock)
-    assert turns.may_begin()
-    assert turns.has_time
-    clock.now += TURN_SECONDS
-    assert not turns.may_begin()
+    time_slice = TimeSlice(clock=clock)
+    assert time_slice.may_start()
+    assert time_slice.has_time
+    clock.now += SLICE_SECONDS
+    assert not time_slice.may_start()
     await _rounds(1)
-    assert turns.may_begin()
-    clock.now += 100 * TURN_SECONDS
-    assert not turns.may_begin()
+    assert time_slice.may_start()
+    clock.now += 100 * SLICE_SECONDS
+    assert not time_slice.may_start()
     await _rounds(1)
-    turns.later(lambda: None)
-    assert not turns.may_begin()  # one that waits comes first
+    time_slice.defer(lambda: None)
+    assert not time_slice.may_start()  # one that waits comes first
     await _rounds(1)
-    clock.now += TURN_SECONDS
-    assert not turns.may_begin()  # its turn was in this round
+    clock.now += SLICE_SECONDS
+    assert not time_slice.may_start()  # its turn was in this round
     await _rounds(1)
-    assert turns.may_begin()
+    assert time_slice.may_start()

@@ -10,8 +10,16 @@ import pytest
 
 from headgate import InvalidRequest, Limiter, StoreError
 from headgate.core import degraded
-from headgate.edge.rls.deciding import RateLimits, prepare
-from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Unit
+from headgate.edge.rls.decisions import RateLimits, prepare
+from headgate.edge.rls.messages import (
+    Code,
+    CurrentLimit,
+    Descriptor,
+    Override,
+    RateLimitRequest,
+    RateLimitResponse,
+    Unit,
+)
 
 if TYPE_CHECKING:
     from headgate import Request
@@ -41,8 +49,8 @@ class Envoy:
         self.limiter = Limiter.open("memory://", rules=rules)
         self.service = RateLimits(self.limiter)
 
-    def ask(self, domain: str, *descriptors: Descriptor, hits: int = 0) -> Answer:
-        return asyncio.run(self.service.decide(prepare(Question(domain, descriptors, hits))))
+    def ask(self, domain: str, *descriptors: Descriptor, hits: int = 0) -> RateLimitResponse:
+        return asyncio.run(self.service.decide(prepare(RateLimitRequest(domain, descriptors, hits))))
 
 
 def described(
@@ -146,16 +154,16 @@ def test_a_block_is_over_the_limit() -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        Question("", (SEARCH,)),
-        Question("web", ()),
-        Question("web", (Descriptor(()),)),
-        Question("web", (Descriptor((("", "x"),)),)),
-        Question("web", (described(limit=Override(1, 0), a="b"),)),
-        Question("web", (described(2**63, path="/search", remote_address="::1"),)),
-        Question("web", (described(remote_address="not an address"),)),
+        RateLimitRequest("", (SEARCH,)),
+        RateLimitRequest("web", ()),
+        RateLimitRequest("web", (Descriptor(()),)),
+        RateLimitRequest("web", (Descriptor((("", "x"),)),)),
+        RateLimitRequest("web", (described(limit=Override(1, 0), a="b"),)),
+        RateLimitRequest("web", (described(2**63, path="/search", remote_address="::1"),)),
+        RateLimitRequest("web", (described(remote_address="not an address"),)),
     ],
 )
-def test_unsound_questions_are_refused(question: Question) -> None:
+def test_unsound_questions_are_refused(question: RateLimitRequest) -> None:
     """What makes no sense is an error, not an answer."""
     with pytest.raises(InvalidRequest):
         asyncio.run(Envoy().service.decide(prepare(question)))
@@ -173,7 +181,7 @@ def test_without_a_decision_there_is_no_answer() -> None:
         envoy.limiter._take_now = None
         envoy.limiter.store.take = away  # type: ignore[method-assign] # a store that is away
         with pytest.raises(StoreError):
-            await envoy.service.decide(prepare(Question("web", (SEARCH,))))
+            await envoy.service.decide(prepare(RateLimitRequest("web", (SEARCH,))))
 
     asyncio.run(run())
 
@@ -187,7 +195,7 @@ def test_what_is_on_record_counts() -> None:
 
     async def run() -> list[Code]:
         service = RateLimits(Limiter.open("memory://", rules=rules), stated)
-        asked = [Question("web", (described(user=user),)) for user in ("u1", "u1", "u2")]
+        asked = [RateLimitRequest("web", (described(user=user),)) for user in ("u1", "u1", "u2")]
         return [(await service.decide(prepare(question))).overall_code for question in asked]
 
     assert asyncio.run(run()) == [Code.OK, Code.OVER_LIMIT, Code.OK]
@@ -196,7 +204,7 @@ def test_what_is_on_record_counts() -> None:
 def test_what_is_asked_most_is_decided_at_once() -> None:
     """One descriptor to count by the rules takes no waiting, where the counters are here; everything else may."""
     envoy = Envoy([RULES[0] | {"limits": "2/day", "algorithm": "sliding_window_counter"}])
-    verdict = envoy.service.decide_now(prepare(Question("web", (SEARCH,))))
+    verdict = envoy.service.decide_now(prepare(RateLimitRequest("web", (SEARCH,))))
     assert verdict is not None
     assert (verdict.allowed, verdict.remaining) == (True, 1)
     others = [
@@ -206,13 +214,13 @@ def test_what_is_asked_most_is_decided_at_once() -> None:
         (SEARCH._replace(limit=Override(1, Unit.HOUR)),),
     ]
     for descriptors in others:
-        assert envoy.service.decide_now(prepare(Question("web", descriptors))) is None
+        assert envoy.service.decide_now(prepare(RateLimitRequest("web", descriptors))) is None
     assert envoy.ask("web", SEARCH).statuses[0].limit_remaining == 0
 
     async def stated(request: Request) -> Request:
         return request
 
     looked_up = RateLimits(envoy.limiter, stated)
-    assert looked_up.decide_now(prepare(Question("web", (SEARCH,)))) is None
-    answer = asyncio.run(looked_up.decide(prepare(Question("web", (SEARCH,)))))
+    assert looked_up.decide_now(prepare(RateLimitRequest("web", (SEARCH,)))) is None
+    answer = asyncio.run(looked_up.decide(prepare(RateLimitRequest("web", (SEARCH,)))))
     assert answer.overall_code is Code.OVER_LIMIT

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.edge.grpc.budget import CONTROL, RESETS, Budget
-from headgate.protocols.http2.frames import Broken, ErrorCode, Reason
+from headgate.protocols.http2.budget import CONTROL, RESETS, Budget
+from headgate.protocols.http2.frames import CloseReason, ErrorCode, Http2Error
 
 
 class Clock:
@@ -24,21 +24,21 @@ def test_control_frames_are_bounded_and_come_back_with_time_and_calls() -> None:
     budget = Budget(clock)
     for _ in range(int(CONTROL.burst)):
         budget.control()
-    with pytest.raises(Broken) as raised:
+    with pytest.raises(Http2Error) as raised:
         budget.control()
     assert raised.value.code is ErrorCode.ENHANCE_YOUR_CALM
-    assert raised.value.reason is Reason.CONTROL_FRAMES
+    assert raised.value.reason is CloseReason.CONTROL_FRAMES
     assert raised.value.figures == "2001 control frames and 0 answered calls in 0.0 s"
     clock.now += 1
     budget.control(int(CONTROL.per_second) - 1)
     budget.answered += 1
     budget.refused += 1
     budget.control(int(CONTROL.per_answer + CONTROL.per_refusal))
-    with pytest.raises(Broken):
+    with pytest.raises(Http2Error):
         budget.control()
     clock.now += 10_000
     budget.control(int(CONTROL.burst))
-    with pytest.raises(Broken):
+    with pytest.raises(Http2Error):
         budget.control(2)
 
 
@@ -52,9 +52,9 @@ def test_resets_are_bounded_for_half_a_minute_even_if_every_call_was_answered_fi
             budget.answered += 1
             budget.reset()
 
-    with pytest.raises(Broken) as raised:
+    with pytest.raises(Http2Error) as raised:
         reset_all()
-    assert raised.value.reason is Reason.RESETS
+    assert raised.value.reason is CloseReason.RESETS
     assert RESETS.burst < budget.answered < 1.2 * RESETS.burst
     clock.now += 30
     for _ in range(int(RESETS.burst) - 1):

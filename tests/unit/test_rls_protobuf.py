@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from tests.support.envoy_messages import MESSAGES, answer
 
 from headgate import InvalidRequest
-from headgate.edge.rls.messages import Answer, Code, CurrentLimit, Descriptor, Override, Question, Status, Unit
-from headgate.edge.rls.protobuf import read_question, write_answer
+from headgate.edge.rls.messages import (
+    Code,
+    CurrentLimit,
+    Descriptor,
+    Override,
+    RateLimitRequest,
+    RateLimitResponse,
+    Status,
+    Unit,
+)
+from headgate.edge.rls.protobuf import read_request, write_response
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=200)
 SHORT = st.text(st.characters(codec="utf-8"), max_size=6)
@@ -32,8 +41,8 @@ STATUSES = st.sampled_from(Code).map(Status) | st.tuples(
 ).map(lambda each: Status(*each))
 
 
-@given(st.builds(Question, TEXTS, st.lists(DESCRIPTORS, max_size=3).map(tuple), UINT32))
-def test_what_protobuf_writes_is_read(question: Question) -> None:
+@given(st.builds(RateLimitRequest, TEXTS, st.lists(DESCRIPTORS, max_size=3).map(tuple), UINT32))
+def test_what_protobuf_writes_is_read(question: RateLimitRequest) -> None:
     """Every question that protobuf's library can write is read as it was meant."""
     message = MESSAGES["RateLimitRequest"](domain=question.domain, hits_addend=question.hits_addend)
     for descriptor in question.descriptors:
@@ -46,21 +55,21 @@ def test_what_protobuf_writes_is_read(question: Question) -> None:
         if descriptor.hits_addend is not None:
             made.hits_addend.value = descriptor.hits_addend
             made.hits_addend.SetInParent()
-    assert read_question(message.SerializeToString()) == question
+    assert read_request(message.SerializeToString()) == question
 
 
 @given(
     st.builds(
-        Answer,
+        RateLimitResponse,
         st.sampled_from(Code),
         st.lists(STATUSES, max_size=3),
         st.lists(st.tuples(TEXTS, TEXTS), max_size=3),
         st.binary(max_size=300),
     )
 )
-def test_what_is_written_is_what_protobuf_reads(written: Answer) -> None:
+def test_what_is_written_is_what_protobuf_reads(written: RateLimitResponse) -> None:
     """Every answer says the same to protobuf's library."""
-    read = answer(write_answer(written))
+    read = answer(write_response(written))
     assert (read.overall_code, read.raw_body) == (written.overall_code, written.raw_body)
     headers = [(key.lower(), value) for key, value in written.response_headers_to_add]
     assert [(each.key, each.value) for each in read.response_headers_to_add] == headers
@@ -79,7 +88,7 @@ def test_what_is_written_is_what_protobuf_reads(written: Answer) -> None:
 def test_any_bytes_are_a_question_or_refused(message: bytes) -> None:
     """Malformed messages are refused with a sentence, and nothing else ever happens."""
     with suppress(InvalidRequest):
-        assert isinstance(read_question(message), Question)
+        assert isinstance(read_request(message), RateLimitRequest)
 
 
 @given(st.lists(st.tuples(SHORT, SHORT), max_size=3), st.integers(0), st.integers(0, 255), st.integers(0, 3))
@@ -96,9 +105,9 @@ def test_what_is_usual_is_read_like_all_else(entries: list[tuple[str, str]], at:
         assert outcome(each) == outcome(UNKNOWN_FIELD + each)
 
 
-def outcome(message: bytes) -> Question | str:
+def outcome(message: bytes) -> RateLimitRequest | str:
     try:
-        return read_question(message)
+        return read_request(message)
     except InvalidRequest as error:
         return str(error)
 
@@ -106,7 +115,7 @@ def outcome(message: bytes) -> Question | str:
 def test_unknown_fields_are_passed_over() -> None:
     """Newer Envoys may send more than is known here."""
     newer = b"\x0a\x01d" + b"\x78\x05" + b"\x81\x01" + bytes(8) + b"\x85\x01" + bytes(4) + b"\x8a\x01\x02hi"
-    assert read_question(newer) == Question("d", ())
+    assert read_request(newer) == RateLimitRequest("d", ())
 
 
 @pytest.mark.parametrize(
@@ -123,4 +132,4 @@ def test_unknown_fields_are_passed_over() -> None:
 def test_broken_messages_are_refused(message: bytes) -> None:
     """Cut off, too long a number, field 0, a group, not UTF-8."""
     with pytest.raises(InvalidRequest):
-        read_question(message)
+        read_request(message)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.edge.http.chunks import Chunks
-from headgate.edge.problems import Unanswerable
+from headgate.protocols.http1.messages import Http1Error
+from headgate.protocols.http1.parser import ChunkedBody
 
 
 def chunked(parts: list[bytes], *, extension: bytes = b"", trailer: bytes = b"") -> bytes:
@@ -27,23 +27,23 @@ def test_a_body_is_put_together_however_it_comes(
 ) -> None:
     """In whatever pieces the bytes come, the body is the same, and what follows it is left."""
     sent = chunked(parts, extension=extension, trailer=trailer)
-    chunks, received, is_all = Chunks(), bytearray(), False
+    chunks, received, is_all = ChunkedBody(), bytearray(), False
     for at in range(0, len(sent), size):
         assert not is_all
         received += sent[at : at + size]
-        is_all = chunks.take(received)
+        is_all = chunks.receive(received)
     assert is_all
     assert bytes(chunks.body) == b"".join(parts)
     assert not received
     received = bytearray(sent + behind)
-    assert Chunks().take(received)
+    assert ChunkedBody().receive(received)
     assert received == behind
 
 
 def test_a_size_counts_before_its_bytes_have_come() -> None:
     """Whoever announces more than is taken is refused before it comes."""
-    chunks = Chunks()
-    assert not chunks.take(bytearray(b"3\r\nabc\r\nffff\r\n"))
+    chunks = ChunkedBody()
+    assert not chunks.receive(bytearray(b"3\r\nabc\r\nffff\r\n"))
     assert chunks.size == 3 + 0xFFFF
 
 
@@ -73,6 +73,6 @@ def test_a_size_counts_before_its_bytes_have_come() -> None:
 )
 def test_what_is_not_chunked_is_refused(sent: bytes) -> None:
     """A size is a few digits, behind its bytes the line ends, and what comes with them has an end."""
-    chunks = Chunks()
-    with pytest.raises(Unanswerable, match="not chunked"):
-        chunks.take(bytearray(sent))
+    chunks = ChunkedBody()
+    with pytest.raises(Http1Error, match="malformed chunked body"):
+        chunks.receive(bytearray(sent))

@@ -1,0 +1,210 @@
+"""From Envoy's call to a verdict, and back.
+
+A descriptor is a request whose attributes are its entries and, as `domain`, the domain. Entries
+named like a part of a request (`user`, `path`, …) are that part too, and `remote_address` is `ip`.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from headgate.core import problem
+from headgate.core.decision import Source
+from headgate.core.matching import Plan
+from headgate.core.meter import Algorithm
+from headgate.core.path import is_too_long
+from headgate.core.request import Request
+from headgate.core.rule import Action, Response, Rule
+from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
+from headgate.core.verdict import bare_plan
+from headgate.dataplane import together
+from headgate.dataplane.together import Part, Purpose, Together
+from headgate.edge.problems import STORE_UNAVAILABLE
+from headgate.edge.rls.messages import MAX_UINT32, Code, CurrentLimit, RateLimitResponse, Status, Unit
+from headgate.errors import InvalidRequest, StoreError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from headgate.core.meter import Meter
+    from headgate.core.verdict import Verdict
+    from headgate.dataplane.limiter import Limiter
+    from headgate.edge.rls.messages import Descriptor, Override, RateLimitRequest
+    from headgate.errors import Overloaded
+
+MAX_DESCRIPTORS: Final = 100
+"""Of one call. Each is decided and answered, in about twenty microseconds."""
+MAX_ENTRIES: Final = 256
+"""Of one descriptor."""
+_DOMAIN: Final = "domain"
+_REPORT: Final = "headgate_report"
+_TAKE: Final = Purpose.TAKE  # the lookup takes a tenth of a decision
+_PERIODS: Final = {
+    Unit.SECOND: "second",
+    Unit.MINUTE: "minute",
+    Unit.HOUR: "hour",
+    Unit.DAY: "day",
+    Unit.WEEK: "7 days",
+    Unit.MONTH: "30 days",  # as in Envoy's own service
+    Unit.YEAR: "365 days",
+}
+_UNITS: Final = {
+    SECOND: Unit.SECOND,
+    MINUTE: Unit.MINUTE,
+    HOUR: Unit.HOUR,
+    DAY: Unit.DAY,
+    WEEK: Unit.WEEK,
+    **dict.fromkeys((28 * DAY, 29 * DAY, 30 * DAY, 31 * DAY), Unit.MONTH),
+    **dict.fromkeys((365 * DAY, 366 * DAY), Unit.YEAR),
+}
+_DENY_ALL: Final = Plan(0, (), (), Rule("override", action=Action.BLOCK, response=Response(429)), ())
+_CONTENT_TYPE: Final = ("content-type", problem.CONTENT_TYPE)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class DescriptorCheck(NamedTuple):
+    """One descriptor as the limiter sees it: a request, or a key with a limit of its own."""
+
+    request: Request
+    key: str
+    limit: str | None
+    """None: the rules decide. Empty: nothing is admitted."""
+    cost: int | None
+    purpose: Purpose
+
+
+def prepare(call: RateLimitRequest) -> tuple[DescriptorCheck, ...]:
+    """The checks of a call, one for each descriptor; `InvalidRequest` if it is malformed."""
+    if not call.domain:
+        msg = "the domain must not be empty"
+        raise InvalidRequest(msg)
+    if not call.descriptors:
+        msg = "there must be at least one descriptor"
+        raise InvalidRequest(msg)
+    if len(call.descriptors) > MAX_DESCRIPTORS:
+        many = len(call.descriptors)
+        msg = f"{many} descriptors are too many for one call, which has at most {MAX_DESCRIPTORS}"
+        raise InvalidRequest(msg)
+    return tuple(_check_of(call, descriptor) for descriptor in call.descriptors)
+
+
+def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck:
+    if not descriptor.entries or not all(key for key, _ in descriptor.entries):
+        msg = "a descriptor has at least one entry, and every entry a key"
+        raise InvalidRequest(msg)
+    if len(descriptor.entries) > MAX_ENTRIES:
+        msg = f"{len(descriptor.entries)} entries are too many for one descriptor, which has at most {MAX_ENTRIES}"
+        raise InvalidRequest(msg)
+    hits, purpose = descriptor.hits_addend, _TAKE
+    attributes = {_DOMAIN: call.domain, **dict(descriptor.entries)}
+    is_report = attributes.pop(_REPORT, None) is not None
+    if descriptor.is_negative_hits:
+        purpose = Purpose.REFUND
+    elif hits == 0:
+        purpose, hits = Purpose.LOOK, 1
+    elif is_report:
+        purpose = Purpose.REPORT
+    cost = hits if hits is not None else call.hits_addend or None
+    get = attributes.get
+    ip = get("ip") or get("remote_address")
+    request = Request(
+        get("user"), get("tenant"), get("api_key"), ip, get("tier"), get("method"), get("path"), attributes
+    )
+    if request.path is not None and is_too_long(request.path):
+        # An error would admit it: Envoy admits calls that have no response, unless configured otherwise.
+        return DescriptorCheck(request, "", "", cost, purpose)
+    if descriptor.limit is None:
+        return DescriptorCheck(request, "", None, cost, purpose)
+    key = _encode((call.domain, descriptor.entries)).decode()
+    return DescriptorCheck(request, f"rls:{key}", _written(descriptor.limit), 1 if cost is None else cost, purpose)
+
+
+def _written(limit: Override) -> str:
+    """A limit in the syntax of rules."""
+    if limit.unit not in _PERIODS:
+        msg = f"a limit's unit is one of {', '.join(unit.name for unit in _PERIODS)}, not {shown(limit.unit)}"
+        raise InvalidRequest(msg)
+    return f"{limit.requests_per_unit}/{_PERIODS[Unit(limit.unit)]}" if limit.requests_per_unit else ""
+
+
+class RateLimits:
+    """Decides Envoy's calls by the limiter's rules."""
+
+    def __init__(self, limiter: Limiter, stated: Callable[[Request], Awaitable[Request]] | None = None) -> None:
+        """`stated` adds the caller's record to a request."""
+        self._limiter = limiter
+        self._stated = stated
+
+    async def decide(self, checks: tuple[DescriptorCheck, ...]) -> RateLimitResponse:
+        """The response; `StoreError` without a decision, so that Envoy's failure mode applies."""
+        return response_of(*await self.decided(checks))
+
+    async def decided(self, checks: tuple[DescriptorCheck, ...]) -> Together:
+        """The verdict on the whole, and one for each descriptor."""
+        if not _is_simple(checks):
+            return await together.decide(self._limiter, [await self._part(each) for each in checks])
+        request, cost = checks[0].request, checks[0].cost
+        if self._stated is not None:
+            request = await self._stated(request)
+        made = await self._limiter.check(request, cost)
+        return Together(made, (made,))
+
+    def decide_now(self, checks: tuple[DescriptorCheck, ...]) -> Verdict | None:
+        """The fast path of `decided`: the verdict on a simple check, if the store needs no waiting; else None."""
+        check_now = self._limiter.check_now
+        if check_now is None or self._stated is not None or not _is_simple(checks):
+            return None
+        return check_now(checks[0].request, checks[0].cost)
+
+    async def _part(self, check: DescriptorCheck) -> Part:
+        if check.limit is None:
+            request = check.request if self._stated is None else await self._stated(check.request)
+            return Part(self._limiter.plan(request, check.cost), check.purpose, request, check.cost)
+        if not check.limit:
+            return Part(_DENY_ALL, check.purpose)
+        hit = self._limiter.bare_keys.hit(check.key, check.limit, check.cost or 0, Algorithm.FIXED_WINDOW)
+        return Part(bare_plan(hit), check.purpose)
+
+
+def _is_simple(checks: tuple[DescriptorCheck, ...]) -> bool:
+    """Whether it is one descriptor that the rules count."""
+    return len(checks) == 1 and checks[0].purpose is _TAKE and checks[0].limit is None
+
+
+def response_of(whole: Verdict, parts: Sequence[Verdict]) -> RateLimitResponse:
+    """The response for Envoy; `StoreError` if nothing was decided."""
+    allowed = whole.allowed
+    if allowed:
+        for decision in whole.decisions:
+            if decision.source is Source.DEGRADED_ALLOW:
+                # The rule would admit it. So does Envoy, unless its operator sets failure_mode_deny.
+                raise StoreError(STORE_UNAVAILABLE, transient=True)
+    statuses = [_status(verdict) for verdict in parts]
+    headers = [*whole.headers().items()]
+    if allowed:
+        return RateLimitResponse(Code.OK, statuses, headers, delay=whole.delay)
+    return RateLimitResponse(Code.OVER_LIMIT, statuses, [_CONTENT_TYPE, *headers], _encode(whole.problem()) + b"\n")
+
+
+def overload_response(overloaded: Overloaded, descriptors: int) -> RateLimitResponse:
+    """The denial of a call that was not decided, because too many are in flight."""
+    headers = [("retry-after", str(max(1, ceil(overloaded.retry_after))))]
+    return RateLimitResponse(Code.OVER_LIMIT, [Status(Code.OVER_LIMIT)] * descriptors, headers)
+
+
+def _status(verdict: Verdict) -> Status:
+    code = Code.OK if verdict.allowed else Code.OVER_LIMIT
+    binding = verdict.binding
+    if binding is None:
+        return Status(code)
+    decision = binding.decision
+    limit = current_limit(binding.policy, binding.hit.meter)
+    return Status(code, limit, min(decision.remaining, MAX_UINT32), decision.reset_after)
+
+
+def current_limit(policy: str, meter: Meter) -> CurrentLimit:
+    """A limit as Envoy's messages have it."""
+    return CurrentLimit(policy, min(meter.amount, MAX_UINT32), _UNITS.get(meter.window, Unit.UNKNOWN))
