@@ -83,7 +83,9 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
         time_slice, closed = TimeSlice(), ClosedConnections("grpc")
         telemetry.sources.append(closed.samples)
         grpc_address = await stack.enter_async_context(
-            rate_limit_service(limiter, identity, service.is_ready, chosen, running.traces, time_slice=time_slice, closed=closed)
+            rate_limit_service(
+                limiter, identity, service.is_ready, chosen, running.traces, time_slice=time_slice, closed=closed
+            )
         )
 
         def started() -> None:

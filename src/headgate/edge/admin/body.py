@@ -54,9 +54,7 @@ async def read_body(request: Request, limit: int) -> bytes:
         sentence = f"timeout: the body was not complete after {_SECONDS:g} seconds"
         raise HttpProblem(HTTPStatus.REQUEST_TIMEOUT, sentence, CLOSE) from None
     except ClientDisconnect:
-        raise HttpProblem(
-            HTTPStatus.BAD_REQUEST, "the connection closed before the body was complete", CLOSE
-        ) from None
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, "the connection closed before the body was complete", CLOSE) from None
     return bytes(body)
 
 

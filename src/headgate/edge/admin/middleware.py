@@ -21,8 +21,8 @@ from starlette.datastructures import MutableHeaders
 from headgate.core.path import MAX_PATH
 from headgate.edge.admin.access import token_of
 from headgate.edge.admin.problems import problem
-from headgate.edge.problems import INTERNAL_ERROR, HttpProblem
 from headgate.edge.fairness import RoundRobin
+from headgate.edge.problems import INTERNAL_ERROR, HttpProblem
 from headgate.errors import shown
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from headgate.core.endpoint import problem as pattern_problem
 from headgate.core.header_lines import HeaderLines, T
 from headgate.core.path import normalise_path
 from headgate.core.problem import CONTENT_TYPE
-from headgate.edge.problems import LogLimit
-from headgate.edge.problems import HttpProblem, retry_later
+from headgate.edge.problems import HttpProblem, LogLimit, retry_later
 from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError, shown
 
 if TYPE_CHECKING:
