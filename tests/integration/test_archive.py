@@ -18,9 +18,9 @@ from tests.support.stored_events import COLUMNS, all_events, events, store
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.archive.archiver import Progress
-from headgate.archive.event_columns import SCHEMA
 from headgate.archive.event_query import read
 from headgate.archive.factory import archive_store, open_archive, open_query
+from headgate.archive.parquet import SCHEMA
 from headgate.archive.part import Month
 from headgate.controlplane.rollups import Rollups
 from headgate.core.counts import CountBatch
@@ -107,7 +107,7 @@ async def _asked(chosen: Settings) -> list[tuple[str, int]]:
     async with open_query(chosen, since, before, Progress()) as query:
         question = "SELECT strftime(time, '%Y-%m') AS month, count(*) AS events FROM events GROUP BY 1 ORDER BY 1"
         answer = await asyncio.to_thread(
-            lambda: [row for batch in read(query.ask(question)) for row in batch.to_pylist()]
+            lambda: [row for batch in read(query.run(question)) for row in batch.to_pylist()]
         )
     return [(row["month"], row["events"]) for row in answer]
 
@@ -118,45 +118,45 @@ def test_the_life_of_events(chosen: Settings) -> None:
 
     async def run() -> None:
         async with open_archive(chosen, _at("2026-05-20")) as opened:
-            assert (await opened.archiving.run(Progress())).archived == []
+            assert (await opened.archiver.run(Progress())).archived == []
             assert list(await opened.events.months()) == [MAY, Month(2026, 6), Month(2026, 7)]
         await store(url, [*events("2026-05", 3_000), *events("2026-06", 100, seed=1)])
         before = await all_events(url)
         await _count(url, before)
         assert await _rolled_up(url, _at("2026-05-02")) == {("day", 3_100), ("hour", 3_100), ("minute", 3_100)}
         async with open_archive(chosen, _at("2026-08-29T23:59")) as opened:
-            assert (await opened.archiving.plan()).archived == []
+            assert (await opened.archiver.plan()).archived == []
         async with open_archive(chosen, _at("2026-08-30")) as opened:
-            (planned,) = (await opened.archiving.plan()).archived
+            (planned,) = (await opened.archiver.plan()).archived
             assert (planned.month, planned.events, planned.part) == (MAY, 3_000, None)
-            (done,) = (await opened.archiving.run(Progress())).archived
+            (done,) = (await opened.archiver.run(Progress())).archived
             assert done.part is not None
             assert (done.part.rows, done.part.number, done.part.first) == (3_000, 1, before[0][0])
             assert MAY not in await opened.events.months()
-            assert (await opened.archiving.run(Progress())).archived == []
+            assert (await opened.archiver.run(Progress())).archived == []
             assert len(await all_events(url)) == 100
             assert await _asked(chosen) == [("2026-05", 3_000), ("2026-06", 100)]
             # Minutes are old by now as well; what they add up to is kept.
             assert await _rolled_up(url, _at("2026-08-30")) == {("day", 3_100), ("hour", 3_100)}
             until = datetime(2026, 9, 5, tzinfo=UTC)
-            restored = await opened.archiving.restore(MAY, until, Progress())
+            restored = await opened.archiver.restore(MAY, until, Progress())
             assert (restored.events, restored.added) == (3_000, 3_000)
             assert await all_events(url) == before
             assert await _asked(chosen) == [("2026-05", 3_000), ("2026-06", 100)]
-            assert (await opened.archiving.restore(MAY, until, Progress())).added == 0
+            assert (await opened.archiver.restore(MAY, until, Progress())).added == 0
             assert await all_events(url) == before
-            assert (await opened.archiving.run(Progress())).kept == [MAY]
+            assert (await opened.archiver.run(Progress())).kept == [MAY]
         async with open_archive(chosen, _at("2026-09-06")) as opened:
-            (again,) = (await opened.archiving.run(Progress())).archived
+            (again,) = (await opened.archiver.run(Progress())).archived
             assert (again.events, again.part) == (3_000, None)
-            assert [part.rows for part in await opened.archiving.parts()] == [3_000]
+            assert [part.rows for part in await opened.archiver.parts()] == [3_000]
         await store(url, events("2033-05", 1))
         async with open_archive(chosen, _at("2033-05-31T23:59")) as opened:
-            assert (await opened.archiving.run(Progress())).deleted == []
+            assert (await opened.archiver.run(Progress())).deleted == []
         async with open_archive(chosen, _at("2033-06-01")) as opened:
-            assert [part.month for part in (await opened.archiving.plan()).deleted] == [MAY]
-            assert [part.month for part in (await opened.archiving.run(Progress())).deleted] == [MAY]
-            assert [part.month for part in await opened.archiving.parts()] == [Month(2026, 6)]
+            assert [part.month for part in (await opened.archiver.plan()).deleted] == [MAY]
+            assert [part.month for part in (await opened.archiver.run(Progress())).deleted] == [MAY]
+            assert [part.month for part in await opened.archiver.parts()] == [Month(2026, 6)]
             assert not archive_store(chosen).names("events/2026-05")
 
     asyncio.run(run())
@@ -170,13 +170,13 @@ def test_late_events_become_a_further_part(in_folder: Settings) -> None:
         first, late = list(events("2026-05", 500)), list(events("2026-05", 700, seed=2))
         await store(url, first)
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
             await store(url, [*late, *first[:50]])
-            (done,) = (await opened.archiving.run(Progress())).archived
+            (done,) = (await opened.archiver.run(Progress())).archived
             assert done.part is not None
             assert (done.events, done.part.number, done.part.rows) == (750, 2, 700)
-            assert [part.rows for part in await opened.archiving.parts()] == [500, 700]
-            await opened.archiving.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
+            assert [part.rows for part in await opened.archiver.parts()] == [500, 700]
+            await opened.archiver.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
         assert [row[2] for row in await all_events(url)] == [
             row[2] for row in sorted([*first, *late], key=lambda row: (row[0], row[2].encode()))
         ]
@@ -199,9 +199,9 @@ def test_events_that_come_during_a_run_are_not_lost(in_folder: Settings, monkeyp
                 await complete(part)
 
             monkeypatch.setattr(opened.archive, "complete", complete_late)
-            (done,) = (await opened.archiving.run(Progress())).archived
+            (done,) = (await opened.archiver.run(Progress())).archived
             assert done.events == 502
-            assert [part.rows for part in await opened.archiving.parts()] == [500, 1, 1]
+            assert [part.rows for part in await opened.archiver.parts()] == [500, 1, 1]
         assert await all_events(url) == []
 
     asyncio.run(run())
@@ -214,19 +214,19 @@ def test_a_damaged_file_is_found_and_named(in_folder: Settings) -> None:
     async def run() -> None:
         await store(url, events("2026-05", 2_000))
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
             file = _file(in_folder, "*.parquet")
             whole = file.read_bytes()
             file.write_bytes(whole[:5_000] + bytes([whole[5_000] ^ 1]) + whole[5_001:])
             with pytest.raises(ArchiveError, match=r"events/2026-05/1-[0-9a-f-]+/0001\.parquet is damaged"):
-                await opened.archiving.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
+                await opened.archiver.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
             await store(url, events("2026-05", 10))
             with pytest.raises(ArchiveError, match=r"0001\.parquet is damaged"):
-                await opened.archiving.run(Progress())
+                await opened.archiver.run(Progress())
             assert len(await all_events(url)) == 10
             file.unlink()
             with pytest.raises(ArchiveError, match=r"0001\.parquet cannot be read: No such file"):
-                await opened.archiving.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
+                await opened.archiver.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
 
     asyncio.run(run())
 
@@ -239,13 +239,13 @@ def test_what_differs_is_not_brought_back(in_folder: Settings) -> None:
         some = list(events("2026-05", 50))
         await store(url, some)
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
             await store(url, [(*some[3][:3], "somebody else", *some[3][4:])])
             with pytest.raises(Conflict, match="differ from those in part 1"):
-                await opened.archiving.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
+                await opened.archiver.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
             assert len(await all_events(url)) == 1
             with pytest.raises(NotFound, match="no events of 2026-04"):
-                await opened.archiving.restore(Month(2026, 4), datetime(2027, 1, 1, tzinfo=UTC), Progress())
+                await opened.archiver.restore(Month(2026, 4), datetime(2027, 1, 1, tzinfo=UTC), Progress())
 
     asyncio.run(run())
 
@@ -256,10 +256,10 @@ def test_two_runs_do_not_meet(in_folder: Settings) -> None:
     async def run() -> None:
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
             async with opened.events.locked() as still_locked:
-                with pytest.raises(Conflict, match="by somebody else"):
-                    await opened.archiving.run(Progress())
+                with pytest.raises(Conflict, match="another process is archiving"):
+                    await opened.archiver.run(Progress())
                 await still_locked()
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
 
     asyncio.run(run())
 
@@ -272,16 +272,16 @@ def test_a_time_that_cannot_be_believed_deletes_nothing(in_folder: Settings) -> 
         await store(url, events("2026-05", 10))
         far = f"{datetime.now(UTC).year + 10}-06-01"
         async with open_archive(in_folder, _at(far)) as opened:
-            for refused in (opened.archiving.plan(), opened.archiving.run(Progress())):
+            for refused in (opened.archiver.plan(), opened.archiver.run(Progress())):
                 with pytest.raises(Conflict, match="if the clock is right, write --clock-is-right"):
                     await refused
             assert len(await all_events(url)) == 10
-            done = await opened.archiving.run(Progress(), clock_is_right=True)
+            done = await opened.archiver.run(Progress(), clock_is_right=True)
             assert ([each.month for each in done.archived], done.deleted) == ([MAY], [])
         async with open_archive(in_folder, _at(far.replace("-06-01", "-06-30"))) as opened:
-            assert (await opened.archiving.run(Progress(), clock_is_right=True)).deleted == []
+            assert (await opened.archiver.run(Progress(), clock_is_right=True)).deleted == []
         async with open_archive(in_folder, _at(far.replace("-06-01", "-07-01"))) as opened:
-            assert len((await opened.archiving.run(Progress(), clock_is_right=True)).deleted) == 1
+            assert len((await opened.archiver.run(Progress(), clock_is_right=True)).deleted) == 1
 
     asyncio.run(run())
 
@@ -295,7 +295,7 @@ def test_ids_of_old_batches_are_forgotten(in_folder: Settings) -> None:
         for days in (0, 89, 91, 1_000):
             await connection.execute("INSERT INTO batches VALUES ($1, $2)", f"batch{days}", now - timedelta(days=days))
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
-            assert (await opened.archiving.run(Progress())).batches == 2
+            assert (await opened.archiver.run(Progress())).batches == 2
         assert {row["id"] for row in await connection.fetch("SELECT id FROM batches")} == {"batch0", "batch89"}
         await connection.close()
 
@@ -309,14 +309,14 @@ def test_a_manifest_that_cannot_be_read_stops_everything(in_folder: Settings) ->
     async def run() -> None:
         await store(url, events("2026-05", 10))
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
             file = _file(in_folder, "manifest.json")
             data = json.loads(file.read_text(encoding="utf-8"))
             await store(url, events("2026-05", 10, seed=5))
             for text in ("{", json.dumps(data | {"format": 2}), json.dumps(data | {"rows": 11})):
                 file.write_text(text, encoding="utf-8")
                 with pytest.raises(ArchiveError, match=r"events/2026-05/1-[0-9a-f-]+/manifest\.json cannot be used"):
-                    await opened.archiving.run(Progress())
+                    await opened.archiver.run(Progress())
             assert len(await all_events(url)) == 10
 
     asyncio.run(run())

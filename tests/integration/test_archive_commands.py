@@ -50,7 +50,7 @@ def _stored(url: str, *records: Any) -> None:  # noqa: ANN401 (events)
 
 def test_events_are_archived_listed_and_brought_back(headgate: Asking, database_url: str) -> None:
     """A run says first what it would do, then what it has done; the list says what there is, and a month comes back."""
-    assert headgate("run")[:2] == (0, "there is nothing to archive\n")
+    assert headgate("run")[:2] == (0, "nothing to archive\n")
     assert headgate("list")[:2] == (0, "there are none\n")
     _stored(database_url, events("2024-02", 300), events("2024-03", 200, seed=1))
     code, out, _ = headgate("run", "--dry-run")
@@ -64,9 +64,9 @@ def test_events_are_archived_listed_and_brought_back(headgate: Asking, database_
     assert "500 events" in out
     assert [part["events"] for part in json.loads(headgate("list", "--json")[1])["parts"]] == [300, 200]
     code, out, _ = headgate("restore", "2024-02", "--until", "2090-01-01")
-    assert (code, "300 events, 300 of which were not there" in out) == (0, True)
+    assert (code, "300 events, 300 of them new" in out) == (0, True)
     assert len(asyncio.run(all_events(database_url))) == 300
-    assert "2024-02 was brought back, and stays for now" in headgate("run")[1]
+    assert "2024-02 is restored, and stays for now" in headgate("run")[1]
     assert json.loads(headgate("restore", "2024-02", "--until", "2000-01-01", "--json")[1])["added"] == 0
     assert "dropped  2024-02: the archive had all of its 300 events already" in headgate("run")[1]
 
@@ -79,20 +79,20 @@ def test_a_clock_that_differs_from_the_servers_is_refused(
     for hours in (2, -2, 10 * 365 * 24):
         monkeypatch.setattr(factory, "wall_clock", lambda hours=hours: wall_clock() + hours * 3_600 * 1_000_000)
         code, _, complaints = headgate("run")
-        assert (code, "nothing was done, because it is not known when it is" in complaints) == (1, True)
+        assert (code, "nothing was archived, because two clocks differ" in complaints) == (1, True)
     assert len(asyncio.run(all_events(database_url))) == 30
 
 
-def test_a_question_can_be_interrupted(database_url: str, tmp_path: Path) -> None:
-    """Ctrl-C and SIGTERM end a question that would take hours, and leave no files behind."""
+def test_a_query_can_be_interrupted(database_url: str, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM end a sql that would take hours, and leave no files behind."""
     environment = dict(os.environ) | {
         "HEADGATE_DATABASE_URL": database_url,
         "HEADGATE_ARCHIVE_URL": str(tmp_path / "archive"),
         "TMPDIR": str(tmp_path / "temporary"),
     }
     (tmp_path / "temporary").mkdir()
-    question = "SELECT 'row' AS a UNION ALL SELECT count(*)::text FROM range(100000000000) b"
-    command = [sys.executable, "-m", "headgate.cli.main", "archive", "query", question, "--csv"]
+    sql = "SELECT 'row' AS a UNION ALL SELECT count(*)::text FROM range(100000000000) b"
+    command = [sys.executable, "-m", "headgate.cli.main", "archive", "query", sql, "--csv"]
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
         with subprocess.Popen(  # noqa: S603 (our own words)
             command,
@@ -113,8 +113,8 @@ def test_a_question_can_be_interrupted(database_url: str, tmp_path: Path) -> Non
         assert list((tmp_path / "temporary").iterdir()) == []
 
 
-def test_questions_span_archive_and_database(headgate: Asking, database_url: str) -> None:
-    """A question counts every event once: archived, not archived yet, brought back, and come late."""
+def test_queries_span_archive_and_database(headgate: Asking, database_url: str) -> None:
+    """A sql counts every event once: archived, not archived yet, brought back, and come late."""
     this = f"{datetime.now(UTC):%Y-%m}"
     _stored(database_url, events("2024-02", 300), events("2024-03", 200, seed=1), events(this, 100, seed=2))
     assert headgate("run")[0] == 0
@@ -139,24 +139,24 @@ def test_questions_span_archive_and_database(headgate: Asking, database_url: str
     assert odd == {"users": 1}
 
 
-def test_questions_can_only_ask(headgate: Asking) -> None:
-    """A question can read no other files, write nothing, and what is wrong with it is a sentence."""
-    for question, sentence in (
-        ("SELECT nothing FROM events", "the question is refused"),
-        ("SELEKT", "the question is refused"),
-        ("", "ask one question"),
-        ("DROP VIEW events", "ask one question"),
-        ("SELECT 1; SELECT 2", "ask one question"),
-        ("COPY (SELECT 1) TO '/tmp/stolen'", "ask one question"),
-        ("SET memory_limit = '1GB'", "ask one question"),
-        ("SELECT * FROM read_csv('/etc/passwd')", "the question is refused"),
-        ("SELECT * FROM '/etc/passwd'", "the question is refused"),
-        ("SELECT * FROM read_blob('/etc/hostname')", "the question is refused"),
-        ("SELECT getenv('HOME')", "the question is refused"),
-        ("SELECT CAST('x' AS INTEGER)", "the question is refused"),
+def test_queries_only_read(headgate: Asking) -> None:
+    """A sql can read no other files, write nothing, and what is wrong with it is a sentence."""
+    for sql, sentence in (
+        ("SELECT nothing FROM events", "the query is rejected"),
+        ("SELEKT", "the query is rejected"),
+        ("", "write one statement"),
+        ("DROP VIEW events", "write one statement"),
+        ("SELECT 1; SELECT 2", "write one statement"),
+        ("COPY (SELECT 1) TO '/tmp/stolen'", "write one statement"),
+        ("SET memory_limit = '1GB'", "write one statement"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "the query is rejected"),
+        ("SELECT * FROM '/etc/passwd'", "the query is rejected"),
+        ("SELECT * FROM read_blob('/etc/hostname')", "the query is rejected"),
+        ("SELECT getenv('HOME')", "the query is rejected"),
+        ("SELECT CAST('x' AS INTEGER)", "the query is rejected"),
     ):
-        code, out, complaints = headgate("query", question)
-        assert (code, out) == (1, ""), question
+        code, out, complaints = headgate("query", sql)
+        assert (code, out) == (1, ""), sql
         assert complaints.startswith(f"headgate: {sentence}")
         assert "Traceback" not in complaints
 
@@ -166,7 +166,7 @@ def test_mistakes_are_sentences(headgate: Asking, database_url: str, tmp_path: P
     for words, sentence in (
         (("restore", "2024-13"), "'2024-13' is not a month; write it as 2026-05"),
         (("restore", "2024-02"), "has no events of 2024-02"),
-        (("query", "SELECT 1", "--json", "--csv"), "do not go together"),
+        (("query", "SELECT 1", "--json", "--csv"), "exclude each other"),
     ):
         code, _, complaints = headgate(*words)
         assert (code, sentence in complaints) == (1, True), complaints

@@ -1,4 +1,4 @@
-"""Archiving while things go wrong: interrupted at every step, a full disk, a database that is lost."""
+"""Archiver while things go wrong: interrupted at every step, a full disk, a database that is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.stored_events import all_events, events, store
 from headgate.archive import event_table
 from headgate.archive.archiver import Progress
 from headgate.archive.factory import open_archive
-from headgate.archive.parquet_writer import EventWriter
+from headgate.archive.parquet import EventWriter
 from headgate.archive.part import Month
 from headgate.errors import ArchiveError, DatabaseError
 from headgate.settings import Settings
@@ -46,7 +46,7 @@ async def _restored(chosen: Settings) -> None:
     """Everything that was archived, in the database again."""
     async with open_archive(chosen, _now) as opened:
         for month in MONTHS:
-            await opened.archiving.restore(month, datetime(2030, 1, 1, tzinfo=UTC), Progress())
+            await opened.archiver.restore(month, datetime(2030, 1, 1, tzinfo=UTC), Progress())
 
 
 class _Killed(BaseException):
@@ -108,7 +108,7 @@ def test_a_run_that_ends_at_any_step_is_gone_on_with(chosen: Settings, monkeypat
         async with open_archive(chosen, _now) as opened:
             _Fate(steps).take(opened, folder, monkeypatch)
             try:
-                await opened.archiving.run(Progress())
+                await opened.archiver.run(Progress())
             except _Killed:
                 return False
             return True
@@ -123,7 +123,7 @@ def test_a_run_that_ends_at_any_step_is_gone_on_with(chosen: Settings, monkeypat
         assert steps > 10
         assert await all_events(url) == []
         async with open_archive(chosen, _now) as opened:
-            parts = await opened.archiving.parts()
+            parts = await opened.archiver.parts()
         assert [(part.month, part.rows, len(part.files)) for part in parts] == [(month, 700, 4) for month in MONTHS]
         await _restored(chosen)
         assert await all_events(url) == before
@@ -197,11 +197,11 @@ def test_a_database_that_is_lost_in_the_middle(
 
             monkeypatch.setattr(EventWriter, "add", cutting)
             with pytest.raises((DatabaseError, ArchiveError)):
-                await opened.archiving.run(Progress())
+                await opened.archiver.run(Progress())
             monkeypatch.setattr(EventWriter, "add", add)
-            (done,) = (await opened.archiving.run(Progress())).archived
+            (done,) = (await opened.archiver.run(Progress())).archived
             assert done.part is not None
             assert done.part.rows == 3_000
-            assert [part.number for part in await opened.archiving.parts()] == [1]
+            assert [part.number for part in await opened.archiver.parts()] == [1]
 
     asyncio.run(run())

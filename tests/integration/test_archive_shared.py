@@ -55,18 +55,18 @@ def test_two_databases_archive_to_one_place_at_once(two: tuple[Settings, Setting
             before.append(await all_events(chosen.database_url or ""))
         async with AsyncExitStack() as stack:
             opened = [await stack.enter_async_context(open_archive(chosen, _now)) for chosen in two]
-            await asyncio.gather(*(each.archiving.run(Progress()) for each in opened))
+            await asyncio.gather(*(each.archiver.run(Progress()) for each in opened))
             for each, chosen, had in zip(opened, two, before, strict=True):
                 assert await all_events(chosen.database_url or "") == []
-                assert [(part.number, part.rows) for part in await each.archiving.parts()] == [(1, len(had))]
-                await each.archiving.restore(MAY, LATER, Progress())
+                assert [(part.number, part.rows) for part in await each.archiver.parts()] == [(1, len(had))]
+                await each.archiver.restore(MAY, LATER, Progress())
                 assert await all_events(chosen.database_url or "") == had
             assert len((await opened[0].archive.found()).parts) == 2
 
     asyncio.run(run())
 
 
-def test_questions_and_replays_are_about_one_database(
+def test_queries_and_replays_see_one_database(
     two: tuple[Settings, Settings],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -79,7 +79,7 @@ def test_questions_and_replays_are_about_one_database(
     async def archive(seed: int, chosen: Settings) -> None:
         await store(chosen.database_url or "", events("2026-05", 20 + seed, seed=seed))
         async with open_archive(chosen, _now) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
 
     for seed, chosen in enumerate(two):
         asyncio.run(archive(seed, chosen))
@@ -106,7 +106,7 @@ def test_what_another_database_is_writing_stays(two: tuple[Settings, Settings]) 
     async def run() -> None:
         async with open_archive(two[0], _now) as opened, open_archive(two[1], _now) as other:
             own, foreign = begin(opened.archive.origin), begin(other.archive.origin)
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
             assert not own.exists()
             assert len(list(foreign.iterdir())) == 2
 
@@ -129,8 +129,8 @@ def test_nothing_is_dropped_for_files_that_are_gone(
                 return write(name, content.replace(b"headgate", b"nobody") if name.endswith("json") else content)
 
             monkeypatch.setattr(opened.archive.store, "write", write_badly)
-            with pytest.raises(ArchiveError, match="is not what was written; nothing was dropped"):
-                await opened.archiving.run(Progress())
+            with pytest.raises(ArchiveError, match="differs from what was written; nothing was dropped"):
+                await opened.archiver.run(Progress())
             assert len(await all_events(url)) == 50
 
     asyncio.run(run())
@@ -144,19 +144,19 @@ def test_a_restored_database_keeps_its_archives(two: tuple[Settings, Settings]) 
         place = archive_store(chosen)
         await store(chosen.database_url or "", events("2026-05", 20))
         async with open_archive(chosen, _now) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
         async with database_of(chosen) as database:
             await make(database, place, None, lambda *_: None, version="1")
         await store(chosen.database_url or "", events("2026-04", 30))
         async with open_archive(chosen, _now) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
         async with open_archive(empty, _now) as opened:
             with pytest.raises(NotFound, match="no events of 2026-05 that are of this database"):
-                await opened.archiving.restore(MAY, LATER, Progress())
+                await opened.archiver.restore(MAY, LATER, Progress())
         async with database_of(empty) as database:
             await restore(database, place, await find(place, "latest"), lambda *_: None)
         async with open_archive(empty, _now) as opened:
-            assert [part.rows for part in await opened.archiving.parts()] == [30, 20]
+            assert [part.rows for part in await opened.archiver.parts()] == [30, 20]
 
     asyncio.run(run())
 
@@ -171,7 +171,7 @@ def damaged(two: tuple[Settings, Settings], monkeypatch: pytest.MonkeyPatch) -> 
     async def run() -> None:
         await store(chosen.database_url or "", [*events("2026-04", 20), *events("2026-05", 30, seed=1)])
         async with open_archive(chosen, _now) as opened:
-            await opened.archiving.run(Progress())
+            await opened.archiver.run(Progress())
 
     asyncio.run(run())
     (manifest,) = Path(chosen.archive_url or "").glob("events/2026-04/*/manifest.json")

@@ -18,7 +18,7 @@ from headgate.adapters.object_store import open_object_store
 from headgate.adapters.postgres import Database
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
-from headgate.backup.tables import kept_tables
+from headgate.backup.table_copies import kept_tables
 from headgate.backup.writer import make
 from headgate.cli.commands import run
 

@@ -12,7 +12,7 @@ from tests.support.stored_events import all_events, events, store
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
-from headgate.archive import maintenance as looking
+from headgate.archive import retention as maintenance
 from headgate.archive.retention import Retention
 from headgate.settings import Settings
 
@@ -53,7 +53,7 @@ def test_a_service_archives_if_it_is_told_to(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It makes partitions ahead and archives what is old, in a process of its own, and logs what was done."""
-    monkeypatch.setattr(looking, "_SECONDS_AFTER_THE_START", 0.0)
+    monkeypatch.setattr(maintenance, "_SECONDS_AFTER_START", 0.0)
     caplog.set_level(logging.INFO, "headgate")
     chosen = Settings(
         database_url=database_url, data_dir=tmp_path, archive_url=str(tmp_path / "kept"), archive_daily=True
@@ -63,14 +63,14 @@ def test_a_service_archives_if_it_is_told_to(
         await store(database_url, events("2024-02", 50))
         database = Database(database_url)
         archived = asyncio.Event()
-        archive = looking.archive_in_a_child
+        archive = maintenance.run_archive_in_child
 
         async def archive_and_say(settings: Settings) -> None:
             await archive(settings)
             archived.set()
 
-        monkeypatch.setattr(looking, "archive_in_a_child", archive_and_say)
-        work = asyncio.create_task(looking.look_after_events(Retention(database, wall_clock), chosen, archives=True))
+        monkeypatch.setattr(maintenance, "run_archive_in_child", archive_and_say)
+        work = asyncio.create_task(maintenance.maintain_events(Retention(database, wall_clock), chosen, archives=True))
         async with asyncio.timeout(60):
             await archived.wait()
         work.cancel()
@@ -87,8 +87,8 @@ def test_a_child_that_cannot_be_started_stops_nothing_else(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If no process can be started for archiving, that is logged, and partitions are made ahead as ever."""
-    for name in ("_SECONDS_AFTER_THE_START", "_SECONDS_BETWEEN_LOOKS"):
-        monkeypatch.setattr(looking, name, 0.0)
+    for name in ("_SECONDS_AFTER_START", "_SECONDS_BETWEEN_ROUNDS"):
+        monkeypatch.setattr(maintenance, name, 0.0)
     monkeypatch.setattr("sys.executable", str(tmp_path / "no-such-program"))
     chosen = Settings(database_url=database_url, data_dir=tmp_path, archive_daily=True)
 
@@ -103,7 +103,7 @@ def test_a_child_that_cannot_be_started_stops_nothing_else(
             return await make_ahead()
 
         monkeypatch.setattr(retention, "make_ahead", make_and_say)
-        work = asyncio.create_task(looking.look_after_events(retention, chosen, archives=True))
+        work = asyncio.create_task(maintenance.maintain_events(retention, chosen, archives=True))
         async with asyncio.timeout(60):
             for _ in range(3):
                 await looked.acquire()
@@ -112,11 +112,11 @@ def test_a_child_that_cannot_be_started_stops_nothing_else(
         await database.close()
 
     asyncio.run(run())
-    assert "events were not archived: [Errno 2] No such file or directory" in caplog.text
+    assert "archive run failed: [Errno 2] No such file or directory" in caplog.text
 
 
 def test_what_keeps_a_service_from_archiving_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A run that fails is a warning with its sentence."""
     chosen = Settings(database_url=f"postgresql://nobody@/none?host={tmp_path}", data_dir=tmp_path)
-    asyncio.run(looking.archive_in_a_child(chosen))
-    assert "events were not archived: headgate: the database does not answer" in caplog.text
+    asyncio.run(maintenance.run_archive_in_child(chosen))
+    assert "archive run failed: headgate: the database does not answer" in caplog.text

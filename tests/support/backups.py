@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.integration.accounts import Accounts, with_accounts
 
 from headgate.adapters.postgres import Database
-from headgate.backup.tables import kept_tables
+from headgate.backup.table_copies import kept_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Places for files that are kept for years: a folder, or what is below a prefix in S3.
+"""Object stores for files that are kept for years: a folder, or a prefix in an S3 bucket.
 
-Names are relative, with slashes: ``events/2026-05/1/manifest.json``. A file is there whole or not at all,
-whatever happens while it is written. All methods block, and raise `ArchiveError` and nothing else.
+Names are relative, with slashes: ``events/2026-05/1/manifest.json``. A file exists whole or not at all, whatever
+happens while it is written. All methods block, and raise `ArchiveError` and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHUNK: Final = 2**20
 
 
 class Written(NamedTuple):
-    """What a file has become."""
+    """A file that was written."""
 
     size: int
     sha256: str
@@ -33,41 +33,43 @@ class Written(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """Where files are kept."""
+    """A store of named files."""
 
     url: str
-    """Where that is, for people."""
+    """Its address, for messages."""
 
     def write(self, name: str, content: bytes | Iterable[bytes]) -> Written:
-        """Keep a file, in place of the one of that name if there is one."""
+        """Write a file; it replaces one of the same name."""
 
     def read(self, name: str) -> bytes:
-        """All of a file; for small ones."""
+        """The content of a small file."""
 
     def open_input(self, name: str) -> IO[bytes]:
         """A file to read and seek in. Reading may raise `OSError`; close it."""
 
     def names(self, prefix: str = "") -> list[str]:
-        """The names of all files below a folder, sorted; files that are being written are not among them."""
+        """The names of all files below a folder, sorted, without unfinished ones."""
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
+        """The size of a file in bytes."""
 
     def delete(self, name: str) -> None:
-        """Take a file away; nothing happens if there is none."""
+        """Delete a file, if it exists."""
 
     def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
-        """Take away what was left below a folder by those who died while they wrote files of such names."""
+        """Delete unfinished files below a folder whose names are ours, left by killed processes."""
 
     def arrow(self, name: str) -> tuple[Any, str]:
-        """The pyarrow file system that a file is in, and its path there."""
+        """The pyarrow file system of a file, and its path there."""
 
 
 def open_object_store(url: str, s3_endpoint: str | None = None) -> ObjectStore:
-    """The place at ``s3://bucket/folder``, or in a folder; the latter is made when something is first written."""
+    """The object store at ``s3://bucket/folder``, or in a folder, which the first write creates."""
     if not url.startswith("s3:"):
         if "://" in url:
-            msg = f"{shown(url.partition('://')[0])} is no kind of place for archives; write a folder, or s3://bucket/folder"
+            msg = (
+                f"{shown(url.partition('://')[0])} is not supported for archives; write a folder, or s3://bucket/folder"
+            )
             raise InvalidSettings(msg)
         return FolderObjectStore(Path(url))
     try:
@@ -77,18 +79,18 @@ def open_object_store(url: str, s3_endpoint: str | None = None) -> ObjectStore:
         raise InvalidSettings(msg) from error
     parts = urlsplit(url)
     prefix = parts.path.strip("/")
-    # The rest of an address is never repeated: it may hold a key.
+    # The URL is not repeated in the message: it may hold a key.
     if "@" in parts.netloc or ":" in parts.netloc or not parts.netloc or parts.query or parts.fragment:
-        msg = "that is not the address of a bucket; write s3://bucket/folder, and keys as other AWS tools take them"
+        msg = "the URL of the bucket is malformed; write s3://bucket/folder, and set keys as for other AWS tools"
         raise InvalidSettings(msg)
     if prefix and not _NAME.fullmatch(prefix):
-        msg = "a folder in a bucket is written with letters, digits, '-', '_' and '.', and '/' between its parts"
+        msg = "the folder in a bucket may have letters, digits, '-', '_' and '.', with '/' between its parts"
         raise InvalidSettings(msg)
     return S3ObjectStore(parts.netloc, prefix, s3_endpoint)
 
 
 def checked(name: str) -> str:
-    """A name that cannot lead anywhere else."""
+    """The name, if it is safe; `ArchiveError` for one that could lead to another folder."""
     if _NAME.fullmatch(name) and not name.endswith(_UNFINISHED):
         return name
     msg = f"{shown(name)} is not the name of a file in an archive"
@@ -96,35 +98,35 @@ def checked(name: str) -> str:
 
 
 class FolderObjectStore:
-    """See `ObjectStore`."""
+    """An `ObjectStore` in a local folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is made or looked at yet."""
+        """The folder is created by the first write."""
         self._folder = folder
         self.url = str(folder)
 
     def write(self, name: str, content: bytes | Iterable[bytes]) -> Written:
-        """Keep a file: written beside its place, brought to the disk, then renamed."""
+        """Write a file under a temporary name, sync it to disk, then rename it."""
         path = self._path(name)
-        beside = path.with_name(path.name + _UNFINISHED)
+        unfinished = path.with_name(path.name + _UNFINISHED)
         hashed, size = sha256(), 0
         with self._translated(name, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                with beside.open("wb") as file:
+                with unfinished.open("wb") as file:
                     for chunk in (content,) if isinstance(content, bytes) else content:
                         file.write(chunk)
                         hashed.update(chunk)
                         size += len(chunk)
                     file.flush()
                     os.fsync(file.fileno())
-                beside.replace(path)
+                unfinished.replace(path)
             except BaseException:
                 with suppress(OSError):
-                    beside.unlink(missing_ok=True)
+                    unfinished.unlink(missing_ok=True)
                 raise
             for folder in (path.parent, *path.parent.parents[: name.count("/")]):
-                _bring_to_disk(folder)
+                _sync_folder(folder)
         return Written(size, hashed.hexdigest())
 
     def read(self, name: str) -> bytes:
@@ -142,7 +144,7 @@ class FolderObjectStore:
         return sorted(name for name in self._below(prefix) if not name.endswith(_UNFINISHED))
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
+        """The size of a file in bytes."""
         with self._translated(name, "read"):
             return self._path(name).stat().st_size
 
@@ -151,7 +153,7 @@ class FolderObjectStore:
         self._delete(checked(name))
 
     def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
-        """Take away what was left by those who died."""
+        """Delete unfinished files of killed processes."""
         for name in self._below(prefix):
             if name.endswith(_UNFINISHED) and is_own(name.removesuffix(_UNFINISHED)):
                 self._delete(name)
@@ -169,7 +171,7 @@ class FolderObjectStore:
         path = self._folder / name
         with self._translated(name, "deleted"):
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty, or not there
+        with suppress(OSError):  # not empty, or missing
             for folder in path.parents[: name.count("/")]:
                 folder.rmdir()
 
@@ -180,7 +182,7 @@ class FolderObjectStore:
                 return []
             found = (Path(folder, file) for folder, _, files in os.walk(start, onerror=_raise) for file in files)
             names = [path.relative_to(self._folder).as_posix() for path in found]
-        return [name for name in names if _NAME.fullmatch(name)]  # others are somebody else's
+        return [name for name in names if _NAME.fullmatch(name)]  # others are not ours
 
     @contextmanager
     def _translated(self, name: str, done: str) -> Iterator[None]:
@@ -192,13 +194,13 @@ class FolderObjectStore:
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of a file, piece by piece."""
+    """The content of a file in chunks."""
     while chunk := file.read(_CHUNK):
         yield chunk
 
 
-def _bring_to_disk(folder: Path) -> None:
-    """Make sure that names in a folder outlive a loss of power."""
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Files in S3, by pyarrow. Keys, profiles and regions are found as other AWS tools find them."""
+"""Files in S3, by pyarrow. Keys, profiles and regions are configured as for other AWS tools."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _IN_MEMORY: Final = 2**23
 
 
 class S3ObjectStore:
-    """See `headgate.adapters.object_store.ObjectStore`."""
+    """An `ObjectStore` below a prefix of an S3 bucket."""
 
     def __init__(self, bucket: str, prefix: str, endpoint: str | None) -> None:
-        """`endpoint` is the address of a service that is not Amazon's. Nothing is asked yet."""
+        """`endpoint` is the URL of a service other than Amazon's. No connection is made yet."""
         self.url = f"s3://{bucket}/{prefix}".rstrip("/")
         self._bucket = bucket
         self._root = f"{bucket}/{prefix}".rstrip("/")
@@ -33,7 +33,7 @@ class S3ObjectStore:
         self._opened: fs.S3FileSystem | None = None
 
     def write(self, name: str, content: bytes | Iterable[bytes]) -> Written:
-        """Keep a file. It is complete here before it is sent: who opens an upload and fails would end it as it is."""
+        """Write a file. It is collected first: a failure during an upload would leave a partial file."""
         path = self._path(name)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
             hashed, size = sha256(), 0
@@ -44,7 +44,7 @@ class S3ObjectStore:
                     size += len(chunk)
                 spool.seek(0)
             except OSError as error:
-                msg = f"{self.url}/{name} cannot be written: the folder for temporary files: {error.strerror or error}"
+                msg = f"{self.url}/{name} cannot be written: the temporary folder: {error.strerror or error}"
                 raise ArchiveError(msg) from error
             with self._translated(name, "written"), self._files.open_output_stream(path, compression=None) as sink:
                 for chunk in chunks_of(spool):
@@ -52,7 +52,7 @@ class S3ObjectStore:
         return Written(size, hashed.hexdigest())
 
     def read(self, name: str) -> bytes:
-        """All of a file."""
+        """The content of a file."""
         with self._translated(name, "read"), self._files.open_input_file(self._path(name)) as file:
             return bytes(file.read())
 
@@ -70,7 +70,7 @@ class S3ObjectStore:
         return sorted(each.path[before:] for each in found if each.type == fs.FileType.File)
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
+        """The size of a file in bytes."""
         with self._translated(name, "read"):
             info = self._files.get_file_info(self._path(name))
             if info.type != fs.FileType.File:
@@ -78,14 +78,14 @@ class S3ObjectStore:
             return int(info.size)
 
     def delete(self, name: str) -> None:
-        """Take a file away."""
+        """Delete a file, if it exists."""
         path = self._path(name)
         with self._translated(name, "deleted"):
             if self._files.get_file_info(path).type == fs.FileType.File:
                 self._files.delete_file(path)
 
     def tidy(self, prefix: str, is_own: Callable[[str], bool]) -> None:
-        """Do nothing: an upload that was not ended is no file."""
+        """Do nothing: an unfinished upload is not a file."""
 
     def arrow(self, name: str) -> tuple[Any, str]:
         """The file system, and the path."""

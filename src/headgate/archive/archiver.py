@@ -1,9 +1,9 @@
-"""The life of events after their time in the database: archived, verified, dropped, brought back, deleted.
+"""Moves events from the database to the archive and back: archive, verify, drop, restore, delete.
 
-A month is archived as parts. What is in its partition and in no part yet becomes a further part; then the
-partition is dropped, if it still has just what was seen. So a run that was killed at any step is simply
-begun again: nothing is lost, because a partition goes last, and nothing is there twice, because what a part
-has is not written again.
+A month is archived as parts. Events in its partition that are in no part yet become a further part; then the partition
+is dropped, if it still holds exactly the events that were read. So a run that is killed at any point is simply
+repeated: nothing is lost, because the partition is dropped last, and nothing is stored twice, because events of an
+existing part are not written again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from headgate.errors import ArchiveError, Conflict, NotFound
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
+    from headgate.archive.event_archive import EventArchive
+    from headgate.archive.event_table import EventTable
     from headgate.archive.part import Month, Part
-    from headgate.archive.ports import EventArchive, EventTable
     from headgate.archive.retention import Retention
 
 _TRIES: Final = 3
@@ -30,7 +31,7 @@ _STAYS: Final = timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long events are kept where."""
+    """How long events are kept."""
 
     days: int
     """In the database, at least."""
@@ -38,66 +39,66 @@ class Bounds:
     """In the archive."""
 
     def before(self, now: datetime) -> datetime:
-        """What lies wholly before this is archived."""
+        """Months that end before this time are archived."""
         return now - timedelta(days=self.days)
 
     def too_old(self, part: Part, now: datetime) -> bool:
-        """Whether a part is deleted. None is that was written only lately, however old its events are."""
+        """Whether a part is deleted. A part that was written lately stays, however old its events are."""
         return part.month.later(12 * self.years).end <= now and part.written_at + _STAYS <= now
 
 
 @dataclass(frozen=True, slots=True)
 class MonthDone:
-    """What was done with one month of the database, or would be."""
+    """What a run did, or would do, with one month of the database."""
 
     month: Month
     events: int
-    """That it had."""
+    """In its partition."""
     size: int
-    """What it took in the database, in bytes."""
+    """Of the partition, in bytes."""
     part: Part | None
-    """The part that was written; None if there was nothing that the archive did not have."""
+    """The part that was written; None if the archive had all its events already."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDone:
-    """What a run has done, or would do."""
+    """What a run did, or would do."""
 
     archived: Sequence[MonthDone]
     deleted: Sequence[Part]
     kept: Sequence[Month]
-    """Months that were brought back, and stay for now."""
+    """Restored months that stay for now."""
     batches: int
-    """Whose ids were forgotten."""
+    """The number of batch ids that were deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was brought back."""
+    """A restored month."""
 
     month: Month
     events: int
-    """Of its parts."""
+    """In its parts."""
     added: int
-    """Those that were not there already."""
+    """Events that were not in the database before."""
     until: datetime
 
 
 class Progress:
-    """Whom it is told how far things are; this one listens to nothing."""
+    """Receives progress; this one ignores it."""
 
     def begin(self, what: str, total: int) -> None:
-        """Something begins, of so many events."""
+        """A step with `total` events starts."""
 
     def advance(self, done: int) -> None:
-        """So many of them are done."""
+        """`done` events of the step are done."""
 
 
-class Archiving:
-    """Events, between the database and the archive."""
+class Archiver:
+    """Moves events between the database and the archive."""
 
     def __init__(self, events: EventTable, archive: EventArchive, retention: Retention, bounds: Bounds) -> None:
-        """`retention` knows the time."""
+        """`retention` also gives the time."""
         self._events = events
         self._archive = archive
         self._retention = retention
@@ -112,10 +113,10 @@ class Archiving:
         return RunDone(archived, old, kept, 0)
 
     async def run(self, progress: Progress, *, clock_is_right: bool = False) -> RunDone:
-        """Archive what is due, delete what is too old, forget what nobody needs.
+        """Archive the months that are due, delete parts and batch ids past their retention.
 
-        `Conflict` if another run is on, or if the time cannot be believed; `clock_is_right` says that it can,
-        although nothing has happened in the database for more than a year.
+        `Conflict` if another run is active, or if the clock is implausible; `clock_is_right` accepts it although the
+        database has had no event or change for more than a year.
         """
         async with self._events.locked() as still_locked:
             now = await self._now(clock_is_right=clock_is_right)
@@ -132,24 +133,24 @@ class Archiving:
             return RunDone(archived, deleted, kept, batches)
 
     async def parts(self) -> list[Part]:
-        """What is archived."""
+        """All archived parts."""
         return await self._archive.parts()
 
     async def restore(self, month: Month, until: datetime, progress: Progress) -> Restored:
-        """Bring a month back into the database, where it stays until then; what is there already stays as it is."""
+        """Restore a month into the database, where it stays until then; existing events are not changed."""
         async with self._events.locked():
             parts = await self._archive.parts(month)
             if not parts:
                 msg = (
-                    f"{self._archive.url} has no events of {month} that are of this database; "
-                    "'headgate archive list' says what it has"
+                    f"{self._archive.url} has no events of {month} of this database; "
+                    "'headgate archive list' lists what it has"
                 )
                 raise NotFound(msg)
             for part in parts:
                 progress.begin(f"checking {month}, part {part.number}", part.rows)
                 await self._archive.check(part)
             added = 0
-            async with self._events.returning(month, until) as events:
+            async with self._events.restoring(month, until) as events:
                 for part in parts:
                     progress.begin(f"storing {month}, part {part.number}", part.rows)
                     async with aclosing(self._archive.blocks(part)) as blocks:
@@ -158,32 +159,32 @@ class Archiving:
                     async with aclosing(events.stored()) as stored:
                         if await self._archive.digest(stored) != (part.rows, part.digest):
                             msg = (
-                                f"nothing of {month} was brought back: the database has events of the same ids that "
+                                f"{month} was not restored: the database has events with the same ids that "
                                 f"differ from those in part {part.number}"
                             )
                             raise Conflict(msg)
             return Restored(month, sum(part.rows for part in parts), added, until)
 
     async def _now(self, *, clock_is_right: bool) -> datetime:
-        """When it is. A wrong clock would have years of events deleted, so it is compared with what there is."""
+        """The time. A wrong clock could delete years of events, so it is compared with the database."""
         now = self._retention.now
-        there, newest = await self._events.times()
-        if abs(now - there) > _CLOCKS_DIFFER:
+        server, newest = await self._events.times()
+        if abs(now - server) > _CLOCKS_DIFFER:
             msg = (
-                f"nothing was done, because it is not known when it is: {now:%Y-%m-%d %H:%M} by the clock of this "
-                f"machine, and {there:%Y-%m-%d %H:%M} by that of the database; set the one right that is wrong"
+                f"nothing was archived, because two clocks differ: it is {now:%Y-%m-%d %H:%M} on this machine and "
+                f"{server:%Y-%m-%d %H:%M} on the database server; correct the wrong one"
             )
             raise Conflict(msg)
         if now - newest > _QUIET and not clock_is_right:
             msg = (
-                f"nothing was done, because it is {now:%Y-%m-%d} by the clock, and the newest event or change is of "
-                f"{newest:%Y-%m-%d}; if the clock is right, write --clock-is-right"
+                f"nothing was archived, because the clock says {now:%Y-%m-%d} and the newest event or change is of "
+                f"{newest:%Y-%m-%d}; if the clock is right, add --clock-is-right"
             )
             raise Conflict(msg)
         return now
 
     async def _due(self, now: datetime) -> tuple[list[tuple[Month, int]], list[Month]]:
-        """Months that are to be archived, with their sizes; and those that would be, but were brought back."""
+        """The months to archive, with their sizes; and those that are old but restored."""
         bound = self._bounds.before(now)
         old = sorted((month, size) for month, size in (await self._events.months()).items() if month.end <= bound)
         restored = await self._retention.restored()
@@ -204,14 +205,14 @@ class Archiving:
                     part = await self._archive.write(month, number, blocks, now, progress.advance)
             written = 0 if part is None else part.rows
             if written != reading.number:
-                msg = f"{month} has {reading.number} events to archive, and {written} were written; nothing was dropped"
+                msg = f"{month} has {reading.number} events to archive, but {written} were written; nothing was dropped"
                 raise ArchiveError(msg)
             await still_locked()
             if part is not None:
                 await self._archive.complete(part)
             if await self._events.drop(month, reading.mark):
                 return MonthDone(month, reading.mark.number, size, part)
-        msg = f"events of {month} keep coming, so it stays in the database for now; run this again later"
+        msg = f"new events of {month} keep arriving, so it stays in the database for now; run this again later"
         raise Conflict(msg)
 
     async def _keys(self, parts: Sequence[Part]) -> AsyncGenerator[bytes]:

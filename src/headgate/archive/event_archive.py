@@ -1,11 +1,9 @@
-"""Events in Parquet files, with a manifest for each part of a month.
+"""The archive: Parquet files of events, with a manifest for each part of a month.
 
     events/2026-05/1-5f0c2a9e-9b1d44c0/0001.parquet, 0002.parquet, …, manifest.json
 
-The digits are the beginning of the database's origin, and chance: no two runs ever write to one folder, so
-several databases can be archived to one store, even at the same time.
-
-See `headgate.archive.ports.EventArchive`. Work on files is done in threads.
+The digits are the start of the database's origin, and random: no two runs write to one folder, so several databases
+can share one object store, even at the same time. Files are read and written in threads.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ import pyarrow as pa
 from pyarrow import parquet as pq
 
 from headgate.adapters.object_store import chunks_of
-from headgate.archive.event_columns import COLUMNS, Digest, from_csv, to_csv
-from headgate.archive.parquet_writer import EventWriter
+from headgate.archive.parquet import COLUMNS, Digest, EventWriter, from_csv, to_csv
 from headgate.archive.part import Part, PartFolder, part_folder, part_of
 from headgate.errors import ArchiveError
 
@@ -37,23 +34,23 @@ if TYPE_CHECKING:
 _ALL: Final = "events"
 _MANIFEST: Final = "manifest.json"
 _READ_AT_ONCE: Final = 2**15
-_CHANCE: Final = 4  # bytes
+_RANDOM: Final = 4  # bytes
 
 
 class Found(NamedTuple):
-    """What is in an archive."""
+    """The content of an archive."""
 
     parts: list[Part]
     """Of all databases, by month and number."""
     faults: list[tuple[PartFolder, str]]
-    """Parts whose manifest cannot be used, with a sentence each."""
+    """Parts with an unusable manifest, and why."""
 
 
 class EventArchive:
-    """Events at one place."""
+    """Events in an object store. Raises `ArchiveError`, and nothing else."""
 
     origin = ""
-    """Which database this is about; to be said before anything but `found` is asked."""
+    """The id of the database; it must be set before any method but `found` is called."""
 
     def __init__(self, store: ObjectStore, written_by: str) -> None:
         """`written_by` is the name of this program and its version."""
@@ -62,11 +59,11 @@ class EventArchive:
         self._written_by = written_by
 
     async def found(self) -> Found:
-        """All that is complete, of whatever database."""
+        """All complete parts, of all databases."""
         return await asyncio.to_thread(self._found)
 
     async def parts(self, month: Month | None = None) -> list[Part]:
-        """All complete parts of this database, or those of a month."""
+        """All complete parts of this database, or those of a month, by month and number."""
         found = await self.found()
         for folder, sentence in found.faults:
             if folder.may_be_of(self.origin) and (month is None or folder.month == str(month)):
@@ -76,8 +73,11 @@ class EventArchive:
     async def write(
         self, month: Month, number: int, blocks: AsyncIterator[bytes], at: datetime, progress: Callable[[int], None]
     ) -> Part | None:
-        """Write files and read them back."""
-        folder = part_folder(month, number, self.origin, secrets.token_hex(_CHANCE))
+        """Write the files of a part and read them back; None if there are no events.
+
+        `progress` gets the number of written events. The part counts only after `complete`.
+        """
+        folder = part_folder(month, number, self.origin, secrets.token_hex(_RANDOM))
         writer = EventWriter(self.store, folder)
         try:
             async for block in blocks:
@@ -107,39 +107,39 @@ class EventArchive:
         return part
 
     async def complete(self, part: Part) -> None:
-        """Write the manifest, and look at what is there then."""
+        """Write the manifest, which makes the part count, and check that all of it exists."""
         await asyncio.to_thread(self._complete, part)
 
     async def check(self, part: Part) -> None:
-        """Read all of it."""
+        """Raise `ArchiveError` with the name of a damaged or missing file."""
         await asyncio.to_thread(self._check, part)
 
     async def keys(self, part: Part) -> AsyncGenerator[bytes]:
-        """Time and id of all its events."""
+        """Time and id of all its events, as CSV; only from intact files."""
         async with aclosing(self._tables(part, ["at", "id"])) as tables:
             async for table in tables:
                 yield await asyncio.to_thread(to_csv, table)
 
     async def blocks(self, part: Part) -> AsyncGenerator[bytes]:
-        """All its events."""
+        """All its events, as CSV; only from intact files."""
         async with aclosing(self._tables(part)) as tables:
             async for table in tables:
                 yield await asyncio.to_thread(to_csv, table)
 
     async def digest(self, blocks: AsyncIterator[bytes]) -> tuple[int, str]:
-        """How many events there are, and their digest."""
+        """The number of events in CSV as of `EventReading.blocks`, and the digest that a part of them has."""
         digest = Digest()
         async for block in blocks:
             digest.add(await asyncio.to_thread(from_csv, block))
         return digest.rows, digest.hexdigest()
 
     async def delete(self, part: Part) -> None:
-        """Take a part away; without its manifest it is none, so that goes first."""
+        """Delete a part, its manifest first: without it the files are no part."""
         for name in (_MANIFEST, *(file.name for file in part.files)):
             await asyncio.to_thread(self.store.delete, f"{part.folder}/{name}")
 
     async def tidy(self) -> None:
-        """Take files away that belong to no part."""
+        """Delete files of this database that belong to no part, left by killed runs."""
         await asyncio.to_thread(self._tidy)
 
     def _found(self) -> Found:
@@ -171,7 +171,7 @@ class EventArchive:
         self.store.write(f"{part.folder}/{_MANIFEST}", text)
         sizes = [self.store.size(f"{part.folder}/{file.name}") for file in part.files]
         if self._manifest(part.folder) != part or sizes != [file.size for file in part.files]:
-            msg = f"{self.url}/{part.folder} is not what was written; nothing was dropped"
+            msg = f"{self.url}/{part.folder} differs from what was written; nothing was dropped"
             raise ArchiveError(msg)
 
     def _check(self, part: Part) -> None:
@@ -182,10 +182,10 @@ class EventArchive:
                 for table in self._tables_in(content, part, file):
                     digest.add(table)
             if digest.rows - rows != file.rows:
-                msg = f"{self._path(part, file)} is damaged: it has other events than its manifest says"
+                msg = f"{self._path(part, file)} is damaged: its events differ from its manifest"
                 raise ArchiveError(msg)
         if digest.hexdigest() != part.digest:
-            msg = f"{self.url}/{part.folder} is damaged: it has other events than its manifest says"
+            msg = f"{self.url}/{part.folder} is damaged: its events differ from its manifest"
             raise ArchiveError(msg)
 
     async def _tables(self, part: Part, columns: list[str] | None = None) -> AsyncGenerator[pa.Table]:
@@ -196,10 +196,10 @@ class EventArchive:
                     yield table
 
     def _fetched(self, part: Part, file: PartFile) -> IO[bytes]:
-        """A copy of a file that is what its manifest says; it goes when it is closed."""
+        """A temporary copy of a file, checked against its manifest; closing deletes it."""
         path = self._path(part, file)
         hashed, size = sha256(), 0
-        content = tempfile.TemporaryFile()  # noqa: SIM115 (whoever asks closes it)
+        content = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
         try:
             with self.store.open_input(f"{part.folder}/{file.name}") as source:
                 for chunk in chunks_of(source):
@@ -216,7 +216,7 @@ class EventArchive:
             raise
         if (size, hashed.hexdigest()) != (file.size, file.sha256):
             content.close()
-            msg = f"{path} is damaged: it is not the file that its manifest was written for"
+            msg = f"{path} is damaged: it is not the file of its manifest"
             raise ArchiveError(msg)
         return content
 
@@ -237,7 +237,7 @@ class EventArchive:
         parts = {name.rpartition("/")[0] for name in names if name.endswith(f"/{_MANIFEST}")}
         for name in names:
             folder = name.rpartition("/")[0]
-            # Looked at again, because a copy of this database may be archived at the same time.
+            # Checked again: a copy of this database may be archived at the same time.
             if folder not in parts and self._is_own(name) and f"{folder}/{_MANIFEST}" not in self.store.names(folder):
                 self.store.delete(name)
 

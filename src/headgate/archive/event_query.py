@@ -1,7 +1,7 @@
-"""SQL over all events: those in the archive and those still in the database, by DuckDB.
+"""SQL over all events, archived or still in the database, by DuckDB.
 
-Files are read through pyarrow, which fetches only the columns and the files that a question needs, from a
-folder or from S3. DuckDB itself is shut in: it can open nothing, change nothing that lasts, and load nothing.
+Files are read through pyarrow, which fetches only the columns and files that a query needs, from a folder or S3.
+DuckDB is sandboxed: it cannot open files, change anything permanent, or load extensions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyarrow import dataset as ds
 
 from headgate.adapters.object_store import FolderObjectStore
-from headgate.archive.event_columns import SCHEMA
-from headgate.archive.parquet_writer import EventWriter
+from headgate.archive.parquet import SCHEMA, EventWriter
 from headgate.archive.part import Month
 from headgate.core.units import SECOND
 from headgate.errors import ArchiveError, InvalidRequest
@@ -33,8 +32,8 @@ _WARM: Final = "warm"
 _FORMAT: Final = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
-# What the question itself is wrong about. All else is a fault of files.
-_OF_THE_QUESTION: Final = (
+# Errors of the query itself. All others are faults of files.
+_QUERY_ERRORS: Final = (
     duckdb.ParserException,
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -43,16 +42,16 @@ _OF_THE_QUESTION: Final = (
     duckdb.PermissionException,
     duckdb.SyntaxException,
 )
-_ASKS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
-# "at" is a word of DuckDB's own.
+_ALLOWED_STATEMENTS: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
+# "at" is a keyword of DuckDB.
 _NAMES: Final = ", ".join('"at" AS time' if name == "at" else f'"{name}"' for name in SCHEMA.names)
 
 
 class EventQuery:
-    """Questions about the events of a span. First what is in the database is added, then it is opened."""
+    """Queries over the events of a span: first `add_warm`, then `open`."""
 
     def __init__(self, archive: EventArchive, folder: Path, since: datetime, before: datetime) -> None:
-        """`folder` is for files that go with it."""
+        """`folder` holds temporary files."""
         self._archive = archive
         self._folder = folder
         self._span = since, before
@@ -60,7 +59,7 @@ class EventQuery:
         self._connection = duckdb.connect(":memory:")
 
     async def add_warm(self, blocks: AsyncIterator[bytes], progress: Callable[[int], None]) -> None:
-        """Keep events of the database for questions, as CSV; in files, so that memory has an end."""
+        """Add the events of the database, as CSV; they go to files, so that memory is bounded."""
         writer = EventWriter(FolderObjectStore(self._folder), _WARM)
         try:
             async for block in blocks:
@@ -71,7 +70,7 @@ class EventQuery:
             writer.close()
 
     async def open(self) -> None:
-        """Be ready for questions."""
+        """Prepare the view `events`."""
         parts = await self._archive.parts()
         since, before = self._span
         files = [
@@ -92,30 +91,30 @@ class EventQuery:
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
 
-    def ask(self, question: str) -> pa.RecordBatchReader:
-        """The answer to a question, piece by piece. Blocks; reading it raises as `read` says."""
+    def run(self, sql: str) -> pa.RecordBatchReader:
+        """The result of a query, batch by batch. Blocks; read it with `read`."""
         try:
-            statements = self._connection.extract_statements(question)
-            if len(statements) != 1 or statements[0].type not in _ASKS:
-                msg = "ask one question that begins with SELECT"
+            statements = self._connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type not in _ALLOWED_STATEMENTS:
+                msg = "write one statement that starts with SELECT"
                 raise InvalidRequest(msg)
             return pa.RecordBatchReader.from_stream(self._connection.sql(statements[0]))
         except duckdb.Error as error:
             raise _translated(error) from error
 
     def interrupt(self) -> None:
-        """End what is being answered, from another thread: whoever reads it gets `ArchiveError`."""
+        """Interrupt the running query, from another thread: its reader gets `ArchiveError`."""
         self._connection.interrupt()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the connection."""
         self._connection.close()
 
 
-def read(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    """The pieces of an answer. `InvalidRequest` if the question cannot be answered, `ArchiveError` if files fail."""
+def read(result: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The batches of a result. `InvalidRequest` if the query is wrong, `ArchiveError` if files fail."""
     try:
-        yield from answer
+        yield from result
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         raise _translated(error) from error
 
@@ -123,13 +122,13 @@ def read(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 def _translated(error: Exception) -> Exception:
     lines = [line.strip() for line in str(error).partition("LINE 1:")[0].splitlines()]
     text = " ".join(line for line in lines if line)
-    if isinstance(error, _OF_THE_QUESTION):
-        return InvalidRequest(f"the question is refused: {text}")
-    return ArchiveError(f"the question cannot be answered: {text}")
+    if isinstance(error, _QUERY_ERRORS):
+        return InvalidRequest(f"the query is rejected: {text}")
+    return ArchiveError(f"the query failed: {text}")
 
 
 def _dataset(store: ObjectStore, files: Sequence[tuple[str, PartFile]]) -> ds.Dataset:
-    """Files, with what is known of their times: those that cannot matter to a question are not opened."""
+    """Files with their time spans: files outside a query's span are not opened."""
     if not files:
         return ds.dataset(pa.table({field.name: pa.array([], field.type) for field in SCHEMA}, schema=SCHEMA))
     system, _ = store.arrow(files[0][0])
@@ -149,7 +148,7 @@ def _instant(time: datetime) -> Any:  # noqa: ANN401 (pyarrow's)
 
 
 def _shared(archived: Sequence[PartFile], warm: Sequence[PartFile]) -> tuple[datetime, datetime] | None:
-    """The span of months that are in the archive and in the database: they came back, or were not dropped yet."""
+    """The span of months that are in both archive and database: restored, or not dropped yet."""
     both = _months(archived) & _months(warm)
     return (min(both).start, max(both).end) if both else None
 
@@ -169,13 +168,13 @@ def _month_of(time: datetime) -> Month:
 
 
 def _view(span: tuple[datetime, datetime], shared: tuple[datetime, datetime] | None) -> str:
-    """The view `events`. Where both have events, each of them is counted once."""
+    """The view `events`. An event in both archive and database appears once."""
 
     def within(bounds: tuple[datetime, datetime]) -> str:
         first, last = (time.isoformat() for time in bounds)
         return f"\"at\" >= TIMESTAMPTZ '{first}' AND \"at\" < TIMESTAMPTZ '{last}'"
 
-    archived = f"SELECT {_NAMES} FROM archived WHERE {within(span)}"  # noqa: S608 (our own words)
+    archived = f"SELECT {_NAMES} FROM archived WHERE {within(span)}"  # noqa: S608 (our own constants)
     view = f"CREATE VIEW events AS {archived} UNION ALL SELECT {_NAMES} FROM recent"  # noqa: S608 (as above)
     if shared is None:
         return view

@@ -1,7 +1,4 @@
-"""Events in PostgreSQL, month by month, read and written as CSV: `COPY` is the fastest way in and out.
-
-See `headgate.archive.ports.EventTable`.
-"""
+"""The events in PostgreSQL by month, read and written as CSV: `COPY` is the fastest way in and out."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ _BLOCK: Final = 8 * 2**20
 _BLOCKS_AHEAD: Final = 2
 _TRIES: Final = 5
 _SECONDS_TO_TIDY: Final = 5.0
-# Whatever limits a role has: this takes as long as it takes. Where two large sets are compared, they are compared as
-# a whole, also if the server has not counted them yet and takes them for small.
+# No timeouts, whatever the role has: this takes as long as it takes. No nested loops: two large sets are joined, and
+# the server may not have analyzed them yet and believe that they are small.
 _BEGIN: Final = """
 BEGIN ISOLATION LEVEL {level};
 SET LOCAL statement_timeout = 0;
@@ -42,7 +39,7 @@ _LOCK: Final = "SELECT pg_try_advisory_xact_lock($1)"
 
 
 class EventReading:
-    """Events of a span in one snapshot."""
+    """The events of a time span in one database snapshot."""
 
     def __init__(
         self, connection: PoolConnectionProxy[asyncpg.Record], statement: str, span: tuple[datetime, datetime]
@@ -52,23 +49,25 @@ class EventReading:
         self._statement = statement
         self._span = span
         self.mark: EventMark
+        """Of all events of the span."""
         self.number: int
+        """Of the events that `blocks` returns."""
 
     def blocks(self) -> AsyncGenerator[bytes]:
-        """CSV, block by block."""
+        """The events by time and id, as CSV in the archive's columns: whole lines, some megabytes at a time."""
         return _copied(self._connection, self._statement, *self._span)
 
 
-class EventReturn:
-    """Events that come back, in one transaction."""
+class EventRestore:
+    """Events that are restored in one transaction: all of them or none."""
 
     def __init__(self, connection: PoolConnectionProxy[asyncpg.Record], month: Month) -> None:
-        """`connection` is in a transaction that has a table for them."""
+        """`connection` is in a transaction with a temporary table for them."""
         self._connection = connection
         self._month = month
 
     async def put(self, blocks: AsyncIterator[bytes]) -> int:
-        """Store those that are not there."""
+        """Store the events that do not exist yet, from CSV as of `EventArchive.blocks`; returns how many."""
         named = Statements(self._connection)
         await named.run("archive.empty_returned")
         with translated():
@@ -77,32 +76,32 @@ class EventReturn:
         return 0 if row is None else int(row["number"])
 
     def stored(self) -> AsyncGenerator[bytes]:
-        """They, as they are stored now."""
+        """All events of the last `put` as they are stored now; CSV as of `EventReading.blocks`."""
         return _copied(self._connection, "archive.returned_rows", self._month.start, self._month.end)
 
 
 class EventTable:
-    """See `headgate.archive.ports.EventTable`."""
+    """Events in the database, by month. Raises as `headgate.ports.Statements` does."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime] | None = None) -> None:
-        """`database` has calls that may take hours; `clock`, if there is one, stands for that of its server."""
+        """Calls of `database` may take hours; `clock`, if given, replaces that of its server."""
         self._database = database
         self._clock = clock
 
     async def times(self) -> tuple[datetime, datetime]:
-        """When it is, and when something last happened."""
+        """The time of the server's clock, and of the newest event or change."""
         row = await self._database.row("archive.times")
         assert row is not None  # noqa: S101 (it has no FROM)
         return row["now"] if self._clock is None else self._clock(), row["newest"]
 
     async def origin(self) -> str:
-        """Which database this is."""
+        """The id of this database."""
         row = await self._database.row("archive.origin")
         assert row is not None  # noqa: S101 (it always has one)
         return str(row["id"])
 
     async def months(self) -> Mapping[Month, int]:
-        """The months that have a partition, and its size; a partition that somebody made by hand is left alone."""
+        """The months that have a partition, with its size in bytes; partitions made by hand are ignored."""
         found = {}
         for row in await self._database.rows("archive.partitions"):
             name = _PARTITION.fullmatch(row["name"])
@@ -111,18 +110,21 @@ class EventTable:
         return found
 
     async def mark(self, month: Month) -> EventMark:
-        """Which events a month has now."""
+        """Identifies the events that a month has now."""
         return await _mark(self._database, month.start, month.end)
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Let nobody else archive meanwhile. The lock is a transaction's own, so that PgBouncer lets it be."""
+        """Hold the archive lock (`Conflict` if another process has it); yields a check that raises if it was lost.
+
+        The lock belongs to a transaction, so that it works through PgBouncer.
+        """
         async with self._database.use() as connection:
             with translated():
                 await connection.execute(_BEGIN.format(level="READ COMMITTED", wait="1s"))
                 is_ours = await connection.fetchval(_LOCK, _ARCHIVING)
             if not is_ours:
-                msg = "events are being archived or brought back by somebody else; try again when that has ended"
+                msg = "another process is archiving or restoring events; try again when it has finished"
                 raise Conflict(msg)
 
             async def still_held() -> None:
@@ -132,7 +134,7 @@ class EventTable:
             try:
                 yield still_held
             finally:
-                # Not behind the caller's back, as the pool would: whoever comes next would find it taken.
+                # Not in the background, as the pool does it: the next caller would find the lock taken.
                 with suppress(DatabaseError), translated():
                     await connection.execute("ROLLBACK", timeout=_SECONDS_TO_TIDY)
 
@@ -140,7 +142,7 @@ class EventTable:
     async def reading(
         self, since: datetime, before: datetime, known: AsyncIterator[bytes] | None = None
     ) -> AsyncIterator[EventReading]:
-        """Read a span as it is at one instant."""
+        """Read a span in one snapshot, without the events whose keys are `known` (CSV of time and id)."""
         async with self._database.use() as connection:
             named = Statements(connection)
             with translated():
@@ -158,24 +160,24 @@ class EventTable:
             yield reading
 
     @asynccontextmanager
-    async def returning(self, month: Month, until: datetime) -> AsyncIterator[EventReturn]:
-        """Bring events of a month back in one transaction."""
+    async def restoring(self, month: Month, until: datetime) -> AsyncIterator[EventRestore]:
+        """Restore events of a month, to stay until then, in one transaction."""
         async with self._database.use() as connection:
             named = Statements(connection)
             with translated():
                 await connection.execute(_BEGIN.format(level="READ COMMITTED", wait="60s"))
             await named.row("retention.make_partition", month.start)
             await named.run("archive.make_returned")
-            yield EventReturn(connection, month)
+            yield EventRestore(connection, month)
             await named.run("archive.keep", month.start.date(), until)
             with translated():
                 await connection.execute("COMMIT")
 
     async def drop(self, month: Month, mark: EventMark) -> bool:
-        """Take a month away.
+        """Drop a month if it still has exactly the events of the mark; returns whether it did.
 
-        It waits for readers of the table only a moment, since everybody else waits behind it; then it
-        lets go and tries again.
+        It waits for readers of the table only briefly, because all later ones queue behind it; then it gives up
+        the lock and retries.
         """
         for attempt in range(_TRIES):
             try:
@@ -205,9 +207,9 @@ async def _mark(named: Statements | Database, since: datetime, before: datetime)
 async def _copied(
     connection: PoolConnectionProxy[asyncpg.Record], statement: str, *arguments: object
 ) -> AsyncGenerator[bytes]:
-    """What a statement answers, as CSV, while whoever takes it works on the block before.
+    """The result of a statement as CSV; it is fetched ahead while the caller works on the last block.
 
-    PostgreSQL sends one message for each line, and asyncpg gives on whole messages, so no line is ever cut.
+    PostgreSQL sends one message per line, and asyncpg passes on whole messages, so no line is ever cut.
     """
     blocks: asyncio.Queue[bytes] = asyncio.Queue(_BLOCKS_AHEAD)
     gathered: list[bytes] = []
@@ -231,19 +233,19 @@ async def _copied(
         await blocks.put(b"")
 
     copying = asyncio.create_task(copy())
-    taking = None
+    next_block = None
     try:
         while True:
-            taking = asyncio.ensure_future(blocks.get())
-            await asyncio.wait({taking, copying}, return_when=asyncio.FIRST_COMPLETED)
-            if not taking.done() and copying.done():
+            next_block = asyncio.ensure_future(blocks.get())
+            await asyncio.wait({next_block, copying}, return_when=asyncio.FIRST_COMPLETED)
+            if not next_block.done() and copying.done():
                 copying.result()
-            block = await taking
+            block = await next_block
             if not block:
                 return
             yield block
     finally:
-        for task in (taking, copying):
+        for task in (next_block, copying):
             if task is not None:
                 task.cancel()
         with suppress(asyncio.CancelledError, DatabaseError):

@@ -1,4 +1,4 @@
-"""The archive of a database: where it is, what goes there, and when."""
+"""Opens the archive that the settings name, with the database that it is filled from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import open_database
 from headgate.adapters.object_store import open_object_store
-from headgate.archive.archiver import Archiving, Bounds, Progress
+from headgate.archive.archiver import Archiver, Bounds, Progress
 from headgate.archive.retention import Retention
 from headgate.errors import ArchiveError, InvalidSettings
 
@@ -30,20 +30,20 @@ _SECONDS: Final = 24 * 3_600.0  # asyncpg has no "as long as it takes"
 
 
 class OpenedArchive(NamedTuple):
-    """What works on the archive."""
+    """The archive, the events table, and the archiver between them."""
 
-    archiving: Archiving
+    archiver: Archiver
     events: EventTable
     archive: EventArchive
 
 
 def archive_store(settings: Settings) -> ObjectStore:
-    """Where archives and backups are kept."""
+    """The object store of archives and backups."""
     return open_object_store(settings.archive_url or str(settings.data_dir / "archive"), settings.s3_endpoint)
 
 
 def event_archive(settings: Settings) -> EventArchive:
-    """The events that are archived."""
+    """The archived events."""
     try:
         from headgate.archive.event_archive import EventArchive  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as error:
@@ -54,16 +54,16 @@ def event_archive(settings: Settings) -> EventArchive:
 
 @asynccontextmanager
 async def open_archive(settings: Settings, clock: Callable[[], Micros] | None = None) -> AsyncIterator[OpenedArchive]:
-    """The archive and the database that it is filled from. `clock`, if there is one, stands for all clocks."""
+    """The archive and the database that it is filled from. `clock`, if given, replaces all clocks."""
     archive = event_archive(settings)
     url = settings.database_url
     if url is None and (settings.data_dir / "postgres").is_dir():
         url = "embedded://"
     if url is None:
-        msg = "events are archived from the database itself; set HEADGATE_DATABASE_URL"
+        msg = "the archive is filled from the database; set HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
     opened = open_database(url, settings.data_dir)
-    from headgate.archive.event_table import EventTable  # noqa: PLC0415 (an extra, and it is there)
+    from headgate.archive.event_table import EventTable  # noqa: PLC0415 (an extra, installed by now)
 
     retention = Retention(opened.database, clock or wall_clock)
     events = EventTable(opened.another(_SECONDS), (lambda: retention.now) if clock else None)
@@ -71,7 +71,7 @@ async def open_archive(settings: Settings, clock: Callable[[], Micros] | None = 
     try:
         await opened.start()
         archive.origin = await events.origin()
-        yield OpenedArchive(Archiving(events, archive, retention, bounds), events, archive)
+        yield OpenedArchive(Archiver(events, archive, retention, bounds), events, archive)
     finally:
         await opened.close()
 
@@ -80,16 +80,16 @@ async def open_archive(settings: Settings, clock: Callable[[], Micros] | None = 
 async def open_query(
     settings: Settings, since: datetime, before: datetime, progress: Progress
 ) -> AsyncIterator[EventQuery]:
-    """Questions about all events of a span, archived or not."""
+    """SQL queries over all events of a span, archived or not."""
     async with open_archive(settings) as opened:
         try:
             from headgate.archive.event_query import EventQuery  # noqa: PLC0415 (an extra)
         except ModuleNotFoundError as error:
-            msg = f"questions to the archive need {error.name}, which is not installed: pip install 'headgate[archive]'"
+            msg = f"archive queries need {error.name}, which is not installed: pip install 'headgate[archive]'"
             raise InvalidSettings(msg) from error
         with TemporaryDirectory(prefix="headgate-query-") as folder:
             query = EventQuery(opened.archive, Path(folder), since, before)
-            # First the database, then the archive: what is moved meanwhile is seen twice, and told apart.
+            # First the database, then the archive: an event that is moved meanwhile is seen twice and counted once.
             async with opened.events.reading(since, before) as reading:
                 progress.begin("reading the database", reading.number)
                 async with aclosing(reading.blocks()) as blocks:
@@ -98,7 +98,7 @@ async def open_query(
             try:
                 yield query
             except ArchiveError:
-                for part in await opened.archive.parts():  # to say which file it is
+                for part in await opened.archive.parts():  # names the damaged file
                     await opened.archive.check(part)
                 raise
             finally:

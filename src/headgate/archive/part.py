@@ -1,6 +1,6 @@
-"""Months of events, and parts of a month that were archived: what a manifest says.
+"""Months of events, and the archived parts of a month as their manifests describe them.
 
-A part is complete when its manifest is there. A month has more than one part if events came late.
+A part is complete when its manifest exists. A month has several parts if events arrived late.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVENT_COLUMNS: Final = (
     *("at", "sequence", "id", "user_id", "tenant", "api_key", "ip", "tier", "method", "endpoint", "rule", "decision"),
     *("source", "count", "limit", "cost", "status", "retry_after", "latency", "region", "server", "extra"),
 )
-"""What is archived of an event, in this order; the names are those of the table."""
+"""The archived columns of an event, in this order; the names are those of the table."""
 _FOLDER: Final = re.compile(r"events/([0-9]{4}-[0-9]{2})/([0-9]{1,9})(?:-([0-9a-f]{8})-[0-9a-f]{8})?")
 _MONTH: Final = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 _FILE: Final = re.compile(r"[0-9]{4,9}\.parquet")
@@ -42,13 +42,13 @@ class Month(NamedTuple):
 
     @classmethod
     def of(cls, at: Micros) -> Month:
-        """The month that a time is in."""
+        """The month of a time."""
         time = datetime.fromtimestamp(at // SECOND, UTC)
         return cls(time.year, time.month)
 
     @classmethod
     def parse(cls, text: str) -> Month:
-        """``2026-05``, or `InvalidRequest`."""
+        """Parse ``2026-05``; `InvalidRequest` for other texts."""
         found = _MONTH.fullmatch(text) if isinstance(text, str) else None
         if found is None or not _FIRST_YEAR <= int(found[1]) <= _LAST_YEAR:
             msg = f"{shown(text)} is not a month; write it as 2026-05"
@@ -62,21 +62,21 @@ class Month(NamedTuple):
 
     @property
     def end(self) -> datetime:
-        """The first instant behind it."""
+        """The first instant after it."""
         return self.later(1).start
 
     def later(self, months: int) -> Month:
-        """The month so many months behind it."""
+        """The month this many months later."""
         years, number = divmod(self.number - 1 + months, _MONTHS)
         return Month(self.year + years, number + 1)
 
     def __str__(self) -> str:
-        """As people write it."""
+        """``2026-05``."""
         return f"{self.year:04}-{self.number:02}"
 
 
 class EventMark(NamedTuple):
-    """What tells one set of stored events from another."""
+    """Identifies a set of stored events."""
 
     number: int
     mark: str
@@ -98,22 +98,22 @@ class PartFile:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a month, as its manifest says."""
+    """A part of a month, as in its manifest."""
 
     month: Month
     number: int
     """Counts from 1."""
     folder: str
-    """Where it is, below the place of all archives."""
+    """Its folder in the object store."""
     origin: str
-    """Which database it is of; empty if the manifest does not say."""
+    """The id of its database; empty if the manifest has none."""
     rows: int
     first: datetime
     last: datetime
     digest: str
-    """Of all events in their order, whatever they are written in; see the reference on archives."""
+    """Of all events in order, independent of the file format; see the reference on archives."""
     columns: tuple[tuple[str, str], ...]
-    """Their names and types."""
+    """Names and types."""
     files: tuple[PartFile, ...]
     written_at: datetime
     written_by: str
@@ -124,7 +124,7 @@ class Part:
         return sum(file.size for file in self.files)
 
     def as_data(self) -> dict[str, Any]:
-        """The manifest, as JSON takes it."""
+        """The manifest as JSON data."""
         return {
             "format": FORMAT,
             "month": str(self.month),
@@ -153,35 +153,35 @@ class Part:
 
 
 class PartFolder(NamedTuple):
-    """What the name of a folder says about the part in it, whether that is complete or not."""
+    """What the name of a folder says about its part, complete or not."""
 
     month: str
     number: int
     tag: str
-    """How the origin of the part begins; empty if the name does not say."""
+    """The first digits of the part's origin; empty if the name has none."""
 
     @classmethod
     def parse(cls, folder: str) -> PartFolder | None:
-        """What a name says; None if no part has such a name."""
+        """Parse a name; None if it is not that of a part."""
         found = _FOLDER.fullmatch(folder)
         return None if found is None else cls(found[1], int(found[2]), found[3] or "")
 
     def may_be_of(self, origin: str) -> bool:
-        """Whether a database with this origin can have written it."""
+        """Whether a database with this origin may have written it."""
         return self.tag in {"", origin[:_TAG]}
 
 
-def part_folder(month: Month, number: int, origin: str, chance: str) -> str:
-    """Where a part is to be, below the place of all archives. `chance`, 8 hexadecimal digits, lets no two be one."""
-    return f"events/{month}/{number}-{origin[:_TAG]}-{chance}"
+def part_folder(month: Month, number: int, origin: str, random: str) -> str:
+    """The folder of a new part. `random`, 8 hexadecimal digits, makes it unique."""
+    return f"events/{month}/{number}-{origin[:_TAG]}-{random}"
 
 
 def part_of(data: object, folder: str) -> Part:
-    """A manifest from JSON that was found in a folder. `ArchiveError` if it is none, or of another part."""
+    """Parse a manifest that was found in a folder; `ArchiveError` if it is malformed, or of another part."""
     try:
         if not isinstance(data, dict) or data["format"] != FORMAT:
-            msg = f"it is not of format {FORMAT}; install the headgate that wrote it, or a newer one"
-            raise ArchiveError(msg)  # noqa: TRY301 (one sentence for whatever is wrong)
+            msg = f"it is not of format {FORMAT}; install the headgate version that wrote it, or a newer one"
+            raise ArchiveError(msg)  # noqa: TRY301 (one message for all problems)
         part = _read(data)
         name = PartFolder.parse(folder)
         if part.folder != folder or name is None or name[:2] != (str(part.month), part.number):
@@ -191,7 +191,7 @@ def part_of(data: object, folder: str) -> Part:
             msg = "the rows of its files do not add up"
             raise ArchiveError(msg)  # noqa: TRY301 (as above)
     except (ArchiveError, InvalidRequest, LookupError, TypeError, ValueError) as error:
-        reason = error if isinstance(error, ArchiveError) else "it is not one that headgate has written"
+        reason = error if isinstance(error, ArchiveError) else "headgate did not write it"
         msg = f"{folder}/manifest.json cannot be used: {reason}"
         raise ArchiveError(msg) from error
     return part
@@ -231,7 +231,7 @@ def _whole(value: object) -> int:
 
 
 def _matching(form: re.Pattern[str], value: str) -> str:
-    """A text of a known form; names come from outside, and must lead nowhere else."""
+    """A text of a known form: names come from outside and must not lead to other files."""
     if form.fullmatch(value):
         return value
     raise ValueError

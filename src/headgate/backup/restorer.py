@@ -9,8 +9,7 @@ from headgate.adapters.postgres import known
 from headgate.backup import manifest as manifests
 from headgate.backup.manifest import EVENTS
 from headgate.backup.streams import taken
-from headgate.backup.table_copies import writing
-from headgate.backup.tables import LOOKED_UP, NEVER_EMPTY, kept_tables
+from headgate.backup.table_copies import LOOKED_UP, NEVER_EMPTY, kept_tables, writing
 from headgate.errors import ArchiveError, Conflict, InvalidRequest
 
 if TYPE_CHECKING:

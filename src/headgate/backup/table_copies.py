@@ -2,6 +2,8 @@
 
 Out: in one transaction that sees one moment, whatever is changed meanwhile. In: in one
 transaction, so that the database is either restored or as it was.
+
+Which tables are kept in a backup: all but three.
 """
 
 from __future__ import annotations
@@ -12,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headgate.adapters.postgres.connection import statements
 from headgate.adapters.postgres.database import CHANGES
 from headgate.adapters.postgres.faults import outcome_is_unknown, translated
-from headgate.adapters.postgres.migrations import MIGRATING, carried_out_on, carry_out_on, known, pending, undo_on
+from headgate.adapters.postgres.migrations import (
+    MIGRATING,
+    carried_out_on,
+    carry_out_on,
+    known,
+    pending,
+    tables,
+    undo_on,
+)
 from headgate.errors import Conflict, DatabaseError
 
 if TYPE_CHECKING:
@@ -23,6 +33,24 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     from headgate.adapters.postgres.database import Database
+
+_LEFT_OUT: Final = frozenset({"idempotency", "processes"})
+"""Answers for requests that are sent twice within a day, with the secrets of keys that were made; and who runs."""
+LOOKED_UP: Final = frozenset(
+    [
+        *("tiers", "rules", "users", "overrides", "api_keys", "blocks", "tokens"),
+        *("changes", "lineage", "rule_versions", "snapshots"),
+    ]
+)
+"""Configuration. Processes that decide read it, and do not wait for a restore."""
+NEVER_EMPTY: Final = frozenset({"lineage", "origin"})
+"""Have a row in a database in which nothing was ever done."""
+
+
+def kept_tables() -> Sequence[str]:
+    """All tables that a backup has, those first that others refer to. The table of migrations is in its number."""
+    return [table for table in tables() if table not in _LEFT_OUT]
+
 
 _SECONDS: Final = 7 * 86_400.0  # asyncpg has no "as long as it takes"
 _NO_LIMITS: Final = """

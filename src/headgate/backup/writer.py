@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from headgate.backup import manifest as manifests
 from headgate.backup.manifest import COUNTERS, EVENTS, File, Manifest
 from headgate.backup.streams import keep
-from headgate.backup.table_copies import reading
-from headgate.backup.tables import kept_tables
+from headgate.backup.table_copies import kept_tables, reading
 from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:

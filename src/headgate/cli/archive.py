@@ -1,10 +1,16 @@
-"""`headgate archive`: events of past months in files, brought there, listed, and brought back."""
+"""`headgate archive`: moves past months of events to files, lists and restores them, and queries all events by SQL."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import csv
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from typing import Annotated, Any, Final, TypeAlias
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -14,36 +20,58 @@ from rich.progress import Progress as Bars
 from headgate.archive.archiver import Progress, RunDone
 from headgate.archive.factory import event_archive, open_archive
 from headgate.archive.part import Month, Part
-from headgate.cli.options import moment_of, settings
+from headgate.cli.options import Json, moment_of, settings
 from headgate.cli.output import complain, counted, print_done, print_json, print_note, print_rows
+from headgate.errors import InvalidRequest
 
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="The outcome as JSON, for programs.")]
-_STAYS: Final = "30d"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.archive.event_query import EventQuery
+
+_DEFAULT_STAY: Final = "30d"
+_INTERRUPT_SECONDS: Final = 0.1
+_TERMINATED: Final = 128 + signal.SIGTERM
+_MAX_ROWS: Final = 500
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_NUMBERS: Final = (int, float, Decimal)
+_TIMES: Final = (date, time)  # a datetime is a date
+_PLAIN: Final[dict[type, Callable[[Any], object]]] = {
+    datetime: lambda value: value.isoformat().replace("+00:00", "Z"),
+    date: date.isoformat,
+    time: time.isoformat,
+    timedelta: timedelta.total_seconds,
+    Decimal: lambda value: int(value) if value == value.to_integral_value() else float(value),
+    bytes: bytes.hex,
+}
 
 
 def run(
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     clock_is_right: Annotated[
         bool,
-        typer.Option("--clock-is-right", help="Go on although nothing has happened here for more than a year."),
+        typer.Option(
+            "--clock-is-right", help="Continue although the database has had no event or change for more than a year."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Archive the months that lie wholly more than HEADGATE_ARCHIVE_DAYS back, and drop them from the database.
+    """Archive the months that ended more than HEADGATE_ARCHIVE_DAYS ago, and drop them from the database.
 
     Files are written to HEADGATE_ARCHIVE_URL, read back and compared before anything is dropped. Archives
-    that are older than HEADGATE_ARCHIVE_YEARS are deleted. What was interrupted is gone on with.
+    older than HEADGATE_ARCHIVE_YEARS are deleted. An interrupted run is continued by the next one.
     """
 
-    async def carry_out() -> RunDone:
+    async def execute() -> RunDone:
         async with open_archive(settings()) as opened:
             if dry_run:
-                return await opened.archiving.plan(clock_is_right=clock_is_right)
-            with shown_progress() as progress:
-                return await opened.archiving.run(progress, clock_is_right=clock_is_right)
+                return await opened.archiver.plan(clock_is_right=clock_is_right)
+            with progress_bar() as progress:
+                return await opened.archiver.run(progress, clock_is_right=clock_is_right)
 
-    done = asyncio.run(carry_out())
+    done = asyncio.run(execute())
     if as_json:
         print_json(_run_data(done))
     elif dry_run:
@@ -53,7 +81,7 @@ def run(
 
 
 def list_archives(*, as_json: Json = False) -> None:
-    """List what is archived: months, their parts, how many events they have, and where they are."""
+    """List the archived months: their parts, events, sizes and folders."""
     archive = event_archive(settings())
     parts, faults = asyncio.run(archive.found())
     for _, sentence in faults:
@@ -83,31 +111,31 @@ def list_archives(*, as_json: Json = False) -> None:
 
 
 def restore(
-    month: Annotated[str, typer.Argument(metavar="MONTH", help="As in 2026-05.", show_default=False)],
+    month: Annotated[str, typer.Argument(metavar="MONTH", help="Such as 2026-05.", show_default=False)],
     until: Annotated[
-        str, typer.Option("--until", metavar="WHEN", help="How long it stays: a time, or a span from now on.")
-    ] = _STAYS,
+        str, typer.Option("--until", metavar="WHEN", help="How long it stays: a time, or a span from now.")
+    ] = _DEFAULT_STAY,
     *,
     as_json: Json = False,
 ) -> None:
-    """Bring a month back from the archive into the database. It stays in the archive too.
+    """Restore a month from the archive into the database. It stays in the archive too.
 
-    Files are checked first; if one is damaged it is named, and nothing is brought back. Doing it again
-    does no harm. Once its time is over, the next `headgate archive run` drops the month again.
+    Files are checked first; if one is damaged, the error names it and nothing is restored. A second call
+    does no harm. After --until, the next `headgate archive run` drops the month again.
     """
     wanted = Month.parse(month)
     stays = datetime.fromisoformat(moment_of(until, "--until") or "").astimezone(UTC)
 
-    async def carry_out() -> Any:  # noqa: ANN401 (printed below)
+    async def execute() -> Any:  # noqa: ANN401 (printed below)
         async with open_archive(settings()) as opened:
-            with shown_progress() as progress:
-                return await opened.archiving.restore(wanted, stays, progress)
+            with progress_bar() as progress:
+                return await opened.archiver.restore(wanted, stays, progress)
 
-    done = asyncio.run(carry_out())
+    done = asyncio.run(execute())
     if as_json:
         print_json({"month": month, "events": done.events, "added": done.added, "until": _time(stays)})
         return
-    print_done("restored", f"{month}: {counted(done.events, 'event')}, {done.added} of which were not there")
+    print_done("restored", f"{month}: {counted(done.events, 'event')}, {done.added} of them new")
     print_note(f"it stays until {stays:%Y-%m-%d %H:%M} UTC")
 
 
@@ -115,7 +143,7 @@ def _print_plan(done: RunDone) -> None:
     for each in done.archived:
         print_note(f"would archive {each.month}: {counted(each.events, 'event')}, {_bytes(each.size)}")
     for part in done.deleted:
-        print_note(f"would delete {_in_words(part)}, which are too old")
+        print_note(f"would delete {_in_words(part)}, past retention")
     _print_rest(done)
 
 
@@ -130,15 +158,15 @@ def _print_run(done: RunDone) -> None:
             sizes = f"{_bytes(each.size)} in the database, {_bytes(each.part.size)} in the archive"
             print_done("archived", f"{_in_words(each.part)}, {sizes}")
     for part in done.deleted:
-        print_done("deleted", f"{_in_words(part)}, which were too old")
+        print_done("deleted", f"{_in_words(part)}, past retention")
     _print_rest(done)
 
 
 def _print_rest(done: RunDone) -> None:
     for month in done.kept:
-        print_note(f"{month} was brought back, and stays for now")
+        print_note(f"{month} is restored, and stays for now")
     if not done.archived and not done.deleted:
-        print_note("there is nothing to archive")
+        print_note("nothing to archive")
 
 
 def _in_words(part: Part) -> str:
@@ -146,16 +174,16 @@ def _in_words(part: Part) -> str:
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
-    """A bar on standard error, if people look at it."""
+def progress_bar() -> Iterator[Progress]:
+    """A progress bar on standard error, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Bars(*columns, console=Console(stderr=True), transient=True)
     bars.disable = not bars.console.is_terminal
     with bars:
-        yield _Shown(bars)
+        yield _Bar(bars)
 
 
-class _Shown(Progress):
+class _Bar(Progress):
     def __init__(self, bars: Bars) -> None:
         self._bars = bars
         self._task: TaskID | None = None
@@ -208,8 +236,114 @@ def _time(time: datetime) -> str:
 
 
 def _bytes(size: int, units: Sequence[str] = ("bytes", "KiB", "MiB", "GiB", "TiB")) -> str:
-    """A size for people."""
+    """A readable size."""
     shown, unit = float(size), 0
     while shown >= 1024 and unit < len(units) - 1:  # noqa: PLR2004 (that is what these units are)
         shown, unit = shown / 1024, unit + 1
     return f"{size} bytes" if unit == 0 else f"{shown:.1f} {units[unit]}"
+
+
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query on the view events.", show_default=False)],
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="Only events after this time, or of a span such as 30d."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Only events before this time.")] = None,
+    *,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Query all events, archived or still in the database, in the SQL of DuckDB.
+
+    The view is events; its columns are those of the archive, the time is called time. Say --since and
+    --until if you know them: then only what lies between is fetched from the database.
+    """
+    if as_json and as_csv:
+        msg = "--json and --csv exclude each other; write one of them"
+        raise InvalidRequest(msg)
+    first = _moment(since, "--since") or _FIRST
+    last = _moment(until, "--until") or _LAST
+    try:
+        asyncio.run(_ask(sql, first, last, "json" if as_json else "csv" if as_csv else "table"))
+    except asyncio.CancelledError:
+        raise typer.Exit(_TERMINATED) from None
+
+
+async def _ask(sql: str, since: datetime, before: datetime, form: str) -> None:
+    """Ctrl-C and SIGTERM cancel this task, so that no temporary files remain."""
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 (this is one)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    from headgate.archive.factory import open_query  # noqa: PLC0415 (only this needs it)
+
+    with progress_bar() as progress:
+        async with open_query(settings(), since, before, progress) as events:
+            answering = asyncio.ensure_future(asyncio.to_thread(_answer, events, sql, form))
+            try:
+                await asyncio.shield(answering)
+            except asyncio.CancelledError:
+                while not answering.done():
+                    events.interrupt()
+                    await asyncio.wait({answering}, timeout=_INTERRUPT_SECONDS)
+                answering.exception()  # read, or asyncio logs it
+                raise
+
+
+def _answer(events: "EventQuery", sql: str, form: str) -> None:
+    from headgate.archive.event_query import read  # noqa: PLC0415 (an extra, which is there)
+
+    answer = events.run(sql)
+    rows = (row for batch in read(answer) for row in _rows(batch))
+    {"json": _print_json, "csv": _print_csv, "table": _print_table}[form](answer.schema.names, rows)
+
+
+def _rows(batch: "pa.RecordBatch") -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _print_json(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """One array, with one object per line."""
+    out = sys.stdout
+    out.write("[")
+    for number, row in enumerate(rows):
+        data = dict(zip(names, map(_plain, row), strict=True))
+        out.write(f"{',' if number else ''}\n  {json.dumps(data, ensure_ascii=False)}")
+    out.write("\n]\n")
+
+
+def _print_csv(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_plain(value) for value in row] for row in rows)
+
+
+def _print_table(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    first = list(islice(rows, _MAX_ROWS))
+    shown = [["" if value is None else str(_plain(value)) for value in row] for row in first]
+    print_rows(names, shown, numbers=_of(_NUMBERS, names, first), whole=_of(_TIMES, names, first))
+    if next(chain(rows, (None,)), None) is not None:
+        print_note(f"more than {_MAX_ROWS} rows; --csv and --json print all of them")
+
+
+def _of(kinds: tuple[type, ...], names: list[str], rows: list[tuple[Any, ...]]) -> list[str]:
+    """The names of the columns whose values all have these types."""
+    columns = zip(names, zip(*rows, strict=True), strict=True) if rows else ()
+    return [name for name, values in columns if all(value is None or isinstance(value, kinds) for value in values)]
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (any SQL value)
+    """A value as JSON."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    for kind, plain in _PLAIN.items():
+        if isinstance(value, kind):
+            return plain(value)
+    return value
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    moment = moment_of(text, option, ahead=False)
+    return None if moment is None else datetime.fromisoformat(moment)

@@ -15,7 +15,6 @@ from headgate.cli import (
     activity,
     analytics,
     archive,
-    archive_query,
     backup,
     blocks,
     bulk_load,
@@ -26,7 +25,6 @@ from headgate.cli import (
     keys,
     processes,
     quota,
-    restore,
     rules,
     serve,
     simulate,
@@ -65,7 +63,7 @@ app.command("near-limits")(analytics.near_limits)
 app.command("utilisation")(analytics.utilisation)
 app.command("endpoints")(analytics.endpoints)
 app.command("metrics")(analytics.metrics)
-app.command("restore")(restore.restore)
+app.command("restore")(backup.restore)
 
 
 def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object]]) -> None:
@@ -150,7 +148,7 @@ _add_group(
     {
         "run": archive.run,
         "list": archive.list_archives,
-        "query": archive_query.query,
+        "query": archive.query,
         "restore": archive.restore,
     },
 )

@@ -16,7 +16,7 @@ from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.saved_documents import SavedDocuments
-from headgate.archive.maintenance import look_after_events
+from headgate.archive.retention import maintain_events
 from headgate.archive.retention import Retention
 from headgate.controlplane import documents
 from headgate.controlplane.changes import StoredChanges
@@ -116,7 +116,7 @@ def _leader(
         admin.blocks,
         [
             Rollups(opened.another(_SECONDS_TO_ROLL_UP)).run,
-            partial(look_after_events, retention, settings, archives=True),
+            partial(maintain_events, retention, settings, archives=True),
         ],
         partial(import_module, "headgate.edge.admin.app"),
     )

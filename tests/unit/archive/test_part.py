@@ -86,7 +86,7 @@ def test_a_manifest_leads_nowhere_else(name: str) -> None:
     file = PartFile("0001.parquet", 1, 1, "0" * 64, now, now)
     part = Part(Month(2026, 5), 1, "events/2026-05/1", "", 1, now, now, "0" * 64, (), (file,), now, "headgate")
     assert part_of(part.as_data(), "events/2026-05/1") == part
-    with pytest.raises(ArchiveError, match="not one that headgate has written"):
+    with pytest.raises(ArchiveError, match="headgate did not write it"):
         part_of(replace(part, files=(replace(file, name=name),)).as_data(), "events/2026-05/1")
     with pytest.raises(ArchiveError, match="it is the manifest of events/2026-05/1"):
         part_of(part.as_data(), "events/2026-05/2")
