@@ -16,8 +16,7 @@ from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.saved_documents import SavedDocuments
-from headgate.archive.retention import maintain_events
-from headgate.archive.retention import Retention
+from headgate.archive.retention import Retention, maintain_events
 from headgate.controlplane import documents
 from headgate.controlplane.changes import StoredChanges
 from headgate.controlplane.document_applier import appliers
