@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve test test-long chaos check format bench requirements pictures schema clean
+.PHONY: help serve test test-long chaos check format bench requirements pictures schema messages clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,6 +49,9 @@ pictures: .bench-environment  ## draw the pictures in docs/ again
 
 schema: .environment  ## write sql/schema.sql anew, from the migrations
 	@$(BIN)/python -m tests.integration.schema_text
+
+messages: .environment  ## write docs/reference/messages.md anew, from the source
+	@$(BIN)/python tools/messages.py
 
 requirements:  ## compile the pinned requirements again
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

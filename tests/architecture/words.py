@@ -151,8 +151,8 @@ def sources() -> tuple[Path, ...]:
 
 @cache
 def pages() -> tuple[Path, ...]:
-    """The documentation, the examples and the files for deployment."""
-    found = {path for pattern in _PROSE for path in ROOT.glob(pattern)}
+    """The documentation, the examples and the files for deployment; not the page that is generated from the source."""
+    found = {path for pattern in _PROSE for path in ROOT.glob(pattern)} - {ROOT / "docs/reference/messages.md"}
     return tuple(path for path in sorted(found) if path.suffix in _ENDINGS or path.name == "Caddyfile")
 
 
