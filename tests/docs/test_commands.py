@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer.main
 
-from headgate.cli.commands import app, run
+from headgate.cli.commands import application, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def _typed(page: Path, fences: Fences) -> list[list[str]]:
 
 def _problem(words: list[str]) -> str | None:
     """What is wrong with a `headgate` command line, or None."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(application())
     rest = words[1:]
     while hasattr(command, "commands"):
         below = command.commands.get(rest[0]) if rest else None

@@ -18,7 +18,7 @@ import headgate.testing
 from headgate import errors
 from headgate.adapters.memory import WhenFull
 from headgate.adapters.redis import REDIS_SCHEMES
-from headgate.cli.commands import app
+from headgate.cli.commands import application
 from headgate.core.decision import Source
 from headgate.core.meter import Algorithm
 from headgate.core.rule import (
@@ -207,7 +207,7 @@ def test_commands_and_options_are_documented(root: Path) -> None:
     text = (root / "docs/reference/cli.md").read_text(encoding="utf-8")
     sections = {part.partition("\n")[0]: part for part in text.split("\n## ")}
     everything: set[str] = {"--version", "--help"}
-    for name, command in _commands(typer.main.get_command(app), "headgate"):
+    for name, command in _commands(typer.main.get_command(application()), "headgate"):
         (section,) = [part for title, part in sections.items() if name in title]
         options = _options(command)
         everything |= options

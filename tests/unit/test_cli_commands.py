@@ -82,7 +82,7 @@ def test_every_end_has_a_code_and_at_most_a_sentence(
         assert not standalone_mode
         raise failure
 
-    monkeypatch.setattr(commands, "app", fail)
+    monkeypatch.setattr(commands, "application", lambda _words: fail)
     assert commands.run([]) == code
     assert capsys.readouterr().err == said
 
@@ -130,7 +130,7 @@ def _verbs(command: Any, words: list[str]) -> list[list[str]]:  # noqa: ANN401 (
     return [words, *(verb for name, each in below.items() for verb in _verbs(each, [*words, name]))]
 
 
-@pytest.mark.parametrize("verb", _verbs(typer.main.get_command(commands.app), []), ids=" ".join)
+@pytest.mark.parametrize("verb", _verbs(typer.main.get_command(commands.application()), []), ids=" ".join)
 def test_every_verb_has_help(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """--help and -h answer for the command and for every verb."""
     for option in ("--help", "-h"):

@@ -1,39 +1,22 @@
 """All verbs together, and how they end.
 
-A verb returns its exit code: 0 is fine, 1 is failed, 2 is a denial (`check`, `peek`, `explain`)
+A verb returns its exit code: 0 is success, 1 is failure, 2 is a denial (`check`, `peek`, `explain`)
 or a difference (`rules plan`, `db status`, `usage reconcile`). So usage errors, which are 2 elsewhere, are 1 here.
+
+A new verb is a function in a module of this package and a line in `VERBS` or `GROUPS`. Only the module of the
+verb that is called is imported; the overview of ``headgate --help`` reads the docstrings of the others.
 """
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.resources import files
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
 from headgate import __version__
-from headgate.cli import (
-    activity,
-    analytics,
-    archive,
-    backup,
-    blocks,
-    bulk_load,
-    check,
-    db,
-    explain,
-    gateway,
-    keys,
-    processes,
-    quota,
-    rules,
-    serve,
-    simulate,
-    stored_rules,
-    tiers,
-    tokens,
-    usage,
-    users,
-)
 from headgate.cli.output import complain, counted, give_up_output
 from headgate.errors import HeadgateError, InvalidFields, InvalidRules
 
@@ -42,116 +25,169 @@ INTERRUPTED = 130
 # Typer exports this class in no version, and keeps it in another place since it no longer needs click.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    name="headgate",
-    help="A rate limiter: a service that decides, and commands to ask it and to look after its rules.",
-    no_args_is_help=True,
-    add_completion=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("serve")(serve.serve)
-app.command("gateway")(gateway.gateway)
-app.command("check")(check.check)
-app.command("peek")(check.peek)
-app.command("explain")(explain.explain)
-app.command("simulate")(simulate.simulate)
-app.command("quota")(quota.quota)
-app.command("processes")(processes.processes)
-app.command("changes")(activity.changes)
-app.command("violators")(activity.violators)
-app.command("near-limits")(analytics.near_limits)
-app.command("utilisation")(analytics.utilisation)
-app.command("endpoints")(analytics.endpoints)
-app.command("metrics")(analytics.metrics)
-app.command("restore")(backup.restore)
+
+class Verb(NamedTuple):
+    """Where a verb is: a module of this package, and a function in it."""
+
+    module: str
+    function: str
+
+    def load(self) -> Callable[..., object]:
+        """Import it."""
+        function: Callable[..., object] = getattr(import_module(f"{__package__}.{self.module}"), self.function)
+        return function
+
+    def help(self) -> str | None:
+        """Its docstring, read without importing the module."""
+        source = files(__package__).joinpath(f"{self.module}.py").read_text(encoding="utf-8")
+        functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
+        return next((ast.get_docstring(node) for node in functions if node.name == self.function), None)
 
 
-def _add_group(name: str, meaning: str, verbs: Mapping[str, Callable[..., object]]) -> None:
-    group = typer.Typer(name=name, help=meaning, no_args_is_help=True)
-    for verb, function in verbs.items():
-        group.command(verb)(function)
-    app.add_typer(group)
+class Group(NamedTuple):
+    """Verbs below a word."""
+
+    help: str
+    verbs: Mapping[str, Verb]
+    itself: Verb | None = None
+    """What the word does alone."""
 
 
-def _add_verb_with_more(name: str, verb: Callable[..., object], more: Mapping[str, Callable[..., object]]) -> None:
-    """A verb that does something by itself, and has others below it."""
-    group = typer.Typer(name=name, invoke_without_command=True, callback=verb)
-    for word, function in more.items():
-        group.command(word)(function)
-    app.add_typer(group)
+VERBS: Final = {
+    "serve": Verb("serve", "serve"),
+    "gateway": Verb("gateway", "gateway"),
+    "check": Verb("check", "check"),
+    "peek": Verb("check", "peek"),
+    "explain": Verb("explain", "explain"),
+    "simulate": Verb("simulate", "simulate"),
+    "quota": Verb("quota", "quota"),
+    "processes": Verb("processes", "processes"),
+    "changes": Verb("activity", "changes"),
+    "violators": Verb("activity", "violators"),
+    "near-limits": Verb("analytics", "near_limits"),
+    "utilisation": Verb("analytics", "utilisation"),
+    "endpoints": Verb("analytics", "endpoints"),
+    "metrics": Verb("analytics", "metrics"),
+    "restore": Verb("backup", "restore"),
+}
+GROUPS: Final = {
+    "events": Group("", {"show": Verb("activity", "show_event")}, Verb("activity", "events")),
+    "backup": Group(
+        "", {"list": Verb("backup", "list_backups"), "verify": Verb("backup", "verify")}, Verb("backup", "backup")
+    ),
+    "usage": Group(
+        "", {"export": Verb("usage", "export"), "reconcile": Verb("usage", "reconcile")}, Verb("usage", "usage")
+    ),
+    "rules": Group(
+        "Rules: in files, in the database, and their history.",
+        {
+            "validate": Verb("rules", "validate"),
+            "plan": Verb("rules", "plan"),
+            "apply": Verb("rules", "apply"),
+            "sync": Verb("rules", "sync"),
+            "dump": Verb("stored_rules", "dump"),
+            "history": Verb("stored_rules", "history"),
+            "rollback": Verb("stored_rules", "rollback"),
+            "enable": Verb("stored_rules", "enable"),
+            "disable": Verb("stored_rules", "disable"),
+            "import": Verb("stored_rules", "import_rules"),
+            "schema": Verb("stored_rules", "schema"),
+        },
+    ),
+    "tiers": Group(
+        "Tiers: the plans that users are on.",
+        {
+            "list": Verb("tiers", "list_tiers"),
+            "show": Verb("tiers", "show"),
+            "set": Verb("tiers", "set_tier"),
+            "delete": Verb("tiers", "delete"),
+        },
+    ),
+    "users": Group(
+        "Users: their tiers and their own limits.",
+        {
+            "list": Verb("users", "list_users"),
+            "show": Verb("users", "show"),
+            "set": Verb("users", "set_user"),
+            "delete": Verb("users", "delete"),
+            "override": Verb("users", "override"),
+            "load": Verb("bulk_load", "load_users"),
+            "story": Verb("activity", "story"),
+        },
+    ),
+    "keys": Group(
+        "API keys: shown once, stored as a hash.",
+        {
+            "list": Verb("keys", "list_keys"),
+            "show": Verb("keys", "show"),
+            "create": Verb("keys", "create"),
+            "rotate": Verb("keys", "rotate"),
+            "revoke": Verb("keys", "revoke"),
+            "load": Verb("bulk_load", "load_keys"),
+        },
+    ),
+    "blocks": Group(
+        "Blocks of users, API keys and networks.",
+        {"list": Verb("blocks", "list_blocks"), "add": Verb("blocks", "add"), "remove": Verb("blocks", "remove")},
+    ),
+    "tokens": Group(
+        "Tokens of the admin API, and what each may do.",
+        {"list": Verb("tokens", "list_tokens"), "create": Verb("tokens", "create"), "revoke": Verb("tokens", "revoke")},
+    ),
+    "db": Group("The database schema.", {"migrate": Verb("db", "migrate"), "status": Verb("db", "status")}),
+    "archive": Group(
+        "Archived events of past months.",
+        {
+            "run": Verb("archive", "run"),
+            "list": Verb("archive", "list_archives"),
+            "query": Verb("archive", "query"),
+            "restore": Verb("archive", "restore"),
+        },
+    ),
+}
 
 
-_add_verb_with_more("events", activity.events, {"show": activity.show_event})
-_add_verb_with_more("backup", backup.backup, {"list": backup.list_backups, "verify": backup.verify})
-_add_verb_with_more("usage", usage.usage, {"export": usage.export, "reconcile": usage.reconcile})
-_add_group(
-    "rules",
-    "Look after rules: in files, in force, and as they were.",
-    {
-        "validate": rules.validate,
-        "plan": rules.plan,
-        "apply": rules.apply,
-        "sync": rules.sync,
-        "dump": stored_rules.dump,
-        "history": stored_rules.history,
-        "rollback": stored_rules.rollback,
-        "enable": stored_rules.enable,
-        "disable": stored_rules.disable,
-        "import": stored_rules.import_rules,
-        "schema": stored_rules.schema,
-    },
-)
-_add_group(
-    "tiers",
-    "The plans that users are on.",
-    {"list": tiers.list_tiers, "show": tiers.show, "set": tiers.set_tier, "delete": tiers.delete},
-)
-_add_group(
-    "users",
-    "Who there is, on which tier, with which limits of their own.",
-    {
-        "list": users.list_users,
-        "show": users.show,
-        "set": users.set_user,
-        "delete": users.delete,
-        "override": users.override,
-        "load": bulk_load.load_users,
-        "story": activity.story,
-    },
-)
-_add_group(
-    "keys",
-    "API keys: shown once, stored as a hash.",
-    {
-        "list": keys.list_keys,
-        "show": keys.show,
-        "create": keys.create,
-        "rotate": keys.rotate,
-        "revoke": keys.revoke,
-        "load": bulk_load.load_keys,
-    },
-)
-_add_group(
-    "blocks",
-    "Users, keys and networks that are shut out.",
-    {"list": blocks.list_blocks, "add": blocks.add, "remove": blocks.remove},
-)
-_add_group(
-    "tokens",
-    "Who may use the admin API, and for what.",
-    {"list": tokens.list_tokens, "create": tokens.create, "revoke": tokens.revoke},
-)
-_add_group("db", "Look after the database.", {"migrate": db.migrate, "status": db.status})
-_add_group(
-    "archive",
-    "Events of past months, in files.",
-    {
-        "run": archive.run,
-        "list": archive.list_archives,
-        "query": archive.query,
-        "restore": archive.restore,
-    },
-)
+def application(words: Sequence[str] | None = None) -> typer.Typer:
+    """The command line: complete, or, with the words of a command, with what this command needs."""
+    app = typer.Typer(
+        name="headgate",
+        help="A rate limiter: the decision service, and commands for its rules, users and limits.",
+        no_args_is_help=True,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_headgate)
+    first = words[0] if words else None
+    is_known = first in VERBS or first in GROUPS
+    for name, verb in VERBS.items():
+        if words is None or name == first:
+            app.command(name)(verb.load())
+        elif not is_known:
+            app.command(name, help=verb.help())(_only_named)
+    for name, group in GROUPS.items():
+        if words is None or name == first:
+            app.add_typer(_loaded(name, group, words))
+        elif not is_known:
+            meaning = group.help if group.itself is None else group.itself.help()
+            app.add_typer(typer.Typer(name=name, help=meaning, callback=_only_named))
+    return app
+
+
+def _loaded(name: str, group: Group, words: Sequence[str] | None) -> typer.Typer:
+    """A group with all of its verbs, or with the one that is called."""
+    options: dict[str, Any] = {"help": group.help, "no_args_is_help": True}
+    if group.itself is not None:
+        options = {"invoke_without_command": True, "callback": group.itself.load()}
+    app = typer.Typer(name=name, **options)
+    called = words[1] if words is not None and len(words) > 1 else None
+    for word, verb in group.verbs.items():
+        if called not in group.verbs or called == word:
+            app.command(word)(verb.load())
+    return app
+
+
+def _only_named() -> None:
+    """Stand for a verb in an overview."""
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
@@ -160,20 +196,19 @@ def _show_version(value: bool) -> None:  # noqa: FBT001 (as typer calls it)
         raise typer.Exit
 
 
-@app.callback()
 def _headgate(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options that stand before any verb."""
 
 
 def run(arguments: list[str]) -> int:
-    """Carry out a command and return its exit code. Whatever happens, people get a sentence and no traceback."""
+    """Run a command and return its exit code. Every failure is a sentence on standard error, never a traceback."""
     try:
-        code = int(app(arguments, standalone_mode=False) or 0)
+        code = int(application(arguments)(arguments, standalone_mode=False) or 0)
         sys.stdout.flush()
         return code  # noqa: TRY300 (flushing can fail too)
     except UsageError as error:
