@@ -1,4 +1,4 @@
-"""The testing kit: what people need to test their own use of headgate, and stores of their own."""
+"""The testing kit: for tests of programs that use headgate, and of stores for it."""
 
 from headgate.testing.clock import FakeClock
 from headgate.testing.contract import CounterStoreContract

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A clock that moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEW_YEAR: Final[Micros] = 1_767_225_600 * SECOND
 
 
 class FakeClock:
-    """Microseconds since the epoch, as a store or ``Limiter.open(..., clock=FakeClock())`` asks for them.
+    """Microseconds since the epoch, for a store or ``Limiter.open(..., clock=FakeClock())``.
 
     >>> clock = FakeClock()
     >>> clock.advance(seconds=1.5) - NEW_YEAR
@@ -21,18 +21,18 @@ class FakeClock:
     """
 
     def __init__(self, start: Micros = NEW_YEAR) -> None:
-        """Stand at `start`."""
+        """Start at `start`."""
         self.now = start
 
     def __call__(self) -> Micros:
-        """What time it is."""
+        """The present time."""
         return self.now
 
     def advance(self, seconds: float = 0, micros: Micros = 0) -> Micros:
-        """Move on (or, with a negative span, back) and return what time it is then."""
+        """Move forward (or back, with a negative span) and return the new time."""
         self.now += round(seconds * SECOND) + micros
         return self.now
 
     def set(self, instant: Micros) -> None:
-        """Stand at `instant`, earlier or later than now."""
+        """Move to `instant`, earlier or later than now."""
         self.now = instant

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _MAX_BYTES: Final = 16 * 1024 * 1024
 _END: Final = b"\r\n"
 _EMPTY: Final = (_END, b"*0\r\n", b"*-1\r\n")
-"""What Redis reads over without an answer."""
+"""Input that Redis ignores without an answer."""
 
 
 class RequestReader:
-    r"""Cuts a stream of bytes, however it arrives, into whole commands.
+    r"""Splits a stream of bytes into whole commands.
 
     >>> reader = RequestReader()
     >>> reader.feed(b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$2\r\n\r")
@@ -40,7 +40,7 @@ class RequestReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The commands that are whole with these bytes; raises `ValueError` if they are none, or far too large."""
+        """The commands that these bytes complete; `ValueError` if they are not commands, or far too large."""
         buffer = self._buffer
         buffer += data
         commands = []
@@ -56,7 +56,7 @@ class RequestReader:
 
 
 def _end_of_command(buffer: bytearray) -> int | None:
-    """Where the first command ends: an array of strings that tell their length, or a plain line."""
+    """Where the first command ends: an array of strings with their lengths, or a plain line."""
     at = _end_of_line(buffer, 0)
     if at is None or not buffer.startswith(b"*"):
         return at
@@ -90,7 +90,7 @@ class _End(asyncio.Protocol):
     """One of the two connections of a link."""
 
     def __init__(self, received: Callable[[bytes], None], turned: Callable[[], None], lost: Callable[[], None]) -> None:
-        """`turned` is called when it is connected, and when it takes more bytes again or no longer."""
+        """`turned` is called on connect, and when the buffer becomes full or writable again."""
         self._received = received
         self._turned = turned
         self._lost = lost
@@ -138,16 +138,16 @@ class _End(asyncio.Protocol):
 
 
 class Link:
-    """A client's connection, and one to the server from the first command on that is to go there.
+    """A client's connection, and from the first forwarded command on a connection to the server.
 
-    Commands go to the server whole or not at all, so that a fault that comes or goes in the
-    middle of one leaves the server with commands that it understands.
+    Commands go to the server whole or not at all, so that a fault that starts or ends within a command does not send
+    half of it.
     """
 
     def __init__(
         self, playing: Playing, connect: Connect, seen: Callable[[int], None], ended: Callable[[Link], None]
     ) -> None:
-        """`seen` is told how many commands came in, `ended` that the client is gone."""
+        """`seen` gets the number of commands that arrived; `ended` is called when the client has disconnected."""
         self.client = _End(self._on_client_data, self._go_on, self._on_client_lost)
         self._server = _End(self._on_server_data, self._go_on, self._on_server_lost)
         self._playing = playing
@@ -172,7 +172,7 @@ class Link:
             self._go_on()
 
     def reset(self) -> None:
-        """End both connections at once."""
+        """Reset both connections."""
         if self._connecting is not None:
             self._connecting.cancel()
         self._commands.clear()
@@ -191,14 +191,14 @@ class Link:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Do with the commands that came in what the fault wants, as far as that is possible now."""
+        """Handle the received commands as the fault requires, as far as possible now."""
         fault = self._playing.fault
         if fault is Fault.REFUSED or (fault is Fault.RESET and self._commands):
             self.reset()
         elif fault is Fault.SILENT:
             self._commands.clear()
         elif fault in _ANSWERED_HERE:
-            if not self._unanswered and not self._late:  # nobody gets an answer before those who asked earlier
+            if not self._unanswered and not self._late:  # answers stay in order
                 self.client.write(self._playing.answer * len(self._commands))
                 self._commands.clear()
         elif fault is not Fault.STALLED and self._commands:
@@ -220,7 +220,7 @@ class Link:
             self.reset()
 
     def _pace(self) -> None:
-        """Read from either side only what can be passed on, so that no buffer grows without end."""
+        """Read from each side only what can be forwarded, so that no buffer grows without bound."""
         flows = self._playing.fault is not Fault.STALLED and self.client.writable
         self.client.read(wanted=flows and self._server.writable and not self._commands)
         self._server.read(wanted=flows and len(self._late) < _MAX_LATE)
@@ -231,7 +231,7 @@ class Link:
             return
         try:
             self._unanswered = max(0, self._unanswered - self._answers_in(data))
-        except hiredis.ProtocolError:  # this is no Redis server
+        except hiredis.ProtocolError:  # not a Redis server
             self.reset()
             return
         if fault is Fault.CUT:
@@ -242,7 +242,7 @@ class Link:
         self._go_on()
 
     def _answers_in(self, data: bytes) -> int:
-        """How many answers are whole with these bytes."""
+        """How many answers these bytes complete."""
         self._answers.feed(data)
         count = 0
         while (answer := self._answers.gets()) is not False:
@@ -250,7 +250,7 @@ class Link:
         return count
 
     def _answer(self, data: bytes) -> None:
-        """Pass an answer on, late if the fault wants it, but never before an earlier one."""
+        """Forward an answer, delayed if the fault requires it, never before an earlier one."""
         loop = asyncio.get_running_loop()
         self._answered += 1
         stall = 0.0 if self._answered % self._playing.one_in else self._playing.stall

@@ -1,4 +1,4 @@
-"""A proxy that stands between a program and its Redis server, and plays faults."""
+"""A proxy between a program and its Redis server that plays faults."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ _GARBAGE: Final = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 
 
 class FaultProxy:
-    """Passes everything on to a server, until it is told to play a fault.
+    """Forwards everything to a server, until a test plays a fault.
 
-    It has a thread and an event loop of its own, so that it plays on while the program under test
-    waits, blocks or stalls. It listens on loopback only. A call that changes what is played returns
-    when that is in force, for connections that are there and for new ones; any thread may call.
-    The server is not asked for anything before a command is to go there; without one, the faults
-    that answer by themselves work all the same.
+    It has its own thread and event loop, so that it continues while the program under test waits or blocks. It listens
+    on loopback only. A call that changes the fault returns when the fault is active, for existing and for new
+    connections; any thread may call. The proxy connects to the server when a command has to go there; faults that
+    need no server work without one.
     """
 
     def __init__(self, host: str = _HOST, port: int = 6379, *, path: str | Path | None = None) -> None:
-        """Stand before the server at `host` and `port`, or at a unix socket's `path`."""
+        """Forward to the server at `host` and `port`, or at a Unix socket's `path`."""
         self._upstream = (host, port) if path is None else str(path)
         self._playing = Playing()
         self._links: set[Link] = set()
@@ -42,10 +41,10 @@ class FaultProxy:
         self.connections = 0
         """How many connections were accepted."""
         self.commands = 0
-        """How many commands came in, whether or not they were passed on."""
+        """How many commands arrived, forwarded or not."""
 
     def __enter__(self) -> Self:
-        self._port_holder = _bound(0)  # kept, so that nobody else gets the port while nothing listens there
+        self._port_holder = _bound(0)  # holds the port while nothing listens there
         self.port: int = self._port_holder.getsockname()[1]
         self.url = f"redis://{_HOST}:{self.port}"
         self._loop = asyncio.SelectorEventLoop()
@@ -73,18 +72,18 @@ class FaultProxy:
     ) -> None:
         """Play a fault instead of what was played before.
 
-        `seconds` are for SLOW, of which one answer in `one_in` takes `stall` seconds more; `line` is for SAYS.
+        `seconds` is for SLOW, where one answer in `one_in` takes `stall` seconds more; `line` is for SAYS.
         """
         answers = {Fault.SAYS: f"-{line}\r\n".encode(), Fault.GARBAGE: _GARBAGE}
         late = (seconds, stall) if fault is Fault.SLOW else (0, 0)
         self._run(self._play(Playing(fault, late[0], answers.get(fault, b""), late[1], one_in)))
 
     def says(self, line: str) -> None:
-        """Answer every command by this error."""
+        """Answer every command with this error."""
         self.play(Fault.SAYS, line=line)
 
     def heal(self) -> None:
-        """Pass everything on again."""
+        """Forward everything again."""
         self.play(Fault.NONE)
 
     def _run(self, doing: Coroutine[object, object, T]) -> T:
@@ -100,7 +99,7 @@ class FaultProxy:
             link.change(playing)
 
     def _listening(self) -> socket.socket:
-        """A listener. `asyncio.Server` is none: closed while it accepts, it leaves that connection open."""
+        """A listening socket. `asyncio.Server`, closed while it accepts, would leave that connection open."""
         listener = _bound(self.port)
         listener.settimeout(0)
         listener.listen()
@@ -114,7 +113,7 @@ class FaultProxy:
             self._listener = None
 
     def _accept(self, listener: socket.socket) -> None:
-        with suppress(OSError):  # a client that is gone again
+        with suppress(OSError):  # the client has disconnected
             connection, _ = listener.accept()
             arriving = self._loop.create_task(self._loop.connect_accepted_socket(self._new_link, connection))
             self._arriving.add(arriving)
@@ -134,7 +133,7 @@ class FaultProxy:
             await self._loop.create_connection(protocol, *self._upstream)
 
     async def _ended(self) -> None:
-        """Wait for those who were just arriving, and for links that were just reaching the server."""
+        """Wait for connections that are being accepted, and for links that are connecting."""
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.gather(*tasks, return_exceptions=True)
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a program and its Redis server, by name."""
+"""The faults between a program and its Redis server, by name."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ class Fault(StrEnum):
     """Everything passes."""
 
     SILENT = "silent"
-    """Connections are accepted and read, and nothing is ever answered; what was sent is lost, and connections
-    that were there are reset when it ends. A network that is cut in two."""
+    """Connections are accepted and read, and never answered. Commands are lost, and existing connections are reset
+    when the fault ends. A network partition."""
 
     STALLED = "stalled"
-    """Nothing passes, and nothing is lost: it goes on where it was when it ends. A server that is frozen."""
+    """Nothing passes, and nothing is lost: traffic continues when the fault ends. A frozen server."""
 
     REFUSED = "refused"
-    """Nothing listens, and connections that were there are reset. A server that is not running."""
+    """No process listens, and existing connections are reset. A server that is not running."""
 
     SLOW = "slow"
-    """Every answer comes so many seconds later, and every so many-th later still."""
+    """Every answer is delayed by some seconds, and one in N by more."""
 
     CUT = "cut"
-    """Commands are carried out; the next answer breaks off in the middle, and the connection ends."""
+    """Commands are executed; the next answer stops in the middle, and the connection closes."""
 
     RESET = "reset"
-    """A connection is reset as soon as a command comes in, which is not carried out."""
+    """A connection is reset as soon as a command arrives; the command is not executed."""
 
     SAYS = "says"
-    """Every command is answered by an error, and not carried out."""
+    """Every command gets an error and is not executed."""
 
     DUPLICATE = "duplicate"
-    """Everything that is answered is answered twice."""
+    """Every answer is sent twice."""
 
     GARBAGE = "garbage"
-    """Every command is answered by something that is not the Redis protocol, and not carried out."""
+    """Every command gets an answer that is not the Redis protocol, and is not executed."""
 
 
 class ErrorLine(StrEnum):
-    """What Redis says when it cannot do what it is asked, word for word. Valkey puts its own name for Redis's."""
+    """Redis's own error messages, word for word. Valkey replaces the name Redis with its own."""
 
     LOADING = "LOADING Redis is loading the dataset in memory"
     READONLY = "READONLY You can't write against a read only replica."
@@ -61,11 +61,11 @@ class ErrorLine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """A fault with what it needs to know."""
+    """A fault with its parameters."""
 
     fault: Fault = Fault.NONE
     seconds: float = 0
     answer: bytes = b""
     stall: float = 0
-    """How many seconds more one answer in `one_in` takes, with all that follow it."""
+    """One answer in `one_in`, with all that follow it, takes this many seconds longer."""
     one_in: int = 100

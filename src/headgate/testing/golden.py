@@ -1,20 +1,20 @@
 """Golden vectors: small scenarios with the exact answers, for every algorithm and any language.
 
-They lie beside this file in ``vectors/``, one JSON file per algorithm:
+They are in ``vectors/``, one JSON file per algorithm:
 
-    limits       what each limit's text means, in numbers; times are microseconds
-    scenarios    each with a `start` (microseconds since the epoch), a `max_delay` where it
-                 has one, and its steps, all on one counter that was never used before
+    limits       each limit's text in numbers; times are microseconds
+    scenarios    each with a `start` (microseconds since the epoch), an optional `max_delay`,
+                 and its steps, all on one unused counter
 
-    at           when, from the start; it may be earlier than the step before
+    at           when, from the start; it may be earlier than the previous step
     op           take, peek, give_back or reset
     cost, limit  of take and peek; slots have a `holder`, and may have a `ttl`
-    of, amount   of give_back: the number of the step whose admission it is; giving back
-                 the same one again is the same receipt again
+    of, amount   of give_back: the number of the step whose admission is given back;
+                 giving back the same one again uses the same receipt again
     expect       the decision; `retry_after` null is never
 
 The answers are those of the reference models in ``tests/property/references.py``, which
-share no code with the algorithms; a test holds the two together.
+share no code with the algorithms; a test compares the two.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ScenarioStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens to one counter, and what it answers."""
+    """Steps on one counter, with the expected answers."""
 
     algorithm: Algorithm
     name: str
@@ -76,14 +76,14 @@ class Scenario:
         return f"{self.algorithm}: {self.name}"
 
     def meter(self, limit: str) -> Meter:
-        """A limit of this scenario, measured."""
+        """The meter of one of the scenario's limits."""
         parsed = parse_limit(limit)
         assert isinstance(parsed, Rate | Slots), limit
         return Meter(parsed, self.algorithm, self.max_delay)
 
 
 def vector_file(algorithm: Algorithm) -> Mapping[str, Any]:
-    """The file of one algorithm as it stands there."""
+    """The content of one algorithm's file."""
     path = resources.files("headgate.testing") / "vectors" / f"{algorithm.value}.json"
     content: Mapping[str, Any] = json.loads(path.read_text("utf-8"))
     return content
@@ -111,7 +111,7 @@ def _step(raw: Mapping[str, Any]) -> ScenarioStep:
 
 
 async def replay(scenario: Scenario, store: CounterStore, clock: FakeClock) -> None:
-    """Do to a store, which goes by `clock`, what the scenario says, and see that it answers what that expects."""
+    """Run a scenario on a store that uses `clock`, and check every answer."""
     taken: dict[int, tuple[Hit, Decision]] = {}
     key = f"rl:{{u=vectors}}:{scenario.name.replace(' ', '-')}:{scenario.meter(scenario.steps[0].limit).code}"
     for number, step in enumerate(scenario.steps):

@@ -1,6 +1,6 @@
 """The suite that every `CounterStore` has to pass.
 
-A store is held to it in ten lines:
+A store runs it in ten lines:
 
     class TestMyStore(CounterStoreContract):
         @asynccontextmanager
@@ -9,8 +9,8 @@ A store is held to it in ten lines:
             yield store
             await store.close()
 
-It needs no test runner in particular: the methods whose names begin with ``test_`` take
-no arguments and raise `AssertionError`. Only the port and the clock are used.
+It needs no particular test runner: the methods whose names begin with ``test_`` take no arguments and raise
+`AssertionError`. Only the port and the clock are used.
 """
 
 from __future__ import annotations

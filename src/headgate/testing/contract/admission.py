@@ -28,7 +28,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_a_cost_takes_that_much(self, trial: Trial) -> None:
-        """A cost counts as often as it says: what does not fit is refused as a whole, what fits still passes."""
+        """A cost counts in full: a cost that does not fit is refused as a whole, a smaller one still passes."""
         for counter in trial.tens():
             assert (await counter.admitted(7)).remaining == 3, counter
             assert (await counter.refused(4)).remaining == 3, counter
@@ -36,7 +36,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_counters_know_nothing_of_each_other(self, trial: Trial) -> None:
-        """What one counter counted, another does not see, nor does the same algorithm under another key."""
+        """Counters are independent: another algorithm or another key does not see a counter's usage."""
         for counter, other in zip(trial.tens(), trial.tens(), strict=True):
             await counter.admitted(10)
             assert await other.remaining() == 10, counter
@@ -64,7 +64,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_others_in_a_refused_request_answer_as_they_stand(self, trial: Trial) -> None:
-        """Beside a refused hit, a hit that would have passed says what is left without it."""
+        """Beside a refused hit, a hit that would have passed reports what is left without it."""
         for index, counter in enumerate(trial.tens()):
             full = trial.tens()[index - 1]
             await full.admitted(10)
@@ -78,7 +78,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_a_refusal_changes_nothing(self, trial: Trial) -> None:
-        """After any number of refusals everything stands as before, now and later."""
+        """Any number of refusals changes nothing, now or later."""
         for counter in trial.tens():
             await counter.admitted(8)
             trial.clock.advance(seconds=1)
@@ -90,7 +90,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_peek_answers_what_take_would(self, trial: Trial) -> None:
-        """Whatever is asked, peeking first gives the answer that taking then gives, and changes nothing."""
+        """`peek` gives the answer that `take` then gives, and changes nothing."""
         for counter in trial.tens():
             for cost in (0, 3, 8, 6, 1, 11, 0, 1):
                 hit = counter.hit(cost)
@@ -103,7 +103,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_a_cost_of_nothing_changes_nothing(self, trial: Trial) -> None:
-        """A cost of 0 passes while the limit holds, and leaves no trace."""
+        """A cost of 0 passes while the limit is not exceeded, and changes nothing."""
         for counter in trial.tens():
             await counter.admitted(0)
             assert (await counter.peek()).reset_after == 0, counter
@@ -130,7 +130,7 @@ class Admission(StoreCase):
                     await trial.admitted_first_after(counter, cost, decision.retry_after)
 
     @scenario
-    async def test_the_whole_limit_is_back_after_reset_after(self, trial: Trial) -> None:
+    async def test_the_whole_limit_is_available_after_reset_after(self, trial: Trial) -> None:
         """When `reset_after` is over the whole limit passes at once, and one microsecond earlier it does not."""
         for counter in trial.tens():
             await counter.admitted(3)
@@ -141,7 +141,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_what_can_never_pass_is_told_so(self, trial: Trial) -> None:
-        """A cost above the capacity has no `retry_after`: waiting would be in vain."""
+        """A cost above the capacity has no `retry_after`: it can never pass."""
         for counter in trial.tens():
             for cost in (11, 10**9, MAX_AMOUNT):
                 assert (await counter.refused(cost)).retry_after is None, counter
@@ -191,7 +191,7 @@ class Admission(StoreCase):
 
     @scenario
     async def test_tasks_at_the_same_time_share_the_limit(self, trial: Trial) -> None:
-        """Many tasks that ask at once get exactly the limit between them."""
+        """Many concurrent tasks together get exactly the limit."""
         for algorithm in Algorithm:
             limit = "40 concurrent" if algorithm is Algorithm.CONCURRENCY else "40/minute"
             counter = trial.counter(limit, algorithm)

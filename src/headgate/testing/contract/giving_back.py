@@ -13,7 +13,7 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_what_is_given_back_can_be_taken_again(self, trial: Trial) -> None:
-        """Giving an admission back leaves things as if it had not been."""
+        """Giving an admission back undoes it."""
         for counter in trial.tens():
             await counter.admitted(3)
             before = await counter.peek()
@@ -37,7 +37,7 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_a_part_can_be_given_back(self, trial: Trial) -> None:
-        """A receipt over a part credits that part, and the rest stays counted."""
+        """A receipt for a part credits that part, and the rest stays counted."""
         for algorithm in RATES:
             counter = trial.counter("10/minute", algorithm)
             decision = await counter.admitted(8)
@@ -48,11 +48,11 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_two_receipts_are_two(self, trial: Trial) -> None:
-        """Receipts of one counter are kept apart, also when they were given in one instant."""
+        """Receipts of one counter are distinct, even if they are from the same instant."""
         for algorithm in RATES:
             counter = trial.counter("10/minute", algorithm)
             first, second = await counter.admitted(2), await counter.admitted(3)
-            # The last comes first: what stands behind somebody in a queue keeps its place.
+            # The last first: in a queue, an admission with others behind it is not credited.
             await counter.give_back(second, 3)
             assert await counter.remaining() == 8, counter
             await counter.give_back(first, 2)
@@ -60,7 +60,7 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_several_are_given_back_at_once(self, trial: Trial) -> None:
-        """The receipts of one request, which may bear one name, are all given back in one call."""
+        """The receipts of one request, which may share a name, are all given back in one call."""
         counters = trial.tens()
         decisions = await trial.store.take([counter.hit(4, holder="one-request") for counter in counters])
         receipts = [
@@ -72,7 +72,7 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_nothing_is_credited_once_its_time_has_passed(self, trial: Trial) -> None:
-        """When what was taken is available again by itself, giving it back credits nothing more."""
+        """Giving back credits nothing once the cost is available again by itself."""
         for algorithm in RATES:
             counter = trial.counter("10/minute", algorithm)
             decision = await counter.admitted(10)
@@ -128,12 +128,12 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_a_bucket_is_not_refilled_twice(self, trial: Trial) -> None:
-        """Tokens that have come back by themselves are not credited a second time."""
+        """Tokens that were refilled are not credited a second time."""
         counter = trial.counter("10/10s", Algorithm.TOKEN_BUCKET)
         decision = await counter.admitted(10)
         trial.clock.advance(seconds=7)
         await counter.admitted(7)
-        await counter.give_back(decision, 10)  # seven of the ten have come back, three have not
+        await counter.give_back(decision, 10)  # seven of the ten are refilled, three are not
         assert await counter.remaining() == 3
 
     @scenario
@@ -143,14 +143,14 @@ class GivingBack(StoreCase):
             counter = trial.counter("10/10s", Algorithm.TOKEN_BUCKET)
             first, second = await counter.admitted(5), await counter.admitted(5)
             await counter.give_back(first, 5)
-            trial.clock.advance(seconds=seconds)  # the second one's tokens are back, or nearly
+            trial.clock.advance(seconds=seconds)  # the second one's tokens are refilled, or nearly
             await counter.admitted(5 + span)
             await counter.give_back(second, 5)
             assert await counter.remaining() == 5 - span, counter
 
     @scenario
     async def test_a_queue_is_left_only_from_its_end(self, trial: Trial) -> None:
-        """Who has others behind keeps the place in a leaky bucket: they were told their time."""
+        """In a leaky bucket, an admission with others behind it is not credited: their delays are fixed."""
         counter = trial.counter("10/10s", Algorithm.LEAKY_BUCKET)
         first = await counter.admitted(2)
         behind = await counter.admitted(1)
@@ -192,7 +192,7 @@ class GivingBack(StoreCase):
 
     @scenario
     async def test_giving_back_to_a_counter_that_is_gone_is_harmless(self, trial: Trial) -> None:
-        """A receipt of a counter that was forgotten credits nobody."""
+        """A receipt of a counter that was reset credits nothing."""
         for counter in trial.tens():
             decision = await counter.admitted(5)
             await trial.store.reset([counter.key])

@@ -14,7 +14,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_every_holder_has_its_own_slots(self, trial: Trial) -> None:
-        """As many hold slots at the same time as the limit says, and one more is told when a slot expires."""
+        """As many holders as the limit allows hold slots; the next is refused until a slot expires."""
         counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
         for holder in ("a", "b", "c"):
             await counter.admitted(1, holder)
@@ -26,7 +26,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_several_slots_wait_for_several_expiries(self, trial: Trial) -> None:
-        """Who wants two slots waits until two are free, and not for the third."""
+        """A request for two slots waits until two are free, and not for the third."""
         counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
         for holder in ("a", "b", "c"):
             await counter.admitted(1, holder)
@@ -38,7 +38,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_a_holder_that_asks_again_renews(self, trial: Trial) -> None:
-        """The same holder keeps its slot and its time starts anew, also when all slots are taken."""
+        """The same holder renews its slot, even when all slots are taken."""
         counter = trial.counter("2 concurrent ttl 30s", Algorithm.CONCURRENCY)
         await counter.admitted(1, "a")
         await counter.admitted(1, "b")
@@ -51,7 +51,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_a_refused_renewal_loses_nothing(self, trial: Trial) -> None:
-        """A holder that asks for more than there is keeps what it has, and nobody is told that it is free."""
+        """A holder that asks for too many slots keeps its slots, and they are not reported as free."""
         counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
         await counter.admitted(1, "a")
         await counter.admitted(1, "b")
@@ -64,7 +64,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_looking_releases_nothing(self, trial: Trial) -> None:
-        """A holder that asks for no slots, to see how things stand, keeps the ones it has."""
+        """A holder that asks for 0 slots keeps the ones it has."""
         counter = trial.counter("2 concurrent ttl 30s", Algorithm.CONCURRENCY)
         await counter.admitted(1, "a")
         assert (await counter.peek(0, "a")).remaining == 1
@@ -86,7 +86,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_a_released_slot_is_free_at_once(self, trial: Trial) -> None:
-        """Releasing frees the holder's slots and nobody else's; doing it twice is the same as once."""
+        """Releasing frees only the holder's slots; doing it twice changes nothing more."""
         counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
         held = await counter.admitted(2, "a")
         await counter.admitted(1, "b")
@@ -100,7 +100,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_an_expired_slot_can_be_released_in_vain(self, trial: Trial) -> None:
-        """Who releases after its time was up frees nobody else's slot."""
+        """Releasing after the slot expired frees no other holder's slot."""
         counter = trial.counter("1 concurrent ttl 30s", Algorithm.CONCURRENCY)
         held = await counter.admitted(1, "a")
         trial.clock.advance(seconds=30)
@@ -110,7 +110,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_a_forced_hit_counts_past_the_limit(self, trial: Trial) -> None:
-        """What was used already is counted even where the limit has no room for it, and blocks what comes after."""
+        """A forced cost is counted even above the limit, and blocks later requests."""
         for algorithm in RATES:
             counter = trial.counter("10/hour", algorithm)
             await counter.admitted(8)
@@ -122,7 +122,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_a_forced_hit_that_fits_is_a_hit(self, trial: Trial) -> None:
-        """Forcing makes no difference where the limit has room."""
+        """Forcing makes no difference below the limit."""
         for algorithm in RATES:
             counter = trial.counter("10/hour", algorithm)
             (decision,) = await trial.store.take([counter.hit(4)._replace(forced=True)])
@@ -130,7 +130,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_an_overdrawn_bucket_pays_everything_back(self, trial: Trial) -> None:
-        """What was forced beyond a bucket's capacity has to drain like the rest, to the microsecond."""
+        """A cost that was forced beyond a bucket's capacity drains like the rest, to the microsecond."""
         for algorithm in (Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET):
             counter = trial.counter("10/hour", algorithm)
             await counter.admitted(8)
@@ -141,7 +141,7 @@ class Holding(StoreCase):
 
     @scenario
     async def test_what_was_forced_leaves_with_its_window(self, trial: Trial) -> None:
-        """A window that was overdrawn blocks no longer than its period, twice that where two windows are read."""
+        """An overdrawn window blocks for at most its period, or twice that if two windows are read."""
         for algorithm in (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_LOG, Algorithm.SLIDING_WINDOW_COUNTER):
             counter = trial.counter("10/hour", algorithm)
             await trial.store.take([counter.hit(1_000_000)._replace(forced=True)])

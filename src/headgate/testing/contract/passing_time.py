@@ -24,7 +24,7 @@ def _monthly(amount: int) -> Meter:
 
 
 class PassingTime(StoreCase):
-    """Usage outlives a change of the limit; a clock that steps back gives nothing away and locks nobody out."""
+    """Usage survives a change of the limit; a clock that steps back admits nothing extra and blocks no caller."""
 
     @scenario
     async def test_a_raised_limit_keeps_what_was_counted(self, trial: Trial) -> None:
@@ -60,8 +60,8 @@ class PassingTime(StoreCase):
                 trial.clock.advance(micros=back + 10 * MINUTE)
 
     @scenario
-    async def test_a_clock_that_steps_back_locks_nobody_out(self, trial: Trial) -> None:
-        """After a step back the wait is at most one period, and is over when it was told to be.
+    async def test_a_clock_that_steps_back_blocks_no_caller(self, trial: Trial) -> None:
+        """After a step back the wait is at most one period, and ends when `retry_after` said.
 
         The sliding counter's period is one microsecond longer: at the very beginning of the
         next window all of the last one is still in view.
@@ -79,7 +79,7 @@ class PassingTime(StoreCase):
 
     @scenario
     async def test_a_step_back_within_a_request_that_is_refused(self, trial: Trial) -> None:
-        """A counter that lies in the future is no hindrance to others of the same request."""
+        """A counter from the future does not block the other counters of the request."""
         for counter in trial.tens():
             await counter.admitted(4)
             full = trial.counter("1/hour", Algorithm.TOKEN_BUCKET)
@@ -94,7 +94,7 @@ class PassingTime(StoreCase):
 
     @scenario
     async def test_a_calendar_window_ends_where_the_calendar_says(self, trial: Trial) -> None:
-        """A monthly quota is exact to the month's last microsecond; the next month starts anew."""
+        """A monthly quota is exact to the month's last microsecond; the next month starts at zero."""
         january = _monthly(10).at(trial.clock(), _utc)
         counter = trial.counter(january)
         await counter.admitted(10)
@@ -151,7 +151,7 @@ class PassingTime(StoreCase):
 
     @scenario
     async def test_untouched_counters_come_back_by_themselves(self, trial: Trial) -> None:
-        """After long silence every counter has its whole limit, and says so before it is used."""
+        """After a long pause every counter has its whole limit, and reports it before it is used."""
         for counter in trial.tens():
             await counter.admitted(10)
         trial.clock.advance(micros=1_000 * DAY)

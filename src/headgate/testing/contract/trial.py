@@ -1,4 +1,4 @@
-"""What the contract's tests are written with: a store, its clock, and counters with short words."""
+"""Helpers for the contract's tests: a store, its clock, and counters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _names = count(1)
 
 
 def meter_of(limit: str, algorithm: Algorithm, max_delay: Micros | None = None) -> Meter:
-    """A limit as people write it, measured."""
+    """The meter of a limit's text."""
     parsed = parse_limit(limit)
     assert isinstance(parsed, Rate | Slots), limit
     return Meter(parsed, algorithm, max_delay)
@@ -47,7 +47,7 @@ class Counter:
     meter: Meter
 
     def hit(self, cost: int = 1, holder: str | None = None, ttl: Micros | None = None) -> Hit:
-        """A hit on this counter; slots that nobody names get a holder of their own."""
+        """A hit on this counter; slots without a holder get a new one."""
         if holder is None and self.meter.algorithm is Algorithm.CONCURRENCY:
             holder = f"holder-{next(_names)}"
         return Hit(self.key, self.meter, cost, holder, ttl)
@@ -58,7 +58,7 @@ class Counter:
         return decision
 
     async def peek(self, cost: int = 0, holder: str | None = None) -> Decision:
-        """What taking this one hit would answer; with cost 0, how things stand."""
+        """What taking this one hit would answer; with cost 0, the present state."""
         (decision,) = await self.store.peek([self.hit(cost, holder)])
         return decision
 
@@ -79,11 +79,11 @@ class Counter:
         return (await self.peek()).remaining
 
     def receipt(self, decision: Decision, amount: int, name: str | None = None) -> Receipt:
-        """The receipt of an admission, over the whole or a part of it."""
+        """The receipt of an admission, for all or a part of it."""
         return Receipt(self.key, self.meter, decision.stamp, amount, name or f"receipt-{next(_names)}")
 
     async def give_back(self, decision: Decision, amount: int) -> None:
-        """Give an admission back, under a name of its own."""
+        """Give an admission back, under a unique name."""
         await self.store.give_back([self.receipt(decision, amount)])
 
     def under(self, limit: str) -> Counter:
@@ -95,7 +95,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One store under test and the clock it goes by."""
+    """One store under test and its clock."""
 
     store: CounterStore
     clock: FakeClock
@@ -103,7 +103,7 @@ class Trial:
     def counter(
         self, limit: str | Meter, algorithm: Algorithm = Algorithm.FIXED_WINDOW, *, max_delay: Micros | None = None
     ) -> Counter:
-        """A counter that was never used. All of them have one subject, so that a cluster can take them together."""
+        """A new counter. All have one subject, so that a cluster can take them in one request."""
         meter = limit if isinstance(limit, Meter) else meter_of(limit, algorithm, max_delay)
         return Counter(self.store, f"rl:{{u=contract}}:rule-{next(_names)}:{meter.code}", meter)
 
@@ -112,7 +112,7 @@ class Trial:
         return [self.counter(limit, algorithm) for algorithm, limit in TEN.items()]
 
     async def admitted_first_after(self, counter: Counter, cost: int, wait: Micros | None) -> Decision:
-        """See `cost` refused one microsecond before `wait` is over, and admitted then."""
+        """Check that `cost` is refused one microsecond before `wait` ends, and admitted then."""
         assert wait is not None, f"{counter.meter} never admits {cost}"
         assert wait > 0, f"{counter.meter} refuses {cost} and says to try again at once"
         self.clock.advance(micros=wait - 1)
@@ -124,10 +124,10 @@ class Trial:
 
 
 class StoreCase:
-    """What every part of the contract needs from the one who implements a store."""
+    """What every part of the contract needs from a store's tests."""
 
     def open_store(self, clock: FakeClock) -> AbstractAsyncContextManager[CounterStore]:
-        """An empty store that goes by `clock`, open while the context lasts."""
+        """An empty store that uses `clock`, open while the context lasts."""
         raise NotImplementedError
 
     def run(self, main: Coroutine[Any, Any, None]) -> None:
@@ -136,7 +136,7 @@ class StoreCase:
 
 
 def scenario(steps: Callable[[Any, Trial], Coroutine[Any, Any, None]]) -> Callable[[StoreCase], None]:
-    """Make a test method, which any test runner can call, of steps on a fresh store."""
+    """Turn a function on a fresh store into a test method that any test runner can call."""
 
     async def main(case: StoreCase) -> None:
         clock = FakeClock()
