@@ -20,7 +20,7 @@ from headgate.archive.part import Month
 from headgate.backup.catalog import find
 from headgate.backup.factory import database_of
 from headgate.backup.restorer import restore
-from headgate.backup.writer import make
+from headgate.backup.writer import create
 from headgate.cli.commands import run as headgate
 from headgate.errors import ArchiveError, NotFound
 from headgate.settings import Settings
@@ -146,7 +146,7 @@ def test_a_restored_database_keeps_its_archives(two: tuple[Settings, Settings]) 
         async with open_archive(chosen, _now) as opened:
             await opened.archiver.run(Progress())
         async with database_of(chosen) as database:
-            await make(database, place, None, lambda *_: None, version="1")
+            await create(database, place, None, lambda *_: None, version="1")
         await store(chosen.database_url or "", events("2026-04", 30))
         async with open_archive(chosen, _now) as opened:
             await opened.archiver.run(Progress())

@@ -19,7 +19,7 @@ from headgate.adapters.postgres import Database
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
 from headgate.backup.table_copies import kept_tables
-from headgate.backup.writer import make
+from headgate.backup.writer import create
 from headgate.cli.commands import run
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ import asyncio, os, signal, sys
 from headgate.adapters.object_store import open_object_store
 from headgate.backup.catalog import find
 from headgate.backup.restorer import restore
-from headgate.backup.writer import make
+from headgate.backup.writer import create
 from headgate.adapters.postgres import Database
 
 def die(rows, _total):
     if rows > 100:
         os.kill(os.getpid(), signal.SIGKILL)
 
-asyncio.run(make(Database(sys.argv[1]), open_object_store(sys.argv[2]), None, die, version='0'))
+asyncio.run(create(Database(sys.argv[1]), open_object_store(sys.argv[2]), None, die, version='0'))
 """
 DIES_RESTORING = """
 import asyncio, os, signal, sys
@@ -144,7 +144,7 @@ def test_what_is_there_is_replaced_only_if_told(postgres: Postgres, on: On) -> N
     fill(used, events=10)
     before = contents(used)
     name = _name(on(url, "backup"))
-    assert "--replace puts the backup in its place" in on(used, "restore", name, code=1)
+    assert "--replace replaces it by the backup" in on(used, "restore", name, code=1)
     assert "write --yes too" in on(used, "restore", name, "--replace", code=1)
     assert contents(used) == before
     on(used, "restore", name, "--replace", "--yes")
@@ -182,7 +182,7 @@ def test_a_backup_is_of_one_moment(postgres: Postgres, on: On, place: Path) -> N
     async def back_up() -> str:
         database = Database(url)
         try:
-            return (await make(database, open_object_store(str(place)), None, meanwhile, version="0")).name
+            return (await create(database, open_object_store(str(place)), None, meanwhile, version="0")).name
         finally:
             await database.close()
 

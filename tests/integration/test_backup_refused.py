@@ -63,8 +63,8 @@ def _change(
 ) -> manifests.Manifest:
     """Write another manifest, with a good checksum, as somebody would who means it."""
     file = folder / manifests.NAME
-    changed = change(manifests.read(old, file.read_bytes()))
-    file.write_bytes(manifests.written(changed))
+    changed = change(manifests.parse(old, file.read_bytes()))
+    file.write_bytes(manifests.encode(changed))
     return changed
 
 
@@ -110,26 +110,26 @@ def _with_file(**fields: Any) -> Callable[[Path], object]:  # noqa: ANN401 (of `
 @pytest.mark.parametrize(
     ("harm", "sentence"),
     [
-        (lambda folder: _flip(folder / "events.copy.gz"), "events.copy.gz is damaged: it is not what was written"),
+        (lambda folder: _flip(folder / "events.copy.gz"), "events.copy.gz is damaged: its checksum"),
         (lambda folder: (folder / "users.copy.gz").unlink(), "users.copy.gz cannot be read: No such file"),
         (lambda folder: (folder / "users.copy.gz").write_bytes(b""), "users.copy.gz is damaged: it has 0 bytes"),
-        (lambda folder: _edit(folder, change=10**6), "is not what was written: its checksum differs"),
-        (lambda folder: _edit(folder, format=2, headgate="99.0"), "is of format 2, and this headgate reads 1"),
-        (lambda folder: _edit(folder, format="1"), "is of no format that there is"),
-        (lambda folder: _change(folder, _of_a_newer_schema), "install headgate 99.0 or a newer one"),
-        (lambda folder: (folder / manifests.NAME).write_text("[]"), "is no manifest of a backup"),
-        (lambda folder: (folder / manifests.NAME).write_text("[" * 10**5), "is no manifest of a backup"),
-        (lambda folder: (folder / manifests.NAME).write_bytes(b" " * 2**21), "is larger than any"),
+        (lambda folder: _edit(folder, change=10**6), "is damaged: its checksum differs"),
+        (lambda folder: _edit(folder, format=2, headgate="99.0"), "has format 2, and this headgate reads format 1"),
+        (lambda folder: _edit(folder, format="1"), "has an unknown format"),
+        (lambda folder: _change(folder, _of_a_newer_schema), "install headgate 99.0 or newer"),
+        (lambda folder: (folder / manifests.NAME).write_text("[]"), "is not the manifest of a backup"),
+        (lambda folder: (folder / manifests.NAME).write_text("[" * 10**5), "is not the manifest of a backup"),
+        (lambda folder: (folder / manifests.NAME).write_bytes(b" " * 2**21), "is too large"),
         (lambda folder: _change(folder, lambda manifest: replace(manifest, name="other")), "is that of 'other'"),
-        (_with_file(holds="../../etc/passwd"), "has something else than it should"),
+        (_with_file(holds="../../etc/passwd"), "has an unexpected field or value"),
         (_with_file(holds="pg_authid"), "has a table pg_authid, which this headgate does not know"),
-        (_with_file(columns=('name"); DROP TABLE tiers; --',)), "has something else than it should"),
+        (_with_file(columns=('name"); DROP TABLE tiers; --',)), "has an unexpected field or value"),
         (_with_file(columns=("price_in_gold",)), "column price_in_gold in tiers, which this headgate does not know"),
-        (_with_file(size=-1), "has something else than it should"),
-        (_with_file(count=77), "tiers had 77 rows, and has 2"),
+        (_with_file(size=-1), "has an unexpected field or value"),
+        (_with_file(count=77), "tiers has 2 rows instead of 77"),
         (
             lambda folder: _change_table(folder, "users", lambda text: text + b"nobody\n"),
-            "because of users: the database does",
+            "users: the database does",
         ),
         (lambda folder: _change_table(folder, "tiers", lambda text: text, text=1), "tiers.copy.gz is damaged"),
     ],
@@ -224,7 +224,7 @@ def test_an_older_backup_is_migrated(
         return b"".join(b"\t".join(line.split(b"\t")[:20]) + b"\n" for line in text.splitlines())
 
     tables = re.findall(r"^CREATE TABLE (\w+)", known()[0].sql, re.MULTILINE)
-    manifest = manifests.read(NAME, (folder / manifests.NAME).read_bytes())
+    manifest = manifests.parse(NAME, (folder / manifests.NAME).read_bytes())
     (events,) = [file for file in manifest.files if file.holds == "events"]
     assert events.columns[20:] == ("sequence", "extra")
     _change_table(folder, "events", without_two_columns, columns=events.columns[:20])
@@ -237,7 +237,7 @@ def test_an_older_backup_is_migrated(
         execute(url, "INSERT INTO users (id) VALUES ('somebody')")
     monkeypatch.setenv("HEADGATE_DATABASE_URL", url)
     assert run(["restore", NAME, "--replace", "--yes"]) == 0, capsys.readouterr().err
-    assert "It was of schema 1, and is up to date now." in capsys.readouterr().out
+    assert "The backup had schema 1; it was migrated." in capsys.readouterr().out
     assert run(["db", "status"]) == 0
     assert execute(url, "SELECT id FROM users") == [("u1",)]
     assert execute(url, "SELECT count(*), count(extra), max(sequence) FROM events") == [(1_500, 0, 0)]

@@ -1,4 +1,4 @@
-"""Finding backups in a store, and making sure that they are whole."""
+"""The backups in an object store: listing, finding and verifying them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.backup import manifest as manifests
-from headgate.backup.streams import check
+from headgate.backup.streams import verify_file
 from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -19,28 +19,28 @@ LATEST: Final = "latest"
 _PARTS: Final = 3
 
 
-async def found(store: ObjectStore) -> tuple[Sequence[Manifest], Sequence[str]]:
-    """All backups in a store, the oldest first, and a sentence for each that cannot be used."""
+async def list_backups(store: ObjectStore) -> tuple[Sequence[Manifest], Sequence[str]]:
+    """All backups in a store, the oldest first, and a reason for each unusable one."""
     manifest_files = [name for name in await asyncio.to_thread(store.names, "backups") if _is_manifest(name)]
-    manifests_read, sentences = [], []
+    manifests_read, reasons = [], []
     for file in manifest_files:
         try:
             manifests_read.append(await asyncio.to_thread(_read, store, file.split("/")[1]))
         except ArchiveError as error:
-            sentences.append(str(error))
-    return sorted(manifests_read, key=lambda each: each.at), sentences
+            reasons.append(str(error))
+    return sorted(manifests_read, key=lambda each: each.at), reasons
 
 
 async def find(store: ObjectStore, name: str, origin: str | None = None) -> Manifest:
-    """The manifest of a backup; `latest` is the newest that can be used.
+    """The manifest of a backup; `latest` is the newest usable one.
 
-    That is one of the database with this `origin`; without one there must be backups of one database only.
+    It must be of the database with this `origin`; without an origin, all backups must be of one database.
     """
     if name != LATEST:
         return await asyncio.to_thread(_read, store, name)
-    backups, sentences = await found(store)
+    backups, reasons = await list_backups(store)
     if not backups:
-        why = f" that can be used ({sentences[0]})" if sentences else ""
+        why = f" that can be used ({reasons[0]})" if reasons else ""
         msg = f"there is no backup{why} in {store.url}"
         raise ArchiveError(msg)
     newest = {each.origin: each for each in backups}
@@ -50,22 +50,22 @@ async def find(store: ObjectStore, name: str, origin: str | None = None) -> Mani
         return newest[origin]
     names = ", ".join(f"{each.name} of {each.origin[:8]}" for each in newest.values())
     what = "backups of several databases" if origin is None else f"no backup of this database ({origin[:8]})"
-    msg = f"{store.url} has {what}, so say which one you want; the newest of each is {names}"
+    msg = f"{store.url} has {what}; name the one to use; the newest of each is {names}"
     raise ArchiveError(msg)
 
 
 async def verify(store: ObjectStore, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
-    """Read every file of a backup through; raises `ArchiveError` if one is missing or is not what was written."""
-    through = 0
+    """Read every file of a backup; raises `ArchiveError` if one is missing or damaged."""
+    done = 0
 
     def read(size: int) -> None:
-        nonlocal through
-        through += size
-        progress(through, manifest.size)
+        nonlocal done
+        done += size
+        progress(done, manifest.size)
 
     folder = manifests.folder_of(manifest.name)
     for file in manifest.files:
-        await asyncio.to_thread(check, store, f"{folder}/{file.name}", file, read)
+        await asyncio.to_thread(verify_file, store, f"{folder}/{file.name}", file, read)
 
 
 def _is_manifest(name: str) -> bool:
@@ -76,9 +76,9 @@ def _is_manifest(name: str) -> bool:
 def _read(store: ObjectStore, name: str) -> Manifest:
     file = f"{manifests.folder_of(name)}/{manifests.NAME}"
     if file not in store.names(manifests.folder_of(name)):
-        msg = f"there is no backup {name} in {store.url}; 'headgate backup list' shows those that there are"
+        msg = f"there is no backup {name} in {store.url}; 'headgate backup list' lists the backups"
         raise ArchiveError(msg)
-    if store.size(file) > manifests.LARGEST:
-        msg = f"the backup {name} cannot be used: its manifest is larger than any"
+    if store.size(file) > manifests.MAX_SIZE:
+        msg = f"the backup {name} cannot be used: its manifest is too large"
         raise ArchiveError(msg)
-    return manifests.read(name, store.read(file))
+    return manifests.parse(name, store.read(file))

@@ -1,6 +1,6 @@
 """The manifest of a backup: what is in it, of which version, and the checksum of each file.
 
-It is written last. A backup without one is none; a manifest that cannot be believed is refused.
+It is written last: files without a manifest are not a backup. A manifest that is not consistent is rejected.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.errors import ArchiveError, shown
 
 FORMAT: Final = 1
 NAME: Final = "manifest.json"
-LARGEST: Final = 2**20
+MAX_SIZE: Final = 2**20
 COUNTERS: Final = "counters"
 EVENTS: Final = "events"
 _BACKUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -31,28 +31,28 @@ class File:
     holds: str
     """The name of the table, or ``counters``."""
     columns: tuple[str, ...]
-    """Of the table, in the order in which they are in the file."""
+    """Of the table, in the order of the file."""
     count: int
-    """Of its rows, or of the counters."""
+    """The number of rows or counters."""
     size: int
-    """In bytes, as it is."""
+    """In bytes, compressed."""
     text: int
     """In bytes, decompressed."""
     sha256: str
 
     @property
     def name(self) -> str:
-        """What it is called in the folder of its backup. No manifest can name another file."""
+        """Its name in the folder of the backup. It is computed, so a manifest cannot name another file."""
         return f"{self.holds}.{'dump' if self.holds == COUNTERS else 'copy'}.gz"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup is."""
+    """The description of a backup."""
 
     name: str
     at: str
-    """The moment that it is of, in ISO 8601."""
+    """The time of its data, in ISO 8601."""
     headgate: str
     """The version that made it."""
     postgres: str
@@ -60,21 +60,21 @@ class Manifest:
     """The number of the newest migration."""
     lineage: str
     origin: str
-    """Which database it is of; that stays the same when a backup is restored."""
+    """The id of its database; a restore keeps it."""
     change: int
     """The number of the newest change."""
     events: tuple[str, str] | None
-    """When the first event was, and the last."""
+    """The times of the first and the last event."""
     files: tuple[File, ...]
 
     @property
     def size(self) -> int:
-        """In bytes, all files together."""
+        """Of all files, in bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def tables(self) -> tuple[File, ...]:
-        """The files that are tables."""
+        """The files with tables."""
         return tuple(file for file in self.files if file.holds != COUNTERS)
 
     @property
@@ -84,38 +84,38 @@ class Manifest:
 
 
 def folder_of(name: str) -> str:
-    """The folder of a backup; raises `ArchiveError` for what cannot be the name of one."""
+    """The folder of a backup; raises `ArchiveError` for an impossible name."""
     if _BACKUP.fullmatch(name):
         return f"backups/{name}"
-    msg = f"{shown(name)} is not the name of a backup; 'headgate backup list' shows them"
+    msg = f"{shown(name)} is not the name of a backup; 'headgate backup list' lists them"
     raise ArchiveError(msg)
 
 
-def written(manifest: Manifest) -> bytes:
-    """A manifest as it is kept."""
+def encode(manifest: Manifest) -> bytes:
+    """A manifest as a JSON file."""
     content = {"format": FORMAT, **asdict(manifest)}
     return json.dumps({**content, "sha256": _digest(content)}, indent=2).encode() + b"\n"
 
 
-def read(name: str, data: bytes) -> Manifest:
-    """The manifest of the backup of that name, or `ArchiveError` with what is wrong with it."""
+def parse(name: str, data: bytes) -> Manifest:
+    """Parse the manifest of the named backup; `ArchiveError` says what is wrong with it."""
     try:
         content = json.loads(data)
         number = content.pop("format")
         digest = content.pop("sha256", None)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
-        raise _refused(name, "is no manifest of a backup") from error
+        raise _refused(name, "is not the manifest of a backup") from error
     if isinstance(number, int) and number > FORMAT:
         by = shown(content.get("headgate"))
-        raise _refused(name, f"is of format {number}, and this headgate reads {FORMAT}; install {by} or a newer one")
+        raise _refused(name, f"has format {number}, and this headgate reads format {FORMAT}; install {by} or newer")
     if number != FORMAT:
-        raise _refused(name, "is of no format that there is")
+        raise _refused(name, "has an unknown format")
     if digest != _digest({"format": number, **content}):
-        raise _refused(name, "is not what was written: its checksum differs")
+        raise _refused(name, "is damaged: its checksum differs")
     try:
         manifest = _manifest(content)
     except (ValueError, KeyError, TypeError) as error:
-        raise _refused(name, f"has something else than it should ({type(error).__name__})") from error
+        raise _refused(name, f"has an unexpected field or value ({type(error).__name__})") from error
     if manifest.name != name:
         raise _refused(name, f"is that of {shown(manifest.name)}")
     return manifest
@@ -124,7 +124,7 @@ def read(name: str, data: bytes) -> Manifest:
 def _manifest(content: dict[str, Any]) -> Manifest:
     files = tuple(_file(**each) for each in content.pop("files"))
     if len({file.holds for file in files}) < len(files):
-        msg = "one thing twice"
+        msg = "duplicate file"
         raise ValueError(msg)
     events = content.pop("events")
     manifest = Manifest(
@@ -172,7 +172,7 @@ def _whole(value: object) -> int:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    """Of all that a manifest says, whatever its spaces are."""
+    """Of the content of a manifest, independent of white space."""
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

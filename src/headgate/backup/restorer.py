@@ -1,4 +1,4 @@
-"""Restoring a backup: verified before anything is changed, then in one transaction."""
+"""Restores a backup in one transaction."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate.adapters.postgres import known
 from headgate.backup import manifest as manifests
 from headgate.backup.manifest import EVENTS
-from headgate.backup.streams import taken
-from headgate.backup.table_copies import LOOKED_UP, NEVER_EMPTY, kept_tables, writing
+from headgate.backup.streams import read_stream
+from headgate.backup.table_copies import CONFIGURATION, NEVER_EMPTY, kept_tables, writing
 from headgate.errors import ArchiveError, Conflict, InvalidRequest
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ class Outcome(NamedTuple):
 
     rows: int
     migrated: bool
-    """Whether the backup was of an older schema."""
+    """Whether the backup had an older schema."""
     lineage: str
-    """The one that begins with it."""
+    """The new lineage that starts with it."""
 
 
 def check_version(manifest: Manifest) -> None:
-    """Raise `ArchiveError` for a backup of a schema that is newer than this program."""
+    """Raise `ArchiveError` for a backup with a newer schema than this program."""
     newest = known()[-1].number
     if manifest.schema > newest:
         msg = (
-            f"the backup {manifest.name} is of schema {manifest.schema}, and this headgate knows {newest}; "
-            f"install headgate {manifest.headgate} or a newer one"
+            f"the backup {manifest.name} has schema {manifest.schema}, and this headgate knows {newest}; "
+            f"install headgate {manifest.headgate} or newer"
         )
         raise ArchiveError(msg)
     if unknown := {file.holds for file in manifest.tables} - set(kept_tables()):
@@ -50,14 +50,14 @@ def check_version(manifest: Manifest) -> None:
 
 
 async def origin_of(database: Database) -> str | None:
-    """Which database it is; None if there is nothing in it, so that it is none yet."""
+    """The id of a database; None if it has no data."""
     async with writing(database) as writer:
         has_one = await writer.schema() >= next(step.number for step in known() if step.name == "origin")
         return await writer.origin() if has_one and await _in_use(writer) else None
 
 
 async def in_use(database: Database) -> bool:
-    """Whether there is something in a database that a restore would take away."""
+    """Whether a database has data that a restore would delete."""
     async with writing(database) as writer:
         return await _in_use(writer)
 
@@ -65,14 +65,14 @@ async def in_use(database: Database) -> bool:
 async def restore(
     database: Database, store: ObjectStore, manifest: Manifest, progress: Progress, *, replace: bool = False
 ) -> Outcome:
-    """Make the database what it was when the backup was made; it was verified already.
+    """Restore a verified backup into the database.
 
-    Without `replace` only a database in which there is nothing. Raises `Conflict` if it cannot be
-    done as things stand. Whatever goes wrong, the database is as it was.
+    Without `replace`, the database must have no data. Raises `Conflict` if the state of the database forbids it.
+    If anything fails, the database is unchanged.
     """
     check_version(manifest)
     async with writing(database) as writer:
-        await _make_room(writer, manifest, replace=replace)
+        await _clear(writer, manifest, replace=replace)
         if manifest.events is not None:
             await writer.make_partitions(*map(datetime.fromisoformat, manifest.events))
         rows = await _load(writer, store, manifest, progress)
@@ -83,28 +83,30 @@ async def restore(
 async def restore_counters(
     counters: CounterCopies, store: ObjectStore, manifest: Manifest, file: File, progress: Progress
 ) -> Restored:
-    """Put the counters of a backup back into Redis, except those that there are."""
-    source = taken(store, f"{manifests.folder_of(manifest.name)}/{file.name}", file, _through(progress, file.text))
+    """Restore the counters of a backup into Redis, except those that exist."""
+    source = read_stream(
+        store, f"{manifests.folder_of(manifest.name)}/{file.name}", file, _byte_counter(progress, file.text)
+    )
     return await counters.write(source)
 
 
-async def _make_room(writer: TableWriter, manifest: Manifest, *, replace: bool) -> None:
+async def _clear(writer: TableWriter, manifest: Manifest, *, replace: bool) -> None:
     schema = await writer.schema()
     if schema != 0 and not replace and await _in_use(writer):
-        msg = "there is something in the database already; --replace puts the backup in its place"
+        msg = "the database already has data; --replace replaces it by the backup"
         raise Conflict(msg)
     held = [table for table in kept_tables() if table in {file.holds for file in manifest.tables}]
     if schema != manifest.schema:
         if schema != 0 and EVENTS not in held and await writer.in_use([EVENTS]):
             msg = (
-                f"the backup {manifest.name} is of schema {manifest.schema}, the database of {schema}, and it has "
-                "events that the backup has not, which would be lost; restore it into an empty database"
+                f"the backup {manifest.name} has schema {manifest.schema} and the database has {schema}, with "
+                "events that are not in the backup and would be lost; restore into an empty database"
             )
             raise Conflict(msg)
         await writer.rebuild(manifest.schema)
-    # What the backup does not have, stays: events, if it was made without them.
-    looked_up = [table for table in held if table in LOOKED_UP]
-    await writer.clear(looked_up, [table for table in held if table not in LOOKED_UP])
+    # Tables that are not in the backup keep their rows: events, if it was made without them.
+    configuration = [table for table in held if table in CONFIGURATION]
+    await writer.clear(configuration, [table for table in held if table not in CONFIGURATION])
 
 
 async def _in_use(writer: TableWriter) -> bool:
@@ -115,25 +117,25 @@ async def _in_use(writer: TableWriter) -> bool:
 
 async def _load(writer: TableWriter, store: ObjectStore, manifest: Manifest, progress: Progress) -> int:
     total = 0
-    through = _through(progress, sum(file.text for file in manifest.tables))
+    count_bytes = _byte_counter(progress, sum(file.text for file in manifest.tables))
     files = {file.holds: file for file in manifest.tables}
     for table in [table for table in kept_tables() if table in files]:
         file = files[table]
         await writer.check_columns(table, file.columns)
-        source = taken(store, f"{manifests.folder_of(manifest.name)}/{file.name}", file, through)
+        source = read_stream(store, f"{manifests.folder_of(manifest.name)}/{file.name}", file, count_bytes)
         try:
             count = await writer.load(table, file.columns, source)
-        except (InvalidRequest, Conflict) as error:  # rows that no backup of ours has
-            msg = f"the backup {manifest.name} cannot be restored, because of {table}: {error}"
+        except (InvalidRequest, Conflict) as error:  # rows that no backup of headgate has
+            msg = f"the backup {manifest.name} cannot be restored: {table}: {error}"
             raise ArchiveError(msg) from error
         if count != file.count:
-            msg = f"the backup {manifest.name} cannot be used: {table} had {file.count} rows, and has {count}"
+            msg = f"the backup {manifest.name} is damaged: {table} has {count} rows instead of {file.count}"
             raise ArchiveError(msg)
         total += count
     return total
 
 
-def _through(progress: Progress, total: int) -> Callable[[int], None]:
+def _byte_counter(progress: Progress, total: int) -> Callable[[int], None]:
     done = 0
 
     def read(size: int) -> None:

@@ -1,7 +1,7 @@
-r"""Between what waits and what blocks: data that comes piece by piece into a file of a store, and out of one.
+r"""Streams between asynchronous code and the blocking files of an object store.
 
-Files are compressed with gzip, which everybody has: ``zcat tiers.copy.gz`` shows a table,
-and PostgreSQL's own ``\copy`` takes it, should there be no headgate to restore it.
+Files are compressed with gzip: ``zcat tiers.copy.gz`` shows a table, and PostgreSQL's own ``\copy`` loads it without
+headgate.
 """
 
 from __future__ import annotations
@@ -23,80 +23,82 @@ if TYPE_CHECKING:
 
 _LEVEL: Final = 3  # twice as fast as 6, and a tenth larger
 _GZIP: Final = 31
-_AT_ONCE: Final = 4
-_PIECE: Final = 2**20
+_MAX_CHUNKS: Final = 4
+_CHUNK: Final = 2**20
 
 
 class _Broken(NamedTuple):
-    """Said to the thread that writes, in place of a piece, when no other will come."""
+    """Tells the writing thread that the source failed."""
 
 
-class Kept(NamedTuple):
-    """What was kept."""
+class Stored(NamedTuple):
+    """A file that was written."""
 
     file: Written
     text: int
-    things: int
+    items: int
 
 
-async def keep(store: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Kept:
-    """Keep what `produce` hands to its sink, compressed; it returns how many things that were.
+async def write_stream(store: ObjectStore, name: str, produce: Callable[[Sink], Awaitable[int]]) -> Stored:
+    """Write the data that `produce` passes to its sink, compressed; `produce` returns the number of its items.
 
-    Four pieces are in memory at most: the source waits for the place.
+    At most four chunks are in memory: the source waits for the store.
     """
     loop = asyncio.get_running_loop()
-    pieces: asyncio.Queue[bytes | _Broken | None] = asyncio.Queue(_AT_ONCE)
+    chunks: asyncio.Queue[bytes | _Broken | None] = asyncio.Queue(_MAX_CHUNKS)
     text = 0
 
     def content() -> Iterator[bytes]:
         nonlocal text
         packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-        while (piece := asyncio.run_coroutine_threadsafe(pieces.get(), loop).result()) is not None:
-            if isinstance(piece, _Broken):
-                raise ArchiveError(f"{name} was not finished")  # noqa: EM102, TRY003 (whoever broke it has said why)
-            text += len(piece)
-            if packed := packing.compress(piece):
+        while (chunk := asyncio.run_coroutine_threadsafe(chunks.get(), loop).result()) is not None:
+            if isinstance(chunk, _Broken):
+                raise ArchiveError(f"{name} was not finished")  # noqa: EM102, TRY003 (the source raises the reason)
+            text += len(chunk)
+            if packed := packing.compress(chunk):
                 yield packed
         yield packing.flush()
 
     writing = asyncio.create_task(asyncio.to_thread(store.write, name, content()))
 
-    async def sink(piece: bytes | None) -> None:
-        putting = asyncio.create_task(pieces.put(piece))
+    async def sink(chunk: bytes | None) -> None:
+        putting = asyncio.create_task(chunks.put(chunk))
         await asyncio.wait({putting, writing}, return_when=asyncio.FIRST_COMPLETED)
-        if not putting.done():  # the place has failed
+        if not putting.done():  # the store has failed
             putting.cancel()
             writing.result()
 
     try:
         count = await produce(sink)
         await sink(None)
-        return Kept(await writing, text, count)
+        return Stored(await writing, text, count)
     except BaseException:
-        while not pieces.empty():
-            pieces.get_nowait()
-        pieces.put_nowait(_Broken())
-        await asyncio.wait({writing})  # a thread cannot be called off
+        while not chunks.empty():
+            chunks.get_nowait()
+        chunks.put_nowait(_Broken())
+        await asyncio.wait({writing})  # a thread cannot be cancelled
         writing.exception()
         raise
 
 
-async def taken(store: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> AsyncIterator[bytes]:
-    """The content of a file, decompressed; `ArchiveError` in the end if it was not the file of the manifest."""
+async def read_stream(
+    store: ObjectStore, name: str, file: File, progress: Callable[[int], None]
+) -> AsyncIterator[bytes]:
+    """The decompressed content of a file; `ArchiveError` at the end if it differs from the manifest."""
     opened = await asyncio.to_thread(store.open_input, name)
     hashed, unpacking, text = sha256(), zlib.decompressobj(_GZIP), 0
     try:
-        while packed := await asyncio.to_thread(opened.read, _PIECE):
+        while packed := await asyncio.to_thread(opened.read, _CHUNK):
             hashed.update(packed)
             while packed:
-                piece = await asyncio.to_thread(unpacking.decompress, packed, _PIECE)
+                chunk = await asyncio.to_thread(unpacking.decompress, packed, _CHUNK)
                 packed = unpacking.unconsumed_tail
-                text += len(piece)
+                text += len(chunk)
                 if text > file.text:
                     raise ArchiveError(_differs(name))
-                if piece:
-                    progress(len(piece))
-                    yield piece
+                if chunk:
+                    progress(len(chunk))
+                    yield chunk
     except (OSError, zlib.error) as error:
         msg = f"{name} cannot be read: {error}"
         raise ArchiveError(msg) from error
@@ -106,18 +108,18 @@ async def taken(store: ObjectStore, name: str, file: File, progress: Callable[[i
         raise ArchiveError(_differs(name))
 
 
-def check(store: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> None:
-    """Read a file through and raise `ArchiveError` unless it is the file of the manifest. Blocks."""
+def verify_file(store: ObjectStore, name: str, file: File, progress: Callable[[int], None]) -> None:
+    """Read a whole file; `ArchiveError` if it differs from the manifest. Blocks."""
     size = store.size(name)
     if size != file.size:
-        msg = f"{name} is damaged: it has {size} bytes, and had {file.size}"
+        msg = f"{name} is damaged: it has {size} bytes instead of {file.size}"
         raise ArchiveError(msg)
     hashed = sha256()
     opened = store.open_input(name)
     try:
-        while piece := opened.read(_PIECE):
-            hashed.update(piece)
-            progress(len(piece))
+        while chunk := opened.read(_CHUNK):
+            hashed.update(chunk)
+            progress(len(chunk))
     except OSError as error:
         msg = f"{name} cannot be read: {error}"
         raise ArchiveError(msg) from error
@@ -128,4 +130,4 @@ def check(store: ObjectStore, name: str, file: File, progress: Callable[[int], N
 
 
 def _differs(name: str) -> str:
-    return f"{name} is damaged: it is not what was written"
+    return f"{name} is damaged: its checksum or size differs from the manifest"

@@ -1,9 +1,7 @@
-"""Whole tables, out of the database and into it, as PostgreSQL's own text of COPY.
+"""Whole tables, out of the database and into it, in PostgreSQL's text form of COPY.
 
-Out: in one transaction that sees one moment, whatever is changed meanwhile. In: in one
-transaction, so that the database is either restored or as it was.
-
-Which tables are kept in a backup: all but three.
+Reading happens in one transaction that sees one moment, whatever changes meanwhile. Writing happens in one
+transaction, so that the database is either restored or unchanged.
 """
 
 from __future__ import annotations
@@ -34,22 +32,22 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres.database import Database
 
-_LEFT_OUT: Final = frozenset({"idempotency", "processes"})
-"""Answers for requests that are sent twice within a day, with the secrets of keys that were made; and who runs."""
-LOOKED_UP: Final = frozenset(
+_EXCLUDED: Final = frozenset({"idempotency", "processes"})
+"""Idempotent responses of the last day, which hold secrets of new keys; and the running processes."""
+CONFIGURATION: Final = frozenset(
     [
         *("tiers", "rules", "users", "overrides", "api_keys", "blocks", "tokens"),
         *("changes", "lineage", "rule_versions", "snapshots"),
     ]
 )
-"""Configuration. Processes that decide read it, and do not wait for a restore."""
+"""Deciding processes read these tables, and must not wait for a restore."""
 NEVER_EMPTY: Final = frozenset({"lineage", "origin"})
-"""Have a row in a database in which nothing was ever done."""
+"""These tables have a row even in an unused database."""
 
 
 def kept_tables() -> Sequence[str]:
-    """All tables that a backup has, those first that others refer to. The table of migrations is in its number."""
-    return [table for table in tables() if table not in _LEFT_OUT]
+    """All tables of a backup, in the order of their references. The migrations are in the schema number instead."""
+    return [table for table in tables() if table not in _EXCLUDED]
 
 
 _SECONDS: Final = 7 * 86_400.0  # asyncpg has no "as long as it takes"
@@ -63,7 +61,7 @@ SET LOCAL extra_float_digits = 3;
 SET LOCAL bytea_output = 'hex';
 SET LOCAL lock_timeout = '9s';"""
 _BEGIN_READING: Final = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;{_NO_LIMITS}"
-# Nobody changes anything while it is restored, and nobody migrates.
+# No change and no migration runs during a restore.
 _BEGIN_WRITING: Final = f"""
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;{_NO_LIMITS}
 SELECT pg_advisory_xact_lock({MIGRATING});
@@ -71,13 +69,13 @@ SELECT pg_advisory_xact_lock({CHANGES})"""
 
 
 class Moment(NamedTuple):
-    """What is to be known of a database beside its tables."""
+    """The state of a database besides its tables."""
 
     at: datetime
     server: str
     """The version of PostgreSQL."""
     schema: int
-    """The number of the newest migration that was carried out."""
+    """The number of the newest applied migration."""
     lineage: str
     origin: str
     change: int
@@ -85,14 +83,14 @@ class Moment(NamedTuple):
 
 
 class TableReader:
-    """The tables of a database, as they are at one moment."""
+    """Reads the tables of a database as of one moment."""
 
     def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
-        """`connection` is in a transaction that lasts as long as this is used."""
+        """`connection` is in a transaction for the lifetime of this object."""
         self._connection = connection
 
     async def moment(self) -> Moment:
-        """Which moment it is."""
+        """The state at this moment."""
         done = await carried_out_on(self._connection)
         with translated():
             row = await self._connection.fetchrow(statements()["backup.moment"])
@@ -100,25 +98,25 @@ class TableReader:
         return Moment(row["at"], row["server"], max(done), row["lineage"], row["origin"], row["change"])
 
     async def events(self) -> tuple[datetime, datetime] | None:
-        """When the first event was, and the last; None if there are none."""
+        """The times of the first and the last event; None if there are none."""
         with translated():
             row = await self._connection.fetchrow(statements()["backup.span"])
         return None if row is None or row["first"] is None else (row["first"], row["last"])
 
     async def columns(self, table: str) -> Sequence[str]:
-        """The columns of a table that have to be kept: those that are worked out from others are not."""
+        """The columns of a table, without generated ones."""
         with translated():
             rows = await self._connection.fetch(statements()["backup.columns"], table)
         return [row["name"] for row in rows]
 
     async def estimate(self, tables: Sequence[str]) -> int:
-        """How many rows there are in some tables, as PostgreSQL last estimated them."""
+        """The estimated number of rows in some tables."""
         with translated():
             rows: int = await self._connection.fetchval(statements()["backup.estimate"], list(tables))
         return rows
 
     async def copy(self, table: str, columns: Sequence[str], sink: Callable[[bytes], Coroutine[Any, Any, None]]) -> int:
-        """Hand all rows of a table to `sink`, piece by piece; returns how many there were."""
+        """Pass all rows of a table to `sink` in chunks; returns their number."""
         with translated():
             done = await self._connection.copy_from_query(
                 f"SELECT {_listed(columns)} FROM {_quoted(table)}",  # noqa: S608 (names from the catalogue)
@@ -130,7 +128,7 @@ class TableReader:
 
 @asynccontextmanager
 async def reading(database: Database, tables: Sequence[str]) -> AsyncIterator[TableReader]:
-    """Some tables at one moment. None of them can be dropped meanwhile; all else goes on.
+    """Some tables at one moment. They cannot be dropped meanwhile; all else continues.
 
     Raises `DatabaseError` if the schema is not up to date.
     """
@@ -141,7 +139,7 @@ async def reading(database: Database, tables: Sequence[str]) -> AsyncIterator[Ta
     async with database.use() as connection:
         with translated():
             await connection.execute(_BEGIN_READING)
-            # Before the first look, which is what makes the moment.
+            # Before the first read, which takes the snapshot.
             await connection.execute(f"LOCK TABLE {_listed(tables)} IN ACCESS SHARE MODE")
         yield TableReader(connection)
         with translated():
@@ -149,24 +147,24 @@ async def reading(database: Database, tables: Sequence[str]) -> AsyncIterator[Ta
 
 
 class TableWriter:
-    """The tables of a database while they are replaced."""
+    """Replaces the tables of a database."""
 
     def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
-        """`connection` is in a transaction that lasts as long as this is used."""
+        """`connection` is in a transaction for the lifetime of this object."""
         self._connection = connection
 
     async def schema(self) -> int:
-        """The number of the newest migration that was carried out; 0 in a database without a schema."""
+        """The number of the newest applied migration; 0 without a schema."""
         return max(await carried_out_on(self._connection), default=0)
 
     async def origin(self) -> str:
-        """Which database this is."""
+        """The id of this database."""
         with translated():
             origin: str = await self._connection.fetchval(statements()["backup.origin"])
         return origin
 
     async def in_use(self, tables: Sequence[str]) -> Sequence[str]:
-        """Those of some tables that have rows."""
+        """The tables among these that have rows."""
         found = []
         for table in tables:
             with translated():
@@ -175,10 +173,10 @@ class TableWriter:
         return found
 
     async def clear(self, read_by_all: Sequence[str], others: Sequence[str]) -> None:
-        """Empty tables: those `read_by_all` in such a way that whoever reads them goes on, until it is done."""
+        """Empty tables; readers of those in `read_by_all` are not blocked."""
         with translated():
             if others:
-                # All at once and first of all, so that nobody who writes to several of them stands in our way.
+                # All at once and first, so that a writer to several of them cannot deadlock with this.
                 await self._connection.execute(f"LOCK TABLE {_listed(others)} IN ACCESS EXCLUSIVE MODE")
             for table in reversed(read_by_all):
                 await self._connection.execute(f"DELETE FROM {_quoted(table)}", timeout=_SECONDS)  # noqa: S608 (ours)
@@ -186,7 +184,7 @@ class TableWriter:
                 await self._connection.execute(f"TRUNCATE {_listed(others)}", timeout=_SECONDS)
 
     async def rebuild(self, schema: int) -> None:
-        """Take everything of headgate away, and make the schema as it was after that migration."""
+        """Drop everything of headgate, and create the schema as of that migration."""
         await undo_on(self._connection)
         await carry_out_on(self._connection, schema)
 
@@ -200,23 +198,23 @@ class TableWriter:
             raise Conflict(msg)
 
     async def make_partitions(self, first: datetime, last: datetime) -> None:
-        """Make room for events from the first to the last."""
+        """Make partitions for events from the first to the last."""
         with translated():
             await self._connection.execute(statements()["backup.partitions"], first, last)
 
     async def load(self, table: str, columns: Sequence[str], source: AsyncIterator[bytes]) -> int:
-        """Put rows into a table; returns how many."""
+        """Load rows into a table; returns their number."""
         with translated():
             done = await self._connection.copy_to_table(table, source=source, columns=list(columns), timeout=_SECONDS)
         return _count(done)
 
     async def finish(self) -> str:
-        """Bring the schema up to date, number what comes next, and begin another lineage, which is returned."""
+        """Migrate the schema, reset the sequence of changes, and start a new lineage, which is returned."""
         with translated():
             lineage: str = await self._connection.fetchval(statements()["backup.lineage"])
             highest: int = await self._connection.fetchval(statements()["backup.highest"])
             sequence: str = await self._connection.fetchval(statements()["backup.sequence"])
-            # Unlike setval it is undone with the transaction.
+            # Unlike setval, this is rolled back with the transaction.
             await self._connection.execute(f"ALTER SEQUENCE {sequence} RESTART WITH {highest + 1}")
         await carry_out_on(self._connection, known()[-1].number)
         return lineage
@@ -224,7 +222,7 @@ class TableWriter:
 
 @asynccontextmanager
 async def writing(database: Database) -> AsyncIterator[TableWriter]:
-    """One transaction in which tables are replaced. It is committed if the block ends well, and else undone."""
+    """One transaction that replaces tables. It commits if the block succeeds, and else rolls back."""
     async with database.use() as connection:
         with translated():
             await connection.execute(_BEGIN_WRITING)
@@ -235,10 +233,10 @@ async def writing(database: Database) -> AsyncIterator[TableWriter]:
         except DatabaseError as error:
             if not outcome_is_unknown(error):
                 raise
-            msg = f"{error}, and it is not known whether the backup was restored; restore it again with --replace"
+            msg = f"{error}, and it is unknown whether the backup was restored; restore it again with --replace"
             raise DatabaseError(msg, transient=True, perhaps_done=True) from error
         if done != "COMMIT":
-            msg = "nothing was restored, because a statement had failed"
+            msg = "nothing was restored, because a statement failed"
             raise DatabaseError(msg, transient=False)
 
 

@@ -1,4 +1,4 @@
-"""Making a backup."""
+"""Creates a backup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from headgate.backup import manifest as manifests
 from headgate.backup.manifest import COUNTERS, EVENTS, File, Manifest
-from headgate.backup.streams import keep
+from headgate.backup.streams import write_stream
 from headgate.backup.table_copies import kept_tables, reading
 from headgate.errors import ArchiveError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Progress = Callable[[int, int], None]
 
 
-async def make(
+async def create(
     database: Database,
     store: ObjectStore,
     counters: CounterCopies | None,
@@ -37,50 +37,50 @@ async def make(
     version: str,
     with_events: bool = True,
 ) -> Manifest:
-    """Copy the database as it is at one moment, and the counters if there are to be any, to a place.
+    """Copy the database as of one moment, and the counters if given, to an object store.
 
-    `progress` is told of rows, and about how many there are; `version` is this headgate's. A backup that fails
-    leaves nothing behind; one that is killed leaves files without a manifest, which nobody takes for a backup.
+    `progress` gets the number of rows and the estimated total; `version` is that of this headgate. A failed backup
+    leaves no files; a killed one leaves files without a manifest, which are not a backup.
     """
     tables = [table for table in kept_tables() if with_events or table != EVENTS]
     async with reading(database, tables) as reader:
         moment = await reader.moment()
-        making = _Making(store, _name(moment.at), progress, await reader.estimate(tables))
+        files = _BackupFiles(store, _name(moment.at), progress, await reader.estimate(tables))
         try:
             span = await reader.events() if with_events else None
             for table in tables:
-                await making.table(reader, table)
+                await files.table(reader, table)
             if counters is not None:
-                await making.counters(counters)
+                await files.counters(counters)
             made = Manifest(
-                name=making.name,
-                at=_written(moment.at),
+                name=files.name,
+                at=_iso(moment.at),
                 headgate=version,
                 postgres=moment.server,
                 schema=moment.schema,
                 lineage=moment.lineage,
                 origin=moment.origin,
                 change=moment.change,
-                events=None if span is None else (_written(span[0]), _written(span[1])),
-                files=tuple(making.files),
+                events=None if span is None else (_iso(span[0]), _iso(span[1])),
+                files=tuple(files.files),
             )
-            await making.finish(made)
+            await files.finish(made)
         except BaseException:
-            making.give_up()
+            files.discard()
             raise
     return made
 
 
-class _Making:
-    """The files of one backup, one after another."""
+class _BackupFiles:
+    """Writes the files of one backup, one after another."""
 
-    def __init__(self, store: ObjectStore, name: str, progress: Progress, about: int) -> None:
+    def __init__(self, store: ObjectStore, name: str, progress: Progress, estimate: int) -> None:
         self.name = name
         self.files: list[File] = []
         self._store = store
         self._folder = manifests.folder_of(name)
         self._progress = progress
-        self._about = about
+        self._estimate = estimate
         self._seen = 0
 
     async def table(self, reader: TableReader, table: str) -> None:
@@ -89,7 +89,7 @@ class _Making:
         async def produce(sink: Sink) -> int:
             async def counting(piece: bytes) -> None:
                 self._seen += piece.count(b"\n")
-                self._progress(self._seen, max(self._seen, self._about))
+                self._progress(self._seen, max(self._seen, self._estimate))
                 await sink(piece)
 
             return await reader.copy(table, columns, counting)
@@ -101,25 +101,25 @@ class _Making:
 
     async def _keep(self, holds: str, columns: tuple[str, ...], produce: Callable[[Sink], Awaitable[int]]) -> None:
         file = File(holds, columns, 0, 0, 0, "")
-        kept = await keep(self._store, f"{self._folder}/{file.name}", produce)
-        self.files.append(replace(file, count=kept.things, text=kept.text, **kept.file._asdict()))
+        kept = await write_stream(self._store, f"{self._folder}/{file.name}", produce)
+        self.files.append(replace(file, count=kept.items, text=kept.text, **kept.file._asdict()))
 
     async def finish(self, manifest: Manifest) -> None:
-        """Write the manifest, which makes it a backup."""
-        content = manifests.written(manifest)
+        """Write the manifest, which completes the backup."""
+        content = manifests.encode(manifest)
         await asyncio.to_thread(self._store.write, f"{self._folder}/{manifests.NAME}", content)
 
-    def give_up(self) -> None:
-        """Leave nothing behind."""
+    def discard(self) -> None:
+        """Delete the files that were written."""
         for file in self.files:
             with suppress(ArchiveError):
                 self._store.delete(f"{self._folder}/{file.name}")
 
 
 def _name(at: datetime) -> str:
-    """A name that sorts by time, and that two backups of one second do not share."""
+    """A name that sorts by time and differs for two backups of one second."""
     return f"{at.astimezone(UTC):%Y-%m-%dT%H%M%SZ}-{secrets.token_hex(2)}"
 
 
-def _written(at: datetime) -> str:
+def _iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat()

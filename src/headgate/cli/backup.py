@@ -65,7 +65,7 @@ def backup(
         msg = "there is no database to back up; set HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
     with progress_bar("backing up", show=not as_json) as progress:
-        made, url = asyncio.run(_make(chosen, to, progress, with_events=not without_events, with_counters=redis))
+        made, url = asyncio.run(_create(chosen, to, progress, with_events=not without_events, with_counters=redis))
     if as_json:
         print_json(_summary(made) | {"place": url})
     else:
@@ -75,7 +75,7 @@ def backup(
     return 0
 
 
-async def _make(
+async def _create(
     chosen: "Settings", to: str | None, progress: Report, *, with_events: bool, with_counters: bool
 ) -> "tuple[Manifest, str]":
     # Imported here: a database is an extra, and only these verbs need it.
@@ -85,15 +85,15 @@ async def _make(
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(factory.database_of(chosen))
         counters = await stack.enter_async_context(factory.counters_of(chosen)) if with_counters else None
-        from headgate.backup.writer import make  # noqa: PLC0415 (the database is there, so its package is)
+        from headgate.backup.writer import create  # noqa: PLC0415 (the database is there, so its package is)
 
-        made = await make(database, store, counters, progress, version=__version__, with_events=with_events)
+        made = await create(database, store, counters, progress, version=__version__, with_events=with_events)
         return made, store.url
 
 
 def list_backups(from_: From = None, *, as_json: Json = False) -> int:
     """List the backups, the newest first. Unfinished backups are not listed."""
-    manifests, sentences = asyncio.run(_found(from_))
+    manifests, sentences = asyncio.run(_list(from_))
     for sentence in sentences:
         complain(sentence)
     if as_json:
@@ -117,10 +117,10 @@ def list_backups(from_: From = None, *, as_json: Json = False) -> int:
     return 0
 
 
-async def _found(url: str | None) -> "tuple[list[Manifest], list[str]]":
-    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
+async def _list(url: str | None) -> "tuple[list[Manifest], list[str]]":
+    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_create`)
 
-    manifests, sentences = await catalog.found(factory.backup_store(settings(), url))
+    manifests, sentences = await catalog.list_backups(factory.backup_store(settings(), url))
     return list(manifests), list(sentences)
 
 
@@ -136,7 +136,7 @@ def verify(name: Name, from_: From = None, *, as_json: Json = False) -> int:
 
 
 async def _verify(name: str, url: str | None, progress: Report) -> "Manifest":
-    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_make`)
+    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_create`)
 
     store = factory.backup_store(settings(), url)
     manifest = await catalog.find(store, name)

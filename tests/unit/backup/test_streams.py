@@ -12,7 +12,7 @@ import pytest
 
 from headgate.adapters.object_store import FolderObjectStore, Written
 from headgate.backup.manifest import File
-from headgate.backup.streams import keep, taken
+from headgate.backup.streams import read_stream, write_stream
 from headgate.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def test_what_is_kept_is_taken_again(tmp_path: Path) -> None:
         return 7
 
     async def go() -> bytes:
-        kept = await keep(place, "a.gz", produce)
-        assert kept.things == 7
+        kept = await write_stream(place, "a.gz", produce)
+        assert kept.items == 7
         assert kept.text == 200 * len(PIECE)
         assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == 200 * PIECE
         seen: list[int] = []
         file = File("a", (), 7, kept.file.size, kept.text, kept.file.sha256)
-        text = b"".join([piece async for piece in taken(place, "a.gz", file, seen.append)])
+        text = b"".join([piece async for piece in read_stream(place, "a.gz", file, seen.append)])
         assert sum(seen) == kept.text
         return text
 
@@ -82,7 +82,7 @@ def test_a_full_disk_ends_the_source(tmp_path: Path) -> None:
             handed += 1
 
     with pytest.raises(ArchiveError, match="No space left"):
-        asyncio.run(asyncio.wait_for(keep(FullDisk(tmp_path), "a.gz", produce), 60))
+        asyncio.run(asyncio.wait_for(write_stream(FullDisk(tmp_path), "a.gz", produce), 60))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -99,9 +99,9 @@ def test_a_source_that_fails_leaves_no_file(tmp_path: Path) -> None:
             await asyncio.sleep(0)
 
     with pytest.raises(ConnectionError):
-        asyncio.run(keep(FolderObjectStore(tmp_path), "a.gz", failing))
+        asyncio.run(write_stream(FolderObjectStore(tmp_path), "a.gz", failing))
     with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(keep(FolderObjectStore(tmp_path), "a.gz", endless), 0.05))
+        asyncio.run(asyncio.wait_for(write_stream(FolderObjectStore(tmp_path), "a.gz", endless), 0.05))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +112,9 @@ def test_more_than_was_written_is_not_read(tmp_path: Path) -> None:
     file = File("bomb", (), 1, len(packed), 1_000, sha256(packed).hexdigest())
 
     async def go() -> int:
-        return sum([len(piece) async for piece in taken(FolderObjectStore(tmp_path), "bomb.gz", file, lambda _: None)])
+        return sum(
+            [len(piece) async for piece in read_stream(FolderObjectStore(tmp_path), "bomb.gz", file, lambda _: None)]
+        )
 
     with pytest.raises(ArchiveError, match=r"bomb\.gz is damaged"):
         asyncio.run(go())
