@@ -13,7 +13,7 @@ from headgate.protocols.http2 import frames
 from headgate.protocols.http2.budget import Budget, Rate
 from headgate.protocols.http2.frames import END_HEADERS, END_STREAM, PADDED, PREFACE, Http2Error, Kind, Setting
 from headgate.protocols.http2.hpack import HeaderLimits
-from headgate.protocols.http2.receiver import ReceiveWindow, Receiver
+from headgate.protocols.http2.receiver import Receiver, ReceiveWindow
 from headgate.protocols.http2.sender import ResponseSender
 
 if TYPE_CHECKING:

@@ -22,25 +22,27 @@ if TYPE_CHECKING:
 RULES = [{"name": "one", "per": ["user"], "limits": "1/minute"}]
 
 
-class FullLimiter(Limiter):
+def _full(limiter: Limiter) -> Limiter:
     """Decides nothing about some users."""
+    plan = limiter.plan
 
-    full = True
-
-    def plan(self, request: Request, cost: int | None = None) -> Plan:
-        if self.full and (request.user or "shed").startswith("shed"):
+    def full_plan(request: Request, cost: int | None = None) -> Plan:
+        if (request.user or "shed").startswith("shed"):
             raise Overloaded(retry_after=2.5)
-        return super().plan(request, cost)
+        return plan(request, cost)
+
+    limiter.plan = full_plan
+    return limiter
 
 
-def _asked(service: DecisionService, path: str, body: object, query: str = "") -> tuple[int, dict[str, str], Any]:
+def _respond(service: DecisionService, path: str, body: object, query: str = "") -> tuple[int, dict[str, str], Any]:
     head = Head("POST", path, query, [("x-original-uri", "/a")])
     status, lines, answer = asyncio.run(service.answer(HttpRequest(head, json.dumps(body).encode(), "192.0.2.1:1")))
     return status, headers_of(lines), json.loads(answer)
 
 
 def _service() -> DecisionService:
-    return DecisionService(FullLimiter.open(rules=RULES))
+    return DecisionService(_full(Limiter.open(rules=RULES)))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_overload_is_503_with_retry_after(
 ) -> None:
     """On every endpoint; never 500 or 429, and without a line in the log for each."""
     service = _service()
-    status, headers, document = _asked(service, path, body, query)
+    status, headers, document = _respond(service, path, body, query)
     assert (status, headers["retry-after"], headers["content-type"]) == (503, "3", "application/problem+json")
     assert (document["status"], document["detail"]) == (503, "too many checks are in flight")
     assert caplog.text == ""
@@ -69,7 +71,9 @@ def test_overload_is_503_with_retry_after(
 def test_a_batch_that_was_partly_shed_says_which() -> None:
     """Those that were decided are counted and told; the others are not allowed, and say when to come back."""
     service = _service()
-    status, _, answer = _asked(service, "/v1/check:batch", {"checks": [{"user": "a"}, {"user": "shed"}, {"user": "a"}]})
+    status, _, answer = _respond(
+        service, "/v1/check:batch", {"checks": [{"user": "a"}, {"user": "shed"}, {"user": "a"}]}
+    )
     assert status == 200
     first, shed, last = answer["verdicts"]
     assert (first["allowed"], last["allowed"], last["error"]) == (True, False, "rate_limit_exceeded")
@@ -80,17 +84,15 @@ def test_a_batch_that_was_partly_shed_says_which() -> None:
 
 def test_a_batch_that_was_shed_counted_nothing() -> None:
     """So it may be sent again as it was."""
-    service = _service()
-    assert _asked(service, "/v1/check:batch", {"checks": [{"user": "shed1"}]})[0] == 503
-    FullLimiter.full = False
-    try:
-        assert _asked(service, "/v1/check", {"user": "shed1"})[0] == 200
-    finally:
-        FullLimiter.full = True
+    limiter = Limiter.open(rules=RULES)
+    plan, service = limiter.plan, DecisionService(_full(limiter))
+    assert _respond(service, "/v1/check:batch", {"checks": [{"user": "shed1"}]})[0] == 503
+    limiter.plan = plan
+    assert _respond(service, "/v1/check", {"user": "shed1"})[0] == 200
 
 
-def test_a_large_batch_leaves_turns_to_others() -> None:
-    """It is carried out a slice at a time, and what else the loop has to do comes in between."""
+def test_a_large_batch_leaves_time_to_others() -> None:
+    """It is decided a piece at a time, and the loop does its other work in between."""
 
     async def run() -> tuple[int, int]:
         service, turns, is_over = DecisionService(Limiter.open(rules=RULES)), 0, False
