@@ -57,7 +57,7 @@ def test_every_exception_is_documented() -> None:
 
 
 def test_exceptions_are_defined_in_one_place() -> None:
-    """What a call can raise is defined in headgate.errors; all else is private to its module, a protocol or the edge."""
+    """What a call can raise is defined in headgate.errors; all else is private to a module, a protocol or the edge."""
     elsewhere = {
         f"{where}.{name}"
         for name, places in _exceptions().items()

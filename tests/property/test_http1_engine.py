@@ -31,7 +31,8 @@ _Event = tuple[str, str, str, bytes]
 
 def pieces_of(data: bytes, sizes: list[int]) -> list[bytes]:
     """`data`, cut into pieces of these sizes in rotation."""
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     while at < len(data):
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(data[at : at + size])
@@ -40,7 +41,7 @@ def pieces_of(data: bytes, sizes: list[int]) -> list[bytes]:
 
 
 def _events(pieces: list[bytes], *, fast: bool) -> tuple[list[_Event], bool]:
-    """The requests in some pieces, and whether an error followed them."""
+    """The requests in some pieces, and whether an error of the client followed them."""
     parser = RequestParser(HeadReader(), max_head=200, max_body=20)
     events: list[_Event] = []
     try:
@@ -55,9 +56,7 @@ def _events(pieces: list[bytes], *, fast: bool) -> tuple[list[_Event], bool]:
                 events.append((head.method, head.path, head.query, body))
                 request = parser.next_request() if parser.received else None
     except Http1Error as error:
-        assert 400 <= error.status < 500
-        assert str(error)
-        return events, True
+        return events, 400 <= error.status < 500
     assert parser.size <= 200 + 20 + max(map(len, pieces), default=0)
     return events, False
 

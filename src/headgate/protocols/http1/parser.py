@@ -164,8 +164,8 @@ class RequestParser:
     def receive_first(self, data: bytes) -> tuple[Head, bytes] | None:
         """Take bytes while nothing is held, and return a request with its body if it is complete.
 
-        The fast path for a request that arrives in one piece, as nearly every one does: nothing is copied but the
-        body. `received += data` and `next_request()` give the same; `tests/property/test_http1_engine.py` compares them.
+        The fast path for a request that arrives in one piece, as nearly every one does: only the body is copied. Its
+        plain twin is `received += data` and `next_request()`; `tests/property/test_http1_engine.py` compares them.
         """
         end = data.find(_END_OF_HEAD)
         if end < 0 or self._empty_lines or data.startswith(_END_OF_LINE):
