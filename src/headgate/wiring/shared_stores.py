@@ -1,0 +1,122 @@
+"""Stores on a server: Redis at an address, or an embedded Valkey."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from headgate.adapters.blocking import BlockingStore
+from headgate.adapters.clock import monotonic_ns, wall_clock
+from headgate.adapters.embedded import VALKEY, EmbeddedServer, EmbeddedStore, named_folder
+from headgate.adapters.memory import MemoryStore
+from headgate.adapters.redis import (
+    DirectStore,
+    RedisCache,
+    ServerAddress,
+    StoreAddress,
+    feed_at,
+    feed_on,
+    is_redis_url,
+    store_at,
+    store_on,
+)
+from headgate.core.safety import safety_of
+from headgate.dataplane.deny_cache import DenyCache
+from headgate.dataplane.guarded import Guarded
+from headgate.dataplane.local_share import LocalShare
+from headgate.edge.frameworks.gate import workers_of
+from headgate.errors import InvalidSettings, shown
+from headgate.settings import web_concurrency
+from headgate.wiring.stores import Counters, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from urllib.parse import SplitResult
+
+    from headgate.core.safety import Safety
+    from headgate.core.units import Micros
+    from headgate.ports import CounterStore, SharedStore
+
+
+def open_shared(
+    url: str,
+    clock: Callable[[], Micros],
+    data_dir: Path,
+    max_wait: float | None,
+    *,
+    deny_cache_mb: int,
+    processes: int,
+) -> Counters:
+    """See `stores.open_counters`; `InvalidSettings` for an address of no kind."""
+    # The server's clock decides, not the clocks of its clients; except in tests.
+    test_clock = None if clock is wall_clock else clock
+    if is_redis_url(url):
+        shared = store_at(url, test_clock, max_wait=max_wait)
+        store = _with_deny_cache(_guarded(shared, clock, processes), clock, deny_cache_mb)
+        return Counters(store, feed_at(url), RedisCache(shared), shared)
+    server = EmbeddedServer(named_folder(_embedded_address(url), data_dir, "valkey"), VALKEY)
+    socket = ServerAddress(path=str(server.socket))
+    shared = store_on(socket, test_clock, max_wait)
+    embedded = EmbeddedStore(server, _guarded(shared, clock, processes))
+    return Counters(_with_deny_cache(embedded, clock, deny_cache_mb), feed_on(socket), RedisCache(shared), shared)
+
+
+def open_blocking(url: str, clock: Callable[[], Micros], deny_cache_mb: int) -> CounterStore:
+    """See `stores.blocking_store`."""
+    # The calling thread answers known denials itself, so the cache is in front of everything else.
+    return _with_deny_cache(_blocking_store(url, clock), clock, deny_cache_mb, blocks=True)
+
+
+def failure_policy(url: str) -> Safety | None:
+    """What keys without a rule do when the store at `url` fails; None without a server of that name."""
+    if not is_redis_url(url):
+        return None
+    address = StoreAddress.parse(url)
+    return safety_of(address.on_store_error, on_overload=address.on_overload)
+
+
+def processes_of_this_program() -> int:
+    """How many processes a web server runs of this program, as far as its command line and environment say."""
+    return max(workers_of(sys.argv), web_concurrency())
+
+
+def _blocking_store(url: str, clock: Callable[[], Micros]) -> CounterStore:
+    slow_path = BlockingStore(lambda: open_store(url, clock, deny_cache_mb=0))
+    if not is_redis_url(url) or clock is not wall_clock:
+        return slow_path
+    address = StoreAddress.parse(url)
+    server = address.servers[0]
+    if address.kind or server.tls is not None:
+        return slow_path
+    return DirectStore(server, address.deadline, clock, slow_path)
+
+
+def _with_deny_cache(
+    store: CounterStore, clock: Callable[[], Micros], megabytes: int, *, blocks: bool = False
+) -> CounterStore:
+    """The same store behind a deny cache; 0 megabytes is none."""
+    if not megabytes:
+        return store
+    nanoseconds = monotonic_ns if clock is wall_clock else lambda: clock() * 1_000
+    return DenyCache(store, nanoseconds, megabytes, blocks=blocks)
+
+
+def _guarded(store: SharedStore, clock: Callable[[], Micros], processes: int) -> CounterStore:
+    return Guarded(store, LocalShare(MemoryStore(clock), processes), clock)
+
+
+def _embedded_address(url: str) -> SplitResult:
+    try:
+        address = urlsplit(url)
+    except (AttributeError, TypeError, ValueError):
+        # Text is not repeated: it may hold a password.
+        what = "that" if isinstance(url, str) else shown(url)
+        msg = f"{what} is not the address of a store; write for example memory://"
+        raise InvalidSettings(msg) from None
+    if address.scheme != "embedded":
+        # Only the scheme is named: the rest of an address may hold a password.
+        msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
+        raise InvalidSettings(msg)
+    return address
