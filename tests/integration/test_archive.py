@@ -273,7 +273,7 @@ def test_a_time_that_cannot_be_believed_deletes_nothing(in_folder: Settings) -> 
         far = f"{datetime.now(UTC).year + 10}-06-01"
         async with open_archive(in_folder, _at(far)) as opened:
             for refused in (opened.archiver.plan(), opened.archiver.run(Progress())):
-                with pytest.raises(Conflict, match="if the clock is right, write --clock-is-right"):
+                with pytest.raises(Conflict, match="if the clock is right, add --clock-is-right"):
                     await refused
             assert len(await all_events(url)) == 10
             done = await opened.archiver.run(Progress(), clock_is_right=True)

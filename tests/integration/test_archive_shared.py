@@ -151,7 +151,7 @@ def test_a_restored_database_keeps_its_archives(two: tuple[Settings, Settings]) 
         async with open_archive(chosen, _now) as opened:
             await opened.archiver.run(Progress())
         async with open_archive(empty, _now) as opened:
-            with pytest.raises(NotFound, match="no events of 2026-05 that are of this database"):
+            with pytest.raises(NotFound, match="no events of 2026-05 of this database"):
                 await opened.archiver.restore(MAY, LATER, Progress())
         async with database_of(empty) as database:
             await restore(database, place, await find(place, "latest"), lambda *_: None)

@@ -145,7 +145,7 @@ def test_what_is_there_is_replaced_only_if_told(postgres: Postgres, on: On) -> N
     before = contents(used)
     name = _name(on(url, "backup"))
     assert "--replace replaces it by the backup" in on(used, "restore", name, code=1)
-    assert "write --yes too" in on(used, "restore", name, "--replace", code=1)
+    assert "add --yes" in on(used, "restore", name, "--replace", code=1)
     assert contents(used) == before
     on(used, "restore", name, "--replace", "--yes")
     assert contents(used) == contents(url)
