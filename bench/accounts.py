@@ -29,8 +29,8 @@ from headgate.controlplane.keys import Keys
 from headgate.controlplane.users import Users
 from headgate.core.api_key import hash_of, new_api_key
 from headgate.core.units import SECOND
+from headgate.dataplane.record_cache import SharedRecords
 from headgate.dataplane.records import Records
-from headgate.dataplane.shared_records import SharedRecords
 from headgate.wiring import open_counters
 
 if TYPE_CHECKING:

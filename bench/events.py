@@ -34,7 +34,7 @@ from headgate.adapters.postgres.event_sink import PostgresEvents
 from headgate.controlplane.activity import Activity
 from headgate.controlplane.analytics import Analytics, Asked, Dimension, Granularity, Order
 from headgate.controlplane.rollups import Rollups
-from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.counts import Count, CountBatch, LatencyBucket
 from headgate.core.event import Event, EventBatch
 from headgate.core.units import MINUTE, SECOND
 
@@ -108,7 +108,8 @@ class Bench:
                 )
                 for _ in range(_BATCH)
             ]
-            took = [Took(at + minute * MINUTE, "free", f"/api/v1/resource-{n}", ("rule-1",), 40, 9) for n in range(100)]
+            paths = [f"/api/v1/resource-{n}" for n in range(100)]
+            took = [LatencyBucket(at + minute * MINUTE, "free", path, ("rule-1",), 40, 9) for path in paths]
             began = time.perf_counter()
             await sink.store(CountBatch(f"c{minute}", "bench", "eu", counts, took))
             seconds += time.perf_counter() - began

@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.limits import RouteLimit, exempt, is_exempt, limits_at, mark
 from headgate.edge.frameworks.routes import NO_ROUTE, Route
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import InvalidSettings, short_repr
 from headgate.wsgi import thread_gate
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RateLimitMiddleware:
         given: Mapping[str, Any] = getattr(settings, "HEADGATE", {})
         unknown = set(given) - set(_NAMES)
         if unknown:
-            msg = f"HEADGATE has an unknown setting {shown(min(unknown, key=str))}; known are {', '.join(_NAMES)}"
+            msg = f"HEADGATE has an unknown setting {short_repr(min(unknown, key=str))}; known are {', '.join(_NAMES)}"
             raise InvalidSettings(msg)
         self._get_response = get_response
         self._identify = _function(given.get("IDENTIFY"))

@@ -22,7 +22,7 @@ _repr.maxlevel = 3
 _repr.maxstring = _repr.maxother = 2 * _SHOWN
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """A value as it stands in a message: in one line, and never longer than a glance."""
     try:
         text = _repr.repr(value)
@@ -62,7 +62,7 @@ class Problem(NamedTuple):
             if isinstance(part, str) and part.isprintable() and 0 < len(part) <= _SHOWN:
                 parts.append(f".{part}" if parts else part)
             else:
-                parts.append(f"[{shown(part)}]")
+                parts.append(f"[{short_repr(part)}]")
         return "".join(parts)
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import InvalidSettings, short_repr
 from headgate.setting_values import (
     LogFormat,
     LogLevel,
@@ -245,7 +245,7 @@ def _read(each: Field[Any], text: str, source: str) -> object:
     try:
         return each.metadata["read"](text)
     except ValueError as error:
-        wrong = "is malformed" if each.metadata["secret"] else f"is {shown(text)}"
+        wrong = "is malformed" if each.metadata["secret"] else f"is {short_repr(text)}"
         msg = f"{source} {wrong}; write {error}"
         raise InvalidSettings(msg) from None
 
@@ -253,9 +253,9 @@ def _read(each: Field[Any], text: str, source: str) -> object:
 def web_concurrency(environ: Mapping[str, str] | None = None) -> int:
     """How many processes the web server was told to run by the variables that such servers read; 1 if by none."""
     environ = os.environ if environ is None else environ
-    told = [environ.get(name, "").strip() for name in ("WEB_CONCURRENCY", "GRANIAN_WORKERS")]
+    texts = [environ.get(name, "").strip() for name in ("WEB_CONCURRENCY", "GRANIAN_WORKERS")]
     return max(
-        (int(text) for text in told if text.isascii() and text.isdigit() and len(text) < len("10000")), default=1
+        (int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < len("10000")), default=1
     )
 
 
@@ -291,7 +291,7 @@ def _given(each: Field[Any], environ: Mapping[str, str]) -> str:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        msg = f"{name}{_FROM_FILE} names {shown(path)}, which cannot be read: {reason}; write the name of a file"
+        msg = f"{name}{_FROM_FILE} names {short_repr(path)}, which cannot be read: {reason}; write the name of a file"
         raise InvalidSettings(msg) from error
 
 

@@ -18,7 +18,7 @@ from headgate import facade, wiring
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headgate.core.request import Request
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
-    from headgate.dataplane import held
     from headgate.dataplane import limiter as asynchronous
+    from headgate.dataplane import reservations
     from headgate.wiring import Rules
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -74,12 +74,12 @@ class Limiter:
 
     def close(self) -> None:
         """Let go of the store."""
-        run(self._limiter.close())
+        run_now(self._limiter.close())
 
     def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
         self._look_at_rules()
-        return run(self._limiter.check(request, cost)) if self._check is None else self._check(request, cost)
+        return run_now(self._limiter.check(request, cost)) if self._check is None else self._check(request, cost)
 
     def plan(self, request: Request, cost: int | None = None) -> Plan:
         """What has to be asked of the store for a request; nothing, if it is shut out or exempt."""
@@ -88,7 +88,7 @@ class Limiter:
 
     def decide(self, plan: Plan) -> Verdict:
         """Carry out what `plan` says has to be asked."""
-        return run(self._limiter.decide(plan))
+        return run_now(self._limiter.decide(plan))
 
     def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
         """Decide several requests, each by itself, in order."""
@@ -96,7 +96,7 @@ class Limiter:
 
     def hit(self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
         """Take `cost` from a key's limit."""
-        return run(self._limiter.hit(key, limit, cost, algorithm=algorithm))
+        return run_now(self._limiter.hit(key, limit, cost, algorithm=algorithm))
 
     def reserve(
         self,
@@ -125,18 +125,18 @@ class Limiter:
     ) -> Verdict:
         """What `check` or `hit` would answer. Changes nothing."""
         self._look_at_rules()
-        return run(self._limiter.peek(subject, limit, cost, algorithm=algorithm))
+        return run_now(self._limiter.peek(subject, limit, cost, algorithm=algorithm))
 
     def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
     ) -> None:
         """Forget what was counted for a request's counters, or for a key under a limit."""
         self._look_at_rules()
-        run(self._limiter.reset(subject, limit, algorithm=algorithm))
+        run_now(self._limiter.reset(subject, limit, algorithm=algorithm))
 
     def refund(self, verdict: Verdict, amount: int | None = None) -> None:
         """Give back what a verdict took, slots included, or `amount` of it. Only the first refund of it counts."""
-        run(self._limiter.refund(verdict, amount))
+        run_now(self._limiter.refund(verdict, amount))
 
     def _look_at_rules(self) -> None:
         """Follow a rules file without a thread: look when somebody asks and a second has passed."""
@@ -147,9 +147,9 @@ class Limiter:
 
 
 class Reservation:
-    """`headgate.dataplane.held.Reservation` for synchronous programs."""
+    """`headgate.dataplane.reservations.Reservation` for synchronous programs."""
 
-    def __init__(self, reservation: held.Reservation) -> None:
+    def __init__(self, reservation: reservations.Reservation) -> None:
         """Wrap an asynchronous reservation."""
         self._reservation = reservation
 
@@ -165,7 +165,7 @@ class Reservation:
 
     def take(self) -> Self:
         """Take it; a denial is in `verdict`."""
-        run(self._reservation.take())
+        run_now(self._reservation.take())
         return self
 
     def settle(self, actual: int) -> None:
@@ -174,22 +174,22 @@ class Reservation:
 
     def close(self, actual: int | None = None) -> None:
         """Book the actual amount, now. Only the first time counts."""
-        run(self._reservation.close(actual))
+        run_now(self._reservation.close(actual))
 
     def __enter__(self) -> Self:
         """Take it; raise `Refused` on a denial, since the block must not run."""
-        run(self._reservation.__aenter__())
+        run_now(self._reservation.__aenter__())
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Book what was settled, if anything was."""
-        run(self._reservation.__aexit__(*exc))
+        run_now(self._reservation.__aexit__(*exc))
 
 
 class Slot:
-    """`headgate.dataplane.held.Slot` for synchronous programs."""
+    """`headgate.dataplane.reservations.Slot` for synchronous programs."""
 
-    def __init__(self, slot: held.Slot) -> None:
+    def __init__(self, slot: reservations.Slot) -> None:
         """Wrap an asynchronous slot."""
         self._slot = slot
 
@@ -200,22 +200,22 @@ class Slot:
 
     def take(self) -> Self:
         """Take it; a denial is in `verdict`."""
-        run(self._slot.take())
+        run_now(self._slot.take())
         return self
 
     def renew(self) -> bool:
         """Start the ttl anew; False if the slot was lost to somebody else meanwhile."""
-        return run(self._slot.renew())
+        return run_now(self._slot.renew())
 
     def close(self) -> None:
         """Free the slot, now."""
-        run(self._slot.close())
+        run_now(self._slot.close())
 
     def __enter__(self) -> Self:
         """Take it; raise `Refused` on a denial, since the block must not run."""
-        run(self._slot.__aenter__())
+        run_now(self._slot.__aenter__())
         return self
 
     def __exit__(self, *exc: object) -> None:
         """Free the slot."""
-        run(self._slot.__aexit__(*exc))
+        run_now(self._slot.__aexit__(*exc))

@@ -91,7 +91,7 @@ def test_callers_who_make_everything_up(
     )
     say(f"{sum(calls):,} calls, {rows:,} events, at most {most:,} rows a minute, {size / 1e6:.1f} MB in all")
     assert total == sum(calls)
-    figures.check(case, "rows of metrics in a minute", most, "rows", bounds.places + bounds.users + _RULES + 1)
+    figures.check(case, "rows of metrics in a minute", most, "rows", bounds.series + bounds.users + _RULES + 1)
     figures.check(case, "events a minute and process", rows / 2 / (minutes + 1), "events", 5_000)
     figures.note(case, "calls", sum(calls), "calls")
     figures.note(case, "database at the end", size / 1e6, "MB")

@@ -11,7 +11,7 @@ import pytest
 from tests.support.admin import SEARCH, problem_of, with_admin
 
 from headgate import Request
-from headgate.dataplane.quota import quota
+from headgate.dataplane.inspection import quota
 
 if TYPE_CHECKING:
     from tests.support.admin import Admin

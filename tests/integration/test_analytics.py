@@ -15,7 +15,7 @@ from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.cli import commands
 from headgate.controlplane.rollups import Rollups
-from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.counts import Count, CountBatch, LatencyBucket
 from headgate.core.histogram import bucket_of
 from headgate.core.request import Request
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND
@@ -70,9 +70,9 @@ async def _fill(admin: Admin) -> None:
     """Counts of two days, and a rule that counts days."""
     rule = {"name": "search", "per": ["user"], "limits": "100/day", "algorithm": "fixed_window"}
     await admin.good("POST", "/v1/rules", rule)
-    took = [Took(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(250), 99)]
-    took.append(Took(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(9_000), 1))
-    await PostgresCounts(admin.database).store(CountBatch("b", "server", "eu", _two_days(), took))
+    latencies = [LatencyBucket(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(250), 99)]
+    latencies.append(LatencyBucket(_today() - DAY + HOUR, "free", "/a", ("search",), bucket_of(9_000), 1))
+    await PostgresCounts(admin.database).store(CountBatch("b", "server", "eu", _two_days(), latencies))
     await Rollups(admin.database, wall_clock).catch_up()
 
 

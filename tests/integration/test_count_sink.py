@@ -15,7 +15,7 @@ from tests.support.stored_counts import cut_off, stored_metrics, stored_usage
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts, array_of_numbers, array_of_texts
-from headgate.core.counts import OTHER, CountBatch, Took
+from headgate.core.counts import OTHER, CountBatch, LatencyBucket
 from headgate.core.metric_rows import Bounds
 from headgate.errors import DatabaseError, SinkError
 
@@ -121,7 +121,7 @@ def _mixed(number: int) -> CountBatch:
     """A batch of many rows in an order of its own; each two of them have the same id and contents."""
     turn, kinds = number // 2, ("allowed", "denied", "blocked", "throttled")
     counts = [alike(START, f"u{(3 * each + turn) % 40}", kinds[each % 4], 2) for each in range(60)]
-    return CountBatch(f"b{turn}", "server", "eu", counts, [Took(START, None, "/a", (), turn % 3, 1)])
+    return CountBatch(f"b{turn}", "server", "eu", counts, [LatencyBucket(START, None, "/a", (), turn % 3, 1)])
 
 
 def test_processes_store_at_once_without_waiting_in_a_circle(postgres: Postgres) -> None:
@@ -165,7 +165,8 @@ def test_texts_that_cannot_be_stored_lose_no_count(
         count = alike(START, user, requests=10**9)._replace(
             tier=endpoint * 2, endpoint=endpoint, charged=("a\0" * 300, 10**12)
         )
-        batch = CountBatch("\0", "server", "\ud800", [count], [Took(START, endpoint, endpoint, ("a\0" * 300,), 1, 1)])
+        bucket = LatencyBucket(START, endpoint, endpoint, ("a\0" * 300,), 1, 1)
+        batch = CountBatch("\0", "server", "\ud800", [count], [bucket])
         for _ in range(2):
             assert await PostgresCounts(database).store(batch) == (2, 0)
         assert {place[1] for place in await stored_usage(database)} == {kept[0]}
@@ -288,8 +289,8 @@ def test_a_time_that_no_calendar_has_is_refused(database_url: str) -> None:
         database = Database(database_url)
         good = alike(user=None)
         bad = [good._replace(minute=10**18, users={"u1": 1, "u2": 1}), good._replace(minute=-60)]
-        took = [Took(minute, None, "/a", (), 1, 1) for minute in (START, 10**18)]
-        batch = CountBatch("b", "server", "", [good, *bad], took)
+        latencies = [LatencyBucket(minute, None, "/a", (), 1, 1) for minute in (START, 10**18)]
+        batch = CountBatch("b", "server", "", [good, *bad], latencies)
         assert await PostgresCounts(database).store(batch) == (2, 4)
         assert await PostgresCounts(database).store(CountBatch("nothing", "server", "", [], [])) == (0, 0)
         assert sum((await stored_usage(database)).values()) == 1

@@ -51,7 +51,7 @@ async def _rows(database: Database, sql: str = "SELECT * FROM events ORDER BY at
 
 
 async def _stored_in_the_end(sink: PostgresEvents, made: EventBatch) -> Stored:
-    """As `Shipping` does it: again and again, while the sink fails."""
+    """As `Exporter` does it: again and again, while the sink fails."""
     async with asyncio.timeout(_PATIENCE):
         while True:
             try:

@@ -19,7 +19,7 @@ from headgate import InvalidSettings, fastapi
 from headgate.adapters.postgres import Database
 from headgate.adapters.redis import RedisCache, feed_at, store_at
 from headgate.controlplane.notifier import Notifier
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 from headgate.edge.frameworks.threads import BlockingIdentity
 from headgate.flask import RateLimiter
 
@@ -138,7 +138,7 @@ def _in_flask(store: str, **options: Any) -> Iterator[Application]:  # noqa: ANN
     yield Application(lambda path, headers: app.test_client().get(path, headers=headers))
     identity = limiter._threads._identity
     assert isinstance(identity, BlockingIdentity)
-    run(identity.close())  # else its thread ends in the middle of another test
+    run_now(identity.close())  # else its thread ends in the middle of another test
 
 
 @pytest.fixture(params=[_in_fastapi, _in_flask])

@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headgate import Limiter, Request
-from headgate.dataplane.explaining import explain
-from headgate.dataplane.quota import quota, reset
+from headgate.dataplane.inspection import explain, quota, reset
 
 if TYPE_CHECKING:
     from tests.support.valkey import Server

@@ -18,9 +18,9 @@ from headgate import Limiter, Overloaded, Request
 from headgate.adapters.redis import store_at
 from headgate.adapters.redis.send_queue import MAX_IN_FLIGHT
 from headgate.core.decision import Hit, Source
+from headgate.core.failure_policy import FailurePolicy, OnOverload
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.safety import OnOverload, Safety
 from headgate.sync import Limiter as SyncLimiter
 from headgate.testing import Fault, FaultProxy
 
@@ -219,9 +219,9 @@ def test_what_is_shed_of_a_request_over_several_nodes_is_undone(cluster_setup: C
         await store.connect()
         patient = [Hit(f"rl:{{u={number}}}:k", METER, 1) for number in range(20)]
         await asyncio.gather(*[store.take([hit]) for hit in patient])
-        hasty = [hit._replace(safety=Safety(on_overload=OnOverload.DENY)) for hit in patient]
+        hasty = [hit._replace(failure_policy=FailurePolicy(on_overload=OnOverload.DENY)) for hit in patient]
         # So much on one node that it is full, and the request's other parts find room on theirs.
-        full = [store.take([hasty[0]._replace(safety=None)]) for _ in range(4 * MAX_IN_FLIGHT)]
+        full = [store.take([hasty[0]._replace(failure_policy=None)]) for _ in range(4 * MAX_IN_FLIGHT)]
         crowd = [asyncio.ensure_future(each) for each in full]
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headgate import Limiter, Request
-from headgate.dataplane import settling
+from headgate.dataplane import reservations
 from headgate.edge.http.reservations import ReservationTokens
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ async def _settled_by_many(url: str, actual: int | None, ttl: int = 60_000_000) 
     seal = ReservationTokens("shared")
     async with Limiter.open(url, rules=RULES) as one, Limiter.open(url, rules=RULES) as other:
         verdict = await one.check(ALICE, 400)
-        text = seal.write(settling.reserved(verdict, ttl))
+        text = seal.write(reservations.reserved(verdict, ttl))
         outcomes = await asyncio.gather(
-            *(settling.settle(limiter.store, seal.read(text), actual) for limiter in (one, other) for _ in range(5))
+            *(reservations.settle(limiter.store, seal.read(text), actual) for limiter in (one, other) for _ in range(5))
         )
         left = await other.peek(ALICE, cost=0)
         return sum(outcomes), {finding.policy: finding.decision.remaining for finding in left.findings}

@@ -14,9 +14,9 @@ from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryStore
 from headgate.adapters.redis import store_at
 from headgate.core.decision import Hit, Source
+from headgate.core.failure_policy import FailurePolicy, OnOverload
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.safety import OnOverload, Safety
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 
@@ -91,7 +91,7 @@ def test_what_is_shed_is_overloaded_and_nothing_else(pair: list[Server]) -> None
         store = opened(pair)
         await store.connect()
         wide, narrow = two_keys(store)
-        hasty = Safety(on_overload=OnOverload.DENY)
+        hasty = FailurePolicy(on_overload=OnOverload.DENY)
         await store.take([Hit(narrow, NARROW, 1)])
         seen: Counter[object] = Counter()
 
@@ -99,7 +99,7 @@ def test_what_is_shed_is_overloaded_and_nothing_else(pair: list[Server]) -> None
             for _ in range(5):
                 try:
                     decisions = await store.take(
-                        [Hit(wide, WIDE, 1, safety=hasty), Hit(narrow, NARROW, 1, safety=hasty)]
+                        [Hit(wide, WIDE, 1, failure_policy=hasty), Hit(narrow, NARROW, 1, failure_policy=hasty)]
                     )
                     seen[all(decision.allowed for decision in decisions)] += 1
                 except Overloaded:

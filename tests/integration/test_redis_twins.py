@@ -18,7 +18,7 @@ from headgate.core.calendar import Calendar, Unit
 from headgate.core.decision import Hit, Receipt
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.units import DAY, LONGEST_WAIT, MAX_PERIOD, MINUTE, MOST_COUNTED
+from headgate.core.units import DAY, MAX_COUNTED, MAX_PERIOD, MAX_WAIT, MINUTE
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -61,13 +61,11 @@ class Subject:
         burst = max_delay = None
         if self.algorithm in BUCKETS:
             burst = chance.choice((None, 1, 2, 5, 50, 10**12))
-            max_delay = chance.choice(
-                (None, 0, self.period // 3, self.period * 2, MOST_COUNTED * self.period // amount)
-            )
+            max_delay = chance.choice((None, 0, self.period // 3, self.period * 2, MAX_COUNTED * self.period // amount))
             if burst is not None:
-                burst = max(1, min(burst, LONGEST_WAIT * amount // self.period))
+                burst = max(1, min(burst, MAX_WAIT * amount // self.period))
             if max_delay is not None:
-                max_delay = min(max_delay, MAX_PERIOD, MOST_COUNTED * self.period // amount)
+                max_delay = min(max_delay, MAX_PERIOD, MAX_COUNTED * self.period // amount)
         return Meter(Rate(amount, self.period, burst, self.calendar), self.algorithm, max_delay)
 
     def hit(self, chance: random.Random, now: Micros) -> Hit:

@@ -16,7 +16,7 @@ from tests.support.stored_counts import cut_off, micros, stored_metrics
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.controlplane.rollups import HOURS_KEPT, MINUTES_KEPT, Rollups
-from headgate.core.counts import CountBatch, Took
+from headgate.core.counts import CountBatch, LatencyBucket
 from headgate.core.units import DAY, HOUR, MINUTE
 from headgate.errors import DatabaseError
 
@@ -347,8 +347,8 @@ def test_only_so_many_endpoints_and_users_are_told_apart(database_url: str) -> N
                     )
                     for each in range(10)
                 ]
-                took = [Took(minute, None, f"/{each}", ("rule",), 3, 1) for each in range(10)]
-                await PostgresCounts(database).store(CountBatch(str(number), "server", "", counts, took))
+                latencies = [LatencyBucket(minute, None, f"/{each}", ("rule",), 3, 1) for each in range(10)]
+                await PostgresCounts(database).store(CountBatch(str(number), "server", "", counts, latencies))
             assert await Rollups(database, lambda: START + days * DAY, most=3).catch_up()
 
         for turn, days in enumerate((1, 1, 20, 20, 450, 450), 1):  # with minutes, without, and without hours
@@ -389,7 +389,7 @@ def test_tiers_that_callers_make_up_are_bounded_in_hours_and_days(database_url: 
             ]
             await PostgresCounts(database).store(CountBatch(str(minute), "server", "", counts, []))
         for days in (1, 20, 450):  # with minutes, without, and without hours
-            assert await Rollups(database, partial(_after, days), places=7).catch_up()
+            assert await Rollups(database, partial(_after, days), series=7).catch_up()
             for granularity in ("hour", "day"):
                 found = await stored_metrics(database, granularity)
                 totals = {place[1:4]: number for place, number in found.items() if place[-1] == "total"}

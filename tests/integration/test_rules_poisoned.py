@@ -9,7 +9,7 @@ import pytest
 from tests.integration.rule_services import SEARCH, TIERS, RuleServices, scenario
 from tests.support.invalid_rules import FIELDS, SETS, WHOLE
 
-from headgate.errors import InvalidRules, shown
+from headgate.errors import InvalidRules, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -57,7 +57,7 @@ def target(postgres: Postgres) -> Iterator[Target]:
     made.close()
 
 
-@pytest.mark.parametrize(("poison", "field"), FIELDS, ids=lambda value: shown(value)[:40])
+@pytest.mark.parametrize(("poison", "field"), FIELDS, ids=lambda value: short_repr(value)[:40])
 def test_a_poisoned_rule_is_refused(target: Target, poison: dict[str, Any], field: str) -> None:
     """Created, drafted, put in another's place or applied from a file: a rule with one bad field changes nothing."""
     services, data = target.services, GOOD | poison
@@ -72,7 +72,7 @@ def test_a_poisoned_rule_is_refused(target: Target, poison: dict[str, Any], fiel
     assert field in [problem.field for problem in problems]
 
 
-@pytest.mark.parametrize("data", WHOLE, ids=lambda value: shown(value)[:40])
+@pytest.mark.parametrize("data", WHOLE, ids=lambda value: short_repr(value)[:40])
 def test_what_is_no_rule_is_refused(target: Target, data: object) -> None:
     """Something that is no mapping at all is refused in words."""
     target.refuses(target.services.rules.create(data, "eve"), None)
@@ -80,7 +80,7 @@ def test_what_is_no_rule_is_refused(target: Target, data: object) -> None:
     target.refuses(target.services.rules.replace("draft", data, "eve", draft=True), None)
 
 
-@pytest.mark.parametrize(("data", "field"), SETS, ids=lambda value: shown(value)[:40])
+@pytest.mark.parametrize(("data", "field"), SETS, ids=lambda value: short_repr(value)[:40])
 def test_a_poisoned_rule_set_is_refused(target: Target, data: object, field: str) -> None:
     """A file with one bad place is applied as a whole or not at all."""
     target.refuses(target.services.sets.apply(data, "eve"), field)

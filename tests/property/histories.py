@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hypothesis import strategies as st
 
 from headgate.core.limit import Rate, Slots
-from headgate.core.meter import LARGEST_LOG, Algorithm, Meter
-from headgate.core.units import DAY, HOUR, LONGEST_WAIT, MAX_AMOUNT, MAX_PERIOD, MINUTE, MOST_COUNTED, SECOND
+from headgate.core.meter import MAX_LOG, Algorithm, Meter
+from headgate.core.units import DAY, HOUR, MAX_AMOUNT, MAX_COUNTED, MAX_PERIOD, MAX_WAIT, MINUTE, SECOND
 from headgate.testing.clock import NEW_YEAR
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Walk:
 
 _PERIODS: Final = st.sampled_from((SECOND, MINUTE, 10, 1, 2, 3, 7, 1000, 142_857, HOUR, DAY, 366 * DAY, MAX_PERIOD))
 _AMOUNTS: Final = st.sampled_from((1, 2, 3, 7, 10, 100, 5, 16, 17, 60, 1000, 300_000, 10**6, 10**9, MAX_AMOUNT))
-_LOGS: Final = st.sampled_from((1, 2, 3, 7, 10, 16, 17, 40, 100, LARGEST_LOG))
+_LOGS: Final = st.sampled_from((1, 2, 3, 7, 10, 16, 17, 40, 100, MAX_LOG))
 _DELAYS: Final = st.sampled_from((None, 0, 1, SECOND // 3, SECOND, MINUTE, DAY))
 
 
@@ -186,10 +186,10 @@ def meters(draw: st.DrawFn, algorithm: Algorithm, period: int | None = None, *, 
         return Meter(Rate(amount, period), algorithm)
     burst = draw(st.none() | _AMOUNTS)
     if burst is not None:
-        burst = max(1, min(burst, LONGEST_WAIT * amount // period))
+        burst = max(1, min(burst, MAX_WAIT * amount // period))
     delay = draw(_DELAYS) if throttle else None
     if delay is not None:
-        delay = min(delay, MOST_COUNTED * period // amount)
+        delay = min(delay, MAX_COUNTED * period // amount)
     return Meter(Rate(amount, period, burst), algorithm, delay)
 
 

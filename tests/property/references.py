@@ -14,7 +14,7 @@ from math import ceil, floor
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from headgate.core.meter import Algorithm
-from headgate.core.units import LONGEST_WAIT, MOST_COUNTED
+from headgate.core.units import MAX_COUNTED, MAX_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,7 +165,7 @@ class Bucket:
     @staticmethod
     def most_overdrawn(meter: Meter) -> Fraction:
         """As far as forced debt beyond that is counted."""
-        return min(Fraction(MOST_COUNTED), LONGEST_WAIT * rate(meter))
+        return min(Fraction(MAX_COUNTED), MAX_WAIT * rate(meter))
 
     @staticmethod
     def worked_off(meter: Meter, since: int, now: int) -> Fraction:

@@ -34,7 +34,7 @@ def test_rows_of_minutes_equal_a_recount(batch: CountBatch) -> None:
 
 @given(
     st.lists(batches(), min_size=1, max_size=5),
-    st.builds(Bounds, endpoints=st.integers(0, 3), places=st.integers(0, 8), users=st.integers(0, 3)),
+    st.builds(Bounds, endpoints=st.integers(0, 3), series=st.integers(0, 8), users=st.integers(0, 3)),
 )
 def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountBatch], most: Bounds) -> None:
     """No minute has more rows than it may have over all batches, and for each rule all numbers add up exactly."""
@@ -44,10 +44,10 @@ def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountB
     for batch in several:
         known = {
             minute: Known(
-                {(rule, endpoint, tier) for rule, endpoint, tier, user in places if not user},
-                {place[3] for place in places} - {""},
+                {(rule, endpoint, tier) for rule, endpoint, tier, user in series if not user},
+                {place[3] for place in series} - {""},
             )
-            for minute, places in rows.items()
+            for minute, series in rows.items()
         }
         for row in metric_rows(batch, known, most):
             rows.setdefault(row.minute, set()).add(row[1:5])
@@ -61,21 +61,21 @@ def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountB
         (by_user if who else wanted)[minute, rule, who, what] += number
     assert +found == wanted
     assert all(number <= by_user[place] for place, number in of_users.items())
-    for places in rows.values():
-        assert len({place[1] for place in places if not place[3]} - {"", OTHER}) <= most.endpoints
-        assert sum(1 for place in places if place[3]) <= most.users
-        assert sum(1 for place in places if not place[3]) <= most.places + len({place[0] for place in places})
+    for series in rows.values():
+        assert len({place[1] for place in series if not place[3]} - {"", OTHER}) <= most.endpoints
+        assert sum(1 for place in series if place[3]) <= most.users
+        assert sum(1 for place in series if not place[3]) <= most.series + len({place[0] for place in series})
 
 
 @given(batches())
 def test_rows_of_days_equal_a_recount(batch: CountBatch) -> None:
     """What a user is billed is what was admitted, whatever the number of limits; nobody's requests are there too."""
     columns = usage_columns(batch)
-    places = [*zip(columns.days, columns.rules, columns.users, strict=True)]
-    assert places == sorted(set(places))
+    series = [*zip(columns.days, columns.rules, columns.users, strict=True)]
+    assert series == sorted(set(series))
     found: Counter[tuple[object, ...]] = Counter()
     for name, numbers in (("requests", columns.requests), ("denied", columns.denied), ("cost", columns.costs)):
-        for (day, rule, user), number in zip(places, numbers, strict=True):
+        for (day, rule, user), number in zip(series, numbers, strict=True):
             found[day, user, rule, name] = number
     assert +found == usage_of([batch])
 
@@ -83,9 +83,9 @@ def test_rows_of_days_equal_a_recount(batch: CountBatch) -> None:
 @given(batches(), st.integers(1, 5))
 def test_what_is_cut_adds_up_to_the_same(batch: CountBatch, most: int) -> None:
     """However counts are cut into batches, no row has more or less."""
-    parts = [batch._replace(counts=part, took=[]) for part in cut(batch.counts, most)]
-    assert sum(part.size for part in parts) == batch.size - len(batch.took)
-    assert metrics_of(parts) == metrics_of([batch._replace(took=[])])
+    parts = [batch._replace(counts=part, latencies=[]) for part in cut(batch.counts, most)]
+    assert sum(part.size for part in parts) == batch.size - len(batch.latencies)
+    assert metrics_of(parts) == metrics_of([batch._replace(latencies=[])])
     assert usage_of(parts) == usage_of([batch])
 
 
@@ -98,7 +98,7 @@ def test_what_is_added_up_is_the_same(several: list[CountBatch]) -> None:
     assert usage_of([together]) == usage_of(several)
     if len(several) > 1:
         assert len({(count.minute, *count[2:]) for count in together.counts}) == len(together.counts)
-        assert len({took[:-1] for took in together.took}) == len(together.took)
+        assert len({each[:-1] for each in together.latencies}) == len(together.latencies)
 
 
 @given(st.lists(st.integers(0, 2**28), min_size=1), st.integers(1, 100))

@@ -17,7 +17,7 @@ from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.units import MINUTE, SECOND
 from headgate.dataplane.deny_cache import DenyCache
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Both:
 
     def take(self, hits: Sequence[Hit]) -> list[Decision]:
         """The answers of the cache, which say the same as those of the bare store."""
-        cached, bare = list(run(self.cache.take(hits))), self.bare.take_now(hits)
+        cached, bare = list(run_now(self.cache.take(hits))), self.bare.take_now(hits)
         assert [each.allowed for each in cached] == [each.allowed for each in bare]
         if all(each.source is Source.STORE for each in cached):
             assert cached == bare
@@ -56,11 +56,11 @@ class Both:
 
     def give_back(self, hit: Hit, decision: Decision, amount: int) -> None:
         receipt = Receipt(hit.key, hit.meter, decision.stamp, amount, str(next(self.names)))
-        run(self.cache.give_back([receipt]))
+        run_now(self.cache.give_back([receipt]))
         self.bare.give_back_now([receipt])
 
     def reset(self, key: str) -> None:
-        run(self.cache.reset([key]))
+        run_now(self.cache.reset([key]))
         self.bare.reset_now([key])
 
 

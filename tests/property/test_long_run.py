@@ -13,7 +13,7 @@ from tests.property.references import rate
 
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.units import DAY, HOUR, LONGEST_WAIT, MINUTE, SECOND
+from headgate.core.units import DAY, HOUR, MAX_WAIT, MINUTE, SECOND
 from headgate.testing.clock import NEW_YEAR
 
 RATES = [
@@ -28,7 +28,7 @@ ONE_IN_A_MILLION = Fraction(1, 10**6)
 @given(polls=st.lists(st.integers(0, 10**6), min_size=20, max_size=60), noise=st.integers(0, SECOND))
 def test_the_long_run_rate_is_the_nominal_one(amount: int, period: int, polls: list[int], noise: int) -> None:
     """Whoever takes all there is, at whatever instants, gets the rate to one in a million and never more."""
-    burst = min(10**6, LONGEST_WAIT * amount // period)
+    burst = min(10**6, MAX_WAIT * amount // period)
     meter = Meter(Rate(amount, period, burst), Algorithm.TOKEN_BUCKET)
     almost_full = (burst - 1) * period // amount
     core, now, taken = CoreCounter(), NEW_YEAR + noise, 0

@@ -61,10 +61,10 @@ def test_every_event_is_stored_once_or_counted_as_lost(steps: list[tuple[str, in
         writer.close()
         for sink in SINKS:
             stored[sink] += read_all(stream, sink)
-            account = stream.account(sink)
+            ledger = stream.ledger(sink)
             assert stored[sink] == sorted(set(stored[sink])), "each once, in order"
-            assert (account.spooled, account.refused) == (0, 0)
-            assert account.emitted == number
+            assert (ledger.spooled, ledger.refused) == (0, 0)
+            assert ledger.emitted == number
         stream.look()
         assert not any(path.is_dir() for path in root.iterdir()), "a log that all have read is removed"
 
@@ -93,7 +93,7 @@ def test_a_log_that_was_cut_off_is_read_up_to_its_last_whole_frame(sizes: list[i
         whole = sum(size for size, end in zip(sizes, ends, strict=True) if end <= cut)
         stream = spooled_events(Path(folder), ["one"])
         assert read_all(stream, "one") == list(range(whole))
-        assert stream.account("one").emitted == whole
+        assert stream.ledger("one").emitted == whole
 
 
 @given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=5), data=st.data())
@@ -111,8 +111,8 @@ def test_a_damaged_frame_loses_only_itself(sizes: list[int], data: st.DataObject
         lost = range(sum(sizes[:hurt]), sum(sizes[: hurt + 1]))
         stream = spooled_events(Path(folder), ["one"])
         assert read_all(stream, "one") == [number for number in range(sum(sizes)) if number not in lost]
-        account = stream.account("one")
-        assert (account.stored, account.dropped) == (sum(sizes) - len(lost), len(lost))
+        ledger = stream.ledger("one")
+        assert (ledger.stored, ledger.dropped) == (sum(sizes) - len(lost), len(lost))
 
 
 @given(noise=st.binary(max_size=3 * HEAD))

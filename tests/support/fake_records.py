@@ -11,8 +11,8 @@ from tests.support.waiting import wait_until_async
 
 from headgate.core.units import SECOND
 from headgate.dataplane.lookups import Deadlines
+from headgate.dataplane.record_cache import SharedRecords
 from headgate.dataplane.records import Records
-from headgate.dataplane.shared_records import SharedRecords
 from headgate.errors import DatabaseError
 from headgate.ports import Looked
 from headgate.testing import FakeClock

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hypothesis import strategies as st
 
-from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.counts import Count, CountBatch, LatencyBucket
 from headgate.core.event import EventKind
 from headgate.core.histogram import BUCKETS
 from headgate.core.units import DAY, MINUTE
@@ -67,9 +67,9 @@ def counts(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Count
 
 
 @st.composite
-def times(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Took:
+def times(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> LatencyBucket:
     """Some decisions that took about as long."""
-    return Took(
+    return LatencyBucket(
         START + MINUTE * draw(minutes),
         draw(st.sampled_from([None, "free"])),
         draw(st.sampled_from([None, "/a"])),
@@ -118,10 +118,10 @@ def metrics_of(several: Iterable[CountBatch]) -> Recount:
                     found[one.minute, *row, outcome] += 1
                 if one.is_degraded:
                     found[one.minute, *row, "degraded"] += 1
-        for took in batch.took:
-            for rule in {"", *took.rules}:
-                place = (took.endpoint or "", took.tier or "", batch.region)
-                found[took.minute, rule, *place, "", took.bucket] += took.requests
+        for each in batch.latencies:
+            for rule in {"", *each.rules}:
+                place = (each.endpoint or "", each.tier or "", batch.region)
+                found[each.minute, rule, *place, "", each.bucket] += each.requests
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headgate.core.counts import Count, CountBatch, Took
+from headgate.core.counts import Count, CountBatch, LatencyBucket
 from headgate.core.event import Event, EventBatch
 from headgate.core.ids import new_id
 
@@ -69,7 +69,7 @@ def count_batch(users: int = 1, groups: int = 1) -> CountBatch:
         )
         for number in range(groups)
     ]
-    return CountBatch(new_id(), "host-1", "eu", counts, [Took(AT, "free", "/api", ("search",), 12, 5)])
+    return CountBatch(new_id(), "host-1", "eu", counts, [LatencyBucket(AT, "free", "/api", ("search",), 12, 5)])
 
 
 def read_all(stream: SpooledStream[EventBatch], sink: str) -> list[int]:

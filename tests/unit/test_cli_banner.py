@@ -8,7 +8,7 @@ import pytest
 
 from headgate import Limiter, Request, parse_rule_set
 from headgate.cli.banner import example_commands
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 
 TIERS = {"free": {"limits": {"x": "3/minute"}}, "paid": {"limits": {"x": "unlimited"}}}
 
@@ -45,7 +45,7 @@ def test_the_suggested_request_reaches_the_limit(rule: dict[str, Any], more: dic
     request, loop = asked(rules, **more)
     assert "seq 5" in loop
     limiter = Limiter.open(rules={"rules": rules, **more})
-    verdicts = [run(limiter.check(Request(**request))) for _ in range(5)]
+    verdicts = [run_now(limiter.check(Request(**request))) for _ in range(5)]
     assert [verdict.allowed for verdict in verdicts] == [True] * 3 + [False] * 2
     assert verdicts[-1].policy is not None
     assert verdicts[-1].policy.startswith("tried")

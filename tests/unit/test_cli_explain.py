@@ -11,8 +11,8 @@ from headgate import Limiter, Request
 from headgate.cli.explain import print_explanation
 from headgate.cli.quota import _remark, _where
 from headgate.core.blocklist import BlockList
-from headgate.core.explaining import MOST_LOST
-from headgate.dataplane.explaining import explain
+from headgate.core.explanation import MAX_LOST
+from headgate.dataplane.inspection import explain
 from headgate.testing import FakeClock
 
 TIERS = {"free": {"limits": {"search": "2/minute"}}}
@@ -68,7 +68,7 @@ def test_what_is_left_out_is_counted(capsys: pytest.CaptureFixture[str]) -> None
     """Where there are too many rules to tell of, their number is told."""
 
     async def run() -> None:
-        rules = [{"name": f"r{n}", "limits": "1/day", "match": {"endpoints": f"/{n}"}} for n in range(MOST_LOST + 2)]
+        rules = [{"name": f"r{n}", "limits": "1/day", "match": {"endpoints": f"/{n}"}} for n in range(MAX_LOST + 2)]
         print_explanation(await explain(Limiter.open(rules=rules), Request(path="/x")))
 
     asyncio.run(run())

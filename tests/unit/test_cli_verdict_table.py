@@ -7,7 +7,7 @@ import pytest
 from headgate import Limiter, Request
 from headgate.cli.verdict_table import print_verdict
 from headgate.core.units import SECOND
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 
 NOON = 1_794_744_000 * SECOND
 
@@ -15,7 +15,7 @@ NOON = 1_794_744_000 * SECOND
 def shown(capsys: pytest.CaptureFixture[str], rules: list[dict[str, Any]], times: int = 1) -> str:
     """What is printed of the last of several checks, all at noon."""
     limiter = Limiter.open(rules=rules, clock=lambda: NOON)
-    verdicts = [run(limiter.check(Request())) for _ in range(times)]
+    verdicts = [run_now(limiter.check(Request())) for _ in range(times)]
     print_verdict(verdicts[-1].as_dict())
     return capsys.readouterr().out
 

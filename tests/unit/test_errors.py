@@ -13,7 +13,7 @@ from headgate.core.decision import Decision, Hit
 from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, meter_for
 from headgate.core.verdict import Verdict, bare_plan, verdict
-from headgate.errors import HeadgateError, InvalidRules, Problem, Refused, StoreError, shown
+from headgate.errors import HeadgateError, InvalidRules, Problem, Refused, StoreError, short_repr
 
 EVERY_ERROR = [thing for _, thing in inspect.getmembers(errors, inspect.isclass) if issubclass(thing, Exception)]
 
@@ -110,7 +110,7 @@ def test_a_store_error_says_whether_to_try_again(transient: bool) -> None:  # no
 )
 def test_values_in_messages_are_short(value: object, text: str) -> None:
     """A value in a message is shown as Python would, in one line, and cut after a glance."""
-    assert shown(value) == text
+    assert short_repr(value) == text
 
 
 class Unprintable:
@@ -126,11 +126,11 @@ def test_anything_can_be_shown() -> None:
     for _ in range(100_000):
         nested = [nested]
     for value in (nested, Unprintable(), b"x" * 1_000_000, {"x" * 10_000: nested}, float("nan")):
-        assert 0 < len(shown(value)) <= 61
+        assert 0 < len(short_repr(value)) <= 61
 
 
 @given(st.recursive(st.none() | st.text() | st.integers() | st.floats() | st.binary(), st.lists))
 def test_what_is_shown_is_one_short_line(value: object) -> None:
     """Nothing that is shown can break a line or fill a screen."""
-    assert shown(value).isprintable()
-    assert len(shown(value)) <= 61
+    assert short_repr(value).isprintable()
+    assert len(short_repr(value)) <= 61

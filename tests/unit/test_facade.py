@@ -9,7 +9,7 @@ import headgate
 from headgate import Limiter, Request
 from headgate import sync as synchronous
 from headgate.adapters.clock import wall_clock
-from headgate.dataplane import held
+from headgate.dataplane import reservations
 from headgate.testing import FakeClock
 
 
@@ -44,8 +44,8 @@ def test_both_limiters_have_the_same_methods() -> None:
     """`headgate.sync.Limiter` has every method of `headgate.Limiter`, with the same parameters."""
     pairs = [
         (Limiter, synchronous.Limiter),
-        (held.Reservation, synchronous.Reservation),
-        (held.Slot, synchronous.Slot),
+        (reservations.Reservation, synchronous.Reservation),
+        (reservations.Slot, synchronous.Slot),
     ]
     for waiting, plain in pairs:
         for name, method in inspect.getmembers(waiting, inspect.isfunction):

@@ -15,8 +15,7 @@ from headgate import Limiter
 from headgate.core.api_key import hash_of, new_api_key
 from headgate.core.blocklist import BlockList
 from headgate.dataplane.identity import Identity
-from headgate.dataplane.jwks import OneKey
-from headgate.dataplane.jwt_keys import key_from_text
+from headgate.dataplane.jwt_keys import OneKey, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
 from headgate.edge.http.application import HttpRequest

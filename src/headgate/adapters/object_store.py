@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from headgate.errors import ArchiveError, InvalidSettings, shown
+from headgate.errors import ArchiveError, InvalidSettings, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -67,9 +67,7 @@ def open_object_store(url: str, s3_endpoint: str | None = None) -> ObjectStore:
     """The object store at ``s3://bucket/folder``, or in a folder, which the first write creates."""
     if not url.startswith("s3:"):
         if "://" in url:
-            msg = (
-                f"{shown(url.partition('://')[0])} is not supported for archives; write a folder, or s3://bucket/folder"
-            )
+            msg = f"{short_repr(url.partition('://')[0])} is not supported for archives; write a folder, or s3://bucket/folder"
             raise InvalidSettings(msg)
         return FolderObjectStore(Path(url))
     try:
@@ -93,7 +91,7 @@ def checked(name: str) -> str:
     """The name, if it is safe; `ArchiveError` for one that could lead to another folder."""
     if _NAME.fullmatch(name) and not name.endswith(_UNFINISHED):
         return name
-    msg = f"{shown(name)} is not the name of a file in an archive"
+    msg = f"{short_repr(name)} is not the name of a file in an archive"
     raise ArchiveError(msg)
 
 

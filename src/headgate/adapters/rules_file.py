@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.adapters import yaml_text, zones
-from headgate.core.parsing.fields import shown
+from headgate.core.parsing.fields import short_repr
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidRules, Problem
 
@@ -122,7 +122,7 @@ class RulesFiles:
         is_list = isinstance(data, list)  # a bare list of rules
         parts = {"rules": data} if is_list else data
         if not isinstance(parts, Mapping):
-            self._problem(number, (), f"expected a mapping with rules and tiers, not {shown(data)}")
+            self._problem(number, (), f"expected a mapping with rules and tiers, not {short_repr(data)}")
             return
         for name, value in parts.items():
             inside: FieldPath = () if is_list else (name,)
@@ -131,10 +131,10 @@ class RulesFiles:
             elif name == "tiers" and isinstance(value, Mapping):
                 for tier, body in value.items():
                     self._add_one(
-                        number, self.data.setdefault("tiers", {}), ("tiers", tier), body, f"the tier {shown(tier)}"
+                        number, self.data.setdefault("tiers", {}), ("tiers", tier), body, f"the tier {short_repr(tier)}"
                     )
             else:
-                self._add_one(number, self.data, (name,), value, shown(name))
+                self._add_one(number, self.data, (name,), value, short_repr(name))
 
     def _add_all(self, number: int, name: str, values: Iterable[Any], inside: FieldPath) -> None:
         known = self.data.setdefault(name, [])
@@ -146,7 +146,7 @@ class RulesFiles:
             rule = value.get("name") if isinstance(value, Mapping) else None
             if name == "rules" and isinstance(rule, str) and rule in names:
                 first = self.location((name, names[rule], "name"))
-                self._problem(number, (*inside, index, "name"), f"the name {shown(rule)} is taken by {first}")
+                self._problem(number, (*inside, index, "name"), f"the name {short_repr(rule)} is taken by {first}")
             known.append(value)
 
     def _add_one(self, number: int, into: dict[str, Any], path: FieldPath, value: object, what: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from headgate.errors import InvalidRules, Problem, shown
+from headgate.errors import InvalidRules, Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,7 +112,7 @@ class Document:
             self.problem(path, "aliases (*name) are not supported; write the value out", line)
             return None
         if event.tag is not None:
-            self.problem(path, f"tags ({shown(event.tag)}) are not supported; leave it out", line)
+            self.problem(path, f"tags ({short_repr(event.tag)}) are not supported; leave it out", line)
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(events, path)
         return self._mapping(events, path) if isinstance(event, yaml.MappingStartEvent) else _scalar(event)

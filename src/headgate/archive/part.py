@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.units import SECOND
-from headgate.errors import ArchiveError, InvalidRequest, shown
+from headgate.errors import ArchiveError, InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +51,7 @@ class Month(NamedTuple):
         """Parse ``2026-05``; `InvalidRequest` for other texts."""
         found = _MONTH.fullmatch(text) if isinstance(text, str) else None
         if found is None or not _FIRST_YEAR <= int(found[1]) <= _LAST_YEAR:
-            msg = f"{shown(text)} is not a month; write it as 2026-05"
+            msg = f"{short_repr(text)} is not a month; write it as 2026-05"
             raise InvalidRequest(msg)
         return cls(int(found[1]), int(found[2]))
 

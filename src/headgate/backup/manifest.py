@@ -12,7 +12,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
 
-from headgate.errors import ArchiveError, shown
+from headgate.errors import ArchiveError, short_repr
 
 FORMAT: Final = 1
 NAME: Final = "manifest.json"
@@ -87,7 +87,7 @@ def folder_of(name: str) -> str:
     """The folder of a backup; raises `ArchiveError` for an impossible name."""
     if _BACKUP.fullmatch(name):
         return f"backups/{name}"
-    msg = f"{shown(name)} is not the name of a backup; 'headgate backup list' lists them"
+    msg = f"{short_repr(name)} is not the name of a backup; 'headgate backup list' lists them"
     raise ArchiveError(msg)
 
 
@@ -106,7 +106,7 @@ def parse(name: str, data: bytes) -> Manifest:
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
         raise _refused(name, "is not the manifest of a backup") from error
     if isinstance(number, int) and number > FORMAT:
-        by = shown(content.get("headgate"))
+        by = short_repr(content.get("headgate"))
         raise _refused(name, f"has format {number}, and this headgate reads format {FORMAT}; install {by} or newer")
     if number != FORMAT:
         raise _refused(name, "has an unknown format")
@@ -117,7 +117,7 @@ def parse(name: str, data: bytes) -> Manifest:
     except (ValueError, KeyError, TypeError) as error:
         raise _refused(name, f"has an unexpected field or value ({type(error).__name__})") from error
     if manifest.name != name:
-        raise _refused(name, f"is that of {shown(manifest.name)}")
+        raise _refused(name, f"is that of {short_repr(manifest.name)}")
     return manifest
 
 

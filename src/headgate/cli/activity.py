@@ -13,7 +13,7 @@ from headgate.cli.output import console, moment, print_fields, print_json, print
 from headgate.cli.quota import print_limits
 from headgate.cli.tables import printable
 from headgate.cli.verdict_table import span
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 _STYLES = {"denied": "red", "blocked": "red", "throttled": "yellow", "shadow": "yellow", "allowed": "green"}
 _FOLLOWING = {"tier_since", "version"}
@@ -147,7 +147,7 @@ def _value(value: object) -> str:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ", ".join(value)
     text = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
-    text = text if isinstance(text, str) else shown(text)
+    text = text if isinstance(text, str) else short_repr(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from headgate.cli.options import settings
 from headgate.cli.output import counted, print_done
-from headgate.errors import InvalidFields, InvalidRequest, InvalidSettings, Problem, shown
+from headgate.errors import InvalidFields, InvalidRequest, InvalidSettings, Problem, short_repr
 from headgate.settings import Settings
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def count(path: Path) -> int:
 
 def _opened(path: Path) -> IO[str]:
     if path.suffix not in {".csv", ".jsonl"}:
-        msg = f"{shown(str(path))} is neither a .csv nor a .jsonl file"
+        msg = f"{short_repr(str(path))} is neither a .csv nor a .jsonl file"
         raise InvalidRequest(msg)
     try:
         return path.open(encoding="utf-8-sig", newline="")
@@ -153,7 +153,7 @@ def _csv(file: IO[str], form: Form) -> Iterator[dict[str, Any]]:
 def _check_columns(names: Sequence[str], file: str, form: Form) -> None:
     wrong = [name for name in names if name not in form.columns and not name.startswith(f"{form.own}.")]
     if wrong or not set(form.needs) & set(names):
-        what = f"{shown(wrong[0])} is no column" if wrong else f"there is no column {' or '.join(form.needs)}"
+        what = f"{short_repr(wrong[0])} is no column" if wrong else f"there is no column {' or '.join(form.needs)}"
         msg = f"{file}: {what}; the first line names the columns: {', '.join(form.columns)}, {form.own}.RULE"
         raise InvalidRequest(msg)
 

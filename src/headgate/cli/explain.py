@@ -59,7 +59,7 @@ def explain(
 
 
 def print_explanation(answer: dict[str, Any]) -> None:
-    """Print an explanation in the shape of `headgate.dataplane.explaining.explain`."""
+    """Print an explanation in the shape of `headgate.dataplane.inspection.explain`."""
     out = console()
     out.print(headline(answer["verdict"]), soft_wrap=True)
     out.print(

@@ -20,7 +20,7 @@ from headgate.cli.options import settings
 from headgate.cli.output import console
 from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
 from headgate.edge.listening import Address, accepting, free_address, reserved_address
-from headgate.errors import HeadgateError, InvalidSettings, shown
+from headgate.errors import HeadgateError, InvalidSettings, short_repr
 from headgate.settings import for_child
 
 _LOCAL: Final = "127.0.0.1"
@@ -57,7 +57,7 @@ def gateway(
         raise InvalidSettings(msg)
     for file in (cert, key):
         if file is not None and not Path(file).is_file():
-            msg = f"there is no file {shown(file)}"
+            msg = f"there is no file {short_repr(file)}"
             raise InvalidSettings(msg)
     trusted_ca = ssl.get_default_verify_paths().cafile
     if application.is_tls and trusted_ca is None:

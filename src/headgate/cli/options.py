@@ -10,7 +10,7 @@ import typer
 from headgate.adapters.clock import wall_clock
 from headgate.cli.output import complain
 from headgate.core.units import SECOND, parse_duration
-from headgate.errors import InvalidLimit, InvalidRequest, shown
+from headgate.errors import InvalidLimit, InvalidRequest, short_repr
 from headgate.settings import Settings, from_environment, unknown_variables, with_options
 
 Text: TypeAlias = str | None
@@ -40,7 +40,7 @@ def limits_of(pairs: Iterable[str] | None, option: str = "--limit") -> dict[str,
     for pair in pairs or ():
         name, equals, limit = pair.partition("=")
         if not equals or not name or not limit:
-            msg = f"{option} is {shown(pair)}; write NAME=LIMIT, for example search=100/hour"
+            msg = f"{option} is {short_repr(pair)}; write NAME=LIMIT, for example search=100/hour"
             raise InvalidRequest(msg)
         found.setdefault(name, []).append(limit)
     return found
@@ -64,7 +64,7 @@ def _time(text: str, option: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        msg = f"{option} is {shown(text)}; write a time such as {_EXAMPLE_TIME}, or a span such as 30d"
+        msg = f"{option} is {short_repr(text)}; write a time such as {_EXAMPLE_TIME}, or a span such as 30d"
         raise InvalidRequest(msg) from None
     # A time without a zone is in UTC, as all times are that commands print.
     return time if time.tzinfo else time.replace(tzinfo=UTC)

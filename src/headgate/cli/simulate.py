@@ -24,7 +24,7 @@ from headgate.cli.simulation_tables import print_report
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
 from headgate.core.units import DAY, SECOND, Micros, parse_duration
-from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, shown
+from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, short_repr
 from headgate.settings import Settings
 from headgate.simulate.log_lines import ATTRIBUTE, FIELDS
 from headgate.simulate.plot import plot_svg
@@ -152,11 +152,13 @@ def _no_requests(found: dict[str, Any]) -> list[str]:
     where, skipped, undecidable = found["from"], found["skipped"], found["undecidable"]
     unusable = skipped["lines"] + undecidable["requests"]
     if unusable:
-        sentence = f"{shown(where)} has no request that can be decided; skipped, with the first reasons: {unusable:,}"
+        sentence = (
+            f"{short_repr(where)} has no request that can be decided; skipped, with the first reasons: {unusable:,}"
+        )
         return [sentence, *skipped["examples"], *undecidable["reasons"]]
     if found["warming"]:
-        return [f"{shown(where)} has no request after --since; {found['warming']:,} are before it"]
-    return [f"{shown(where)} has no request, or none between --since and --until"]
+        return [f"{short_repr(where)} has no request after --since; {found['warming']:,} are before it"]
+    return [f"{short_repr(where)} has no request, or none between --since and --until"]
 
 
 @contextmanager
@@ -193,7 +195,7 @@ def _span(origin: str, since: str | None, until: str | None, warm_up: str | None
     end = _micros(until, "--until") or (now + 1 if origin == EVENTS else _FOREVER)
     begin = _micros(since, "--since") or (max(1, end - DAY) if origin == EVENTS else 1)
     if end <= begin:
-        msg = f"--since is {shown(since)}, which is not before --until, or not before now"
+        msg = f"--since is {short_repr(since)}, which is not before --until, or not before now"
         raise InvalidRequest(msg)
     warming = min(DAY, longest_window(sets)) if warm_up is None else _warm_up(warm_up)
     return Span(max(1, begin - warming), begin, end)
@@ -215,7 +217,7 @@ def _fields(pairs: list[str] | None) -> dict[str, str]:
         name, equals, path = pair.partition("=")
         if not equals or not path or not (name in FIELDS or name.removeprefix(ATTRIBUTE) != name):
             known = ", ".join(FIELDS)
-            msg = f"--field is {shown(pair)}; write NAME=PATH with one of {known}, or attribute.NAME"
+            msg = f"--field is {short_repr(pair)}; write NAME=PATH with one of {known}, or attribute.NAME"
             raise InvalidRequest(msg)
         found[name] = path
     return found
@@ -225,6 +227,6 @@ def _draw(found: dict[str, Any], into: str) -> None:
     try:
         Path(into).write_text(plot_svg(found), encoding="utf-8")
     except OSError as error:
-        msg = f"{shown(into)} cannot be written: {error.strerror}"
+        msg = f"{short_repr(into)} cannot be written: {error.strerror}"
         raise InvalidSettings(msg) from error
     sys.stderr.write(f"plot written to {into}\n")

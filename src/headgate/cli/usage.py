@@ -11,7 +11,7 @@ from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url
 from headgate.cli.output import complain, counted, print_json, print_more, print_note, print_rows
 from headgate.controlplane.usage_export import Format
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, short_repr
 
 DIFFERENT = 2
 _PAGE = 1_000
@@ -65,7 +65,7 @@ def export(
         try:
             into = sys.stdout if out is None else out.open("w", encoding="utf-8", newline="")
         except OSError as error:
-            msg = f"{shown(str(out))} cannot be written: {error.strerror}"
+            msg = f"{short_repr(str(out))} cannot be written: {error.strerror}"
             raise InvalidRequest(msg) from None
         try:
             into.write(form.heading)

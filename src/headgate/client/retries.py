@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 from headgate.core.units import MINUTE, SECOND, Micros
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import InvalidSettings, short_repr
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods that may be sent twice (RFC 9110, section 9.2.2)."""
@@ -44,7 +44,7 @@ class RetryPolicy:
         for name, least in (("attempts", 1), ("circuit_after", 1), ("max_wait", 0), ("circuit_seconds", 0)):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not least <= value < float("inf"):
-                msg = f"RetryPolicy.{name} must be a number of at least {least}, not {shown(value)}"
+                msg = f"RetryPolicy.{name} must be a number of at least {least}, not {short_repr(value)}"
                 raise InvalidSettings(msg)
         if not 0 < self.first_backoff <= self.longest_backoff < float("inf"):
             msg = "RetryPolicy.first_backoff must be above 0 and at most longest_backoff"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.decision import Source
 from headgate.core.request import Request
-from headgate.errors import Forbidden, HeadgateError, InvalidRequest, NotFound, StoreError, shown
+from headgate.errors import Forbidden, HeadgateError, InvalidRequest, NotFound, StoreError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +94,7 @@ def without_an_answer(on_failure: OnFailure) -> RemoteVerdict:
 def check_body(request: Request, cost: int | None = None) -> dict[str, Any]:
     """The body of a check."""
     if not isinstance(request, Request):
-        msg = f"expected a headgate.Request, not {shown(request)}"
+        msg = f"expected a headgate.Request, not {short_repr(request)}"
         raise InvalidRequest(msg)
     parts = request._asdict()
     del parts["limits"], parts["assumed"]  # the service reads its own records

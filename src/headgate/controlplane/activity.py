@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.controlplane.time_spans import A_DAY, A_WEEK, days, span, time_of
-from headgate.errors import NotFound, shown
+from headgate.errors import NotFound, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +49,8 @@ class Activity:
         found = await self._database.row("events.get", id)
         if found is None:
             msg = (
-                f"there is no event {shown(id)}; admissions, and many refusals of one caller, are recorded by sample, "
-                "and old events are archived"
+                f"there is no event {short_repr(id)}; admissions, and many refusals of one caller, are recorded "
+                "by sample, and old events are archived"
             )
             raise NotFound(msg)
         snapshot = await self._database.row("snapshots.in_force", found["at"])

@@ -13,7 +13,7 @@ from typing import Any, Final
 from headgate.controlplane.imported_rules import ImportedRules, layer
 from headgate.core.parsing.fields import NAME, Fields, unusable
 from headgate.core.rule import ATTRIBUTE
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 _DESCRIPTOR: Final = (
     *("key", "value", "rate_limit", "descriptors", "shadow_mode", "detailed_metric", "value_to_metric"),
@@ -59,7 +59,7 @@ def from_envoy_ratelimit(data: object) -> tuple[dict[str, Any], list[str]]:
         root.problem("a configuration needs a domain", "domain")
     _descriptors(root, _Way(domain, (domain,)), made)
     if not made.problems:
-        message = f"the domain is matched as the attribute 'domain' ({shown(domain)}); callers have to send it"
+        message = f"the domain is matched as the attribute 'domain' ({short_repr(domain)}); callers have to send it"
         made.note((), message)
     return made.finish()
 
@@ -70,7 +70,7 @@ def _descriptors(fields: Fields, way: _Way, made: ImportedRules) -> None:
     if listed is None:
         return
     if not isinstance(listed, list | tuple):
-        fields.problem(f"expected a list of descriptors, not {shown(listed)}", "descriptors")
+        fields.problem(f"expected a list of descriptors, not {short_repr(listed)}", "descriptors")
         return
     if len(way.keys) >= _DEEPEST:
         fields.problem(f"descriptors are nested deeper than {_DEEPEST} levels", "descriptors")
@@ -84,7 +84,7 @@ def _descriptors(fields: Fields, way: _Way, made: ImportedRules) -> None:
         if not descriptor.has("key"):
             descriptor.problem("a descriptor needs a key", "key")
         if (key, value) in seen:
-            descriptor.problem(f"the key {shown(key)} with the value {shown(value)} is there twice", "key")
+            descriptor.problem(f"the key {short_repr(key)} with the value {short_repr(value)} is there twice", "key")
         seen.add((key, value))
         further = _further(descriptor, way, key, value, made)
         if further is not None:
@@ -108,15 +108,16 @@ def _further(descriptor: Fields, way: _Way, key: str, value: str, made: Imported
         return replace(longer, values=(*way.values, (key, value)))
     if len(value) > 1:
         lost = "attributes are matched whole; this descriptor and what is below it are left out"
-        made.note(descriptor.path, f"the value {shown(value)} is a prefix, and {lost}")
+        made.note(descriptor.path, f"the value {short_repr(value)} is a prefix, and {lost}")
         return None
     if value and shared:
         return longer  # any value, all of them on one counter
     if not NAME.fullmatch(key):
         lost = "this descriptor and what is below it are left out"
-        made.note(descriptor.path, f"nothing can be counted per attribute {shown(key)}, which is no name; {lost}")
+        made.note(descriptor.path, f"nothing can be counted per attribute {short_repr(key)}, which is no name; {lost}")
         return None
-    made.note(descriptor.path, f"requests without the attribute {shown(key)} match too, and are counted by address")
+    sentence = f"requests without the attribute {short_repr(key)} match too, and are counted by address"
+    made.note(descriptor.path, sentence)
     return replace(longer, per=(*way.per, f"{ATTRIBUTE}{key}"))
 
 
@@ -160,7 +161,7 @@ def _limited(limit: Fields, way: _Way, made: ImportedRules) -> dict[str, Any]:
         return {"limits": "unlimited"}
     period = _UNITS.get(unit.lower()) if isinstance(unit, str) else None
     if period is None:
-        limit.problem(f"{shown(unit)} is not one of {', '.join(_UNITS)}", "unit")
+        limit.problem(f"{short_repr(unit)} is not one of {', '.join(_UNITS)}", "unit")
     requests = limit.whole("requests_per_unit", 0, 0, _MOST_REQUESTS)
     if requests:
         # The windows there begin with the unit, and so do those of fixed_window.
@@ -178,9 +179,9 @@ def _replaces(limit: Fields, made: ImportedRules) -> None:
     if replaced is None:
         return
     if not isinstance(replaced, list | tuple) or not all(_is_name(each) for each in replaced):
-        limit.problem(f"expected a list of names, as in [{{name: specific}}], not {shown(replaced)}", "replaces")
+        limit.problem(f"expected a list of names, as in [{{name: specific}}], not {short_repr(replaced)}", "replaces")
         return
-    names = ", ".join(shown(each["name"]) for each in replaced)
+    names = ", ".join(short_repr(each["name"]) for each in replaced)
     message = (
         f"it replaces {names} there; here both apply, unless you give them one layer and this one a lower priority"
     )

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from headgate.core.api_key import looks_like_api_key, looks_like_token, prefix_of
 from headgate.core.parsing.fields import name_problem, unusable
-from headgate.errors import InvalidFields, NotFound, Problem, Stale, shown
+from headgate.errors import InvalidFields, NotFound, Problem, Stale, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -57,7 +57,7 @@ def id_of(text: str) -> UUID | None:
 def shown_id(text: str) -> str:
     """An id as it stands in a message; of a secret that was taken for one, only what may be shown."""
     is_secret = looks_like_api_key(text) or looks_like_token(text)
-    return f"{prefix_of(text)}… (a secret; name it by its id)" if is_secret else shown(text)
+    return f"{prefix_of(text)}… (a secret; name it by its id)" if is_secret else short_repr(text)
 
 
 def id_before(after: str | None) -> UUID:
@@ -65,7 +65,7 @@ def id_before(after: str | None) -> UUID:
     before = UUID(int=0) if after is None else id_of(after)
     if before is None:
         raise InvalidFields(
-            [Problem(("after",), f"{shown(after)} is not where a page ended; take it from the last one")]
+            [Problem(("after",), f"{short_repr(after)} is not where a page ended; take it from the last one")]
         )
     return before
 
@@ -78,7 +78,7 @@ def at_most(longest: int) -> Callable[[str], str | None]:
 def stays(fields: Fields, name: str, value: object) -> None:
     """A field that may be given again, but not changed."""
     if fields.has(name) and fields.data[name] != value:
-        fields.problem(f"it is {shown(value)} and stays that", name)
+        fields.problem(f"it is {short_repr(value)} and stays that", name)
 
 
 def tier(fields: Fields, tiers: Collection[str]) -> str | None:
@@ -87,7 +87,7 @@ def tier(fields: Fields, tiers: Collection[str]) -> str | None:
     if name is not None and name not in tiers:
         some = ", ".join(sorted(tiers)[:_LIST_SHOWN])
         fields.problem(
-            f"there is no tier {shown(name)}; " + (f"there are {some}" if some else "create it first"), "tier"
+            f"there is no tier {short_repr(name)}; " + (f"there are {some}" if some else "create it first"), "tier"
         )
     return name
 
@@ -115,10 +115,10 @@ def instant_ahead(fields: Fields, name: str, now: datetime, kept: datetime | Non
             raise ValueError  # noqa: TRY301 (one sentence for all that is no time)
         instant = datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        fields.problem(f"{shown(text)} is not a time; write for example 2030-12-31T23:59:59Z", name)
+        fields.problem(f"{short_repr(text)} is not a time; write for example 2030-12-31T23:59:59Z", name)
         return None
     if instant <= now and instant != kept:
-        fields.problem(f"{shown(text)} has passed (it is {now:%Y-%m-%dT%H:%M:%SZ} now)", name)
+        fields.problem(f"{short_repr(text)} has passed (it is {now:%Y-%m-%dT%H:%M:%SZ} now)", name)
     return instant
 
 

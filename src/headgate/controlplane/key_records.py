@@ -22,7 +22,7 @@ from headgate.controlplane.fields import (
 from headgate.controlplane.overrides import OverrideReader
 from headgate.core.api_key import hash_of, looks_like_api_key, prefix_of
 from headgate.core.parsing.fields import Fields, unusable
-from headgate.errors import Problem, shown
+from headgate.errors import Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -154,7 +154,7 @@ class KeyReader:
     def _user(self, fields: Fields) -> str | None:
         user = fields.text("user", None, at_most(MAX_ID_LENGTH))
         if user is not None and user not in self._users:
-            fields.problem(f"there is no user {shown(user)}; create it first", "user")
+            fields.problem(f"there is no user {short_repr(user)}; create it first", "user")
         return user
 
 

@@ -12,7 +12,7 @@ from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import found, id_before, id_of, refuse, shown_id, storable, time_now
 from headgate.controlplane.key_records import KeyForm, KeyReader, KeyRecord, KeyState, as_record
 from headgate.core.api_key import RANDOM_BYTES, hash_of, new_api_key, prefix_of
-from headgate.errors import Conflict, InvalidFields, Problem, shown
+from headgate.errors import Conflict, InvalidFields, Problem, short_repr
 from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Keys:
     ) -> list[KeyRecord]:
         """Keys by id, those behind the id `after`."""
         if state is not None and state not in set(KeyState):
-            raise InvalidFields([Problem(("state",), f"{shown(state)} is not one of {', '.join(KeyState)}")])
+            raise InvalidFields([Problem(("state",), f"{short_repr(state)} is not one of {', '.join(KeyState)}")])
         behind = id_before(after)
         if user is None:
             rows = await self._database.rows("keys.list", state, behind, most)
@@ -145,13 +145,13 @@ class Keys:
 
 def _check_overlap(seconds: object) -> None:
     if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= _LONGEST_OVERLAP:
-        message = f"expected whole seconds from 0 to {_LONGEST_OVERLAP}, not {shown(seconds)}"
+        message = f"expected whole seconds from 0 to {_LONGEST_OVERLAP}, not {short_repr(seconds)}"
         raise InvalidFields([Problem(("overlap_seconds",), message)])
 
 
 def _refuse_revoked(key: KeyRecord) -> None:
     if key.state is KeyState.REVOKED:
-        msg = f"API key {key.id} was revoked by {shown(key.revoked_by)}, and that is for good; create a new one"
+        msg = f"API key {key.id} was revoked by {short_repr(key.revoked_by)}, and that is for good; create a new one"
         raise Conflict(msg)
 
 

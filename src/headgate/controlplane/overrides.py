@@ -11,7 +11,7 @@ from headgate.core.limit import Rate
 from headgate.core.parsing.fields import name_problem
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule import rule
-from headgate.errors import InvalidLimit, Problem, shown
+from headgate.errors import InvalidLimit, Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +69,7 @@ class OverrideReader:
         own = limits(texts, path, problems)
         its_rule = self._rules.get(name) if isinstance(name, str) else None
         if its_rule is None:
-            problems.append(Problem(path, f"there is no rule {shown(name)} in force"))
+            problems.append(Problem(path, f"there is no rule {short_repr(name)} in force"))
         elif its_rule.is_gate:
             problems.append(Problem(path, f"{name!r} has 'action: {its_rule.action.value}' and takes no limits"))
         else:

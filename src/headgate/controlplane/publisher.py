@@ -11,7 +11,7 @@ from headgate.core.matching import Snapshot
 from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import brief_rule_set
-from headgate.errors import InvalidRules, Problem, shown
+from headgate.errors import InvalidRules, Problem, short_repr
 from headgate.ports import EVERYTHING, RULES
 
 if TYPE_CHECKING:
@@ -154,7 +154,8 @@ async def _unfit(statements: Statements, rule_set: RuleSet, names: Sequence[str]
             wrong = [] if rule is None else _wrong_with(rule, row["limits"])
             if wrong:
                 many = f"{row['many']} {whose}{'s have' if row['many'] > 1 else ' has'}"
-                message = f"{many} own limits for it ({shown(row['example'])}, for example) that do not fit: {wrong[0]}"
+                example = short_repr(row["example"])
+                message = f"{many} own limits for it ({example}, for example) that do not fit: {wrong[0]}"
                 problems.append(Problem(("rules", row["rule"]), message))
     return problems
 

@@ -60,17 +60,17 @@ class Rollups:
         *,
         every: float = 60.0,
         most: int = MAX_SERIES,
-        places: int = Bounds().places,
+        series: int = Bounds().series,
     ) -> None:
         """`clock` says what is old, instead of the database's own; `run` looks every so many seconds.
 
-        An hour or a day has so many endpoints of each rule, and so many `places` (rule, endpoint and tier) in all.
+        An hour or a day has so many endpoints of each rule, and so many `series` (rule, endpoint and tier) in all.
         """
         self._database = database
         self._clock = clock
         self._every = every
         self._most = most
-        self._places = places
+        self._places = series
 
     async def run(self) -> None:
         """Look at once, then again and again, until cancelled."""

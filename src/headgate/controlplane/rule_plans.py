@@ -12,7 +12,7 @@ from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
 from headgate.core.rule_data import complete_rule, complete_tier
 from headgate.core.rule_difference import Contents, Difference, difference
-from headgate.errors import Conflict, InvalidFields, InvalidRules, Problem, shown
+from headgate.errors import Conflict, InvalidFields, InvalidRules, Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -169,7 +169,7 @@ def _tier_problems(after: Contents) -> list[Problem]:
     """What can be said of tiers in a file, and not in a table."""
     problems: list[Problem] = []
     if after.default_tier is not None and after.default_tier not in after.tiers:
-        problems.append(Problem(("default_tier",), f"there is no tier {shown(after.default_tier)}"))
+        problems.append(Problem(("default_tier",), f"there is no tier {short_repr(after.default_tier)}"))
     seen: dict[str, str] = {}
     for name, data in after.tiers.items():
         first = seen.setdefault(name.casefold(), name)
@@ -191,7 +191,7 @@ def _check_owners(desired: DesiredRules, before: Contents) -> None:
         if before.owners.get(rule.name, desired.owner) != desired.owner
     }
     if others:
-        named = ", ".join(f"{name} ({shown(owner)})" for name, owner in list(others.items())[:_NAMED])
+        named = ", ".join(f"{name} ({short_repr(owner)})" for name, owner in list(others.items())[:_NAMED])
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         msg = f"other files own these rules: {named}{more}; change them there, or take them over"
         raise Conflict(msg)
@@ -202,5 +202,5 @@ async def _check_tiers(statements: Statements, removed: Sequence[str]) -> None:
     rows = await statements.rows("rule_sets.tier_users", list(removed)) if removed else []
     for row in rows:
         are = f"{row['many']} {row['kind']} are" if row["many"] > 1 else f"a {row['kind'].removesuffix('s')} is"
-        msg = f"the tier {row['tier']!r} cannot go: {are} on it ({shown(row['example'])}, for example)"
+        msg = f"the tier {row['tier']!r} cannot go: {are} on it ({short_repr(row['example'])}, for example)"
         raise Conflict(msg)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.controlplane.changes import Kind, record
 from headgate.controlplane.publisher import readable
 from headgate.core.parsing.fields import name_problem
-from headgate.errors import NotFound, shown
+from headgate.errors import NotFound, short_repr
 from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ async def get(statements: Statements, name: str) -> RuleRecord:
     """A rule; raises `NotFound`."""
     found = await find(statements, name)
     if found is None:
-        msg = f"there is no rule {shown(name)}"
+        msg = f"there is no rule {short_repr(name)}"
         raise NotFound(msg)
     return found
 

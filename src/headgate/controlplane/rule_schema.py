@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headgate.core.failure_policy import OnOverload, OnStoreError
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.fields import NAME
 from headgate.core.parsing.match import METHOD
 from headgate.core.rule import PER_ORDER, Action, RegionMode
-from headgate.core.safety import OnOverload, OnStoreError
 from headgate.core.units import MAX_AMOUNT
 
 _PER: Final = "|".join(PER_ORDER)

@@ -13,7 +13,7 @@ from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits
 from headgate.core.parsing.fields import name_problem
 from headgate.core.parsing.rule import rule
 from headgate.core.rule_data import complete_rule
-from headgate.errors import Conflict, InvalidFields, InvalidRules, NotFound, Problem, Stale, shown
+from headgate.errors import Conflict, InvalidFields, InvalidRules, NotFound, Problem, Stale, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,7 +161,7 @@ class Rules:
         async with announced(self._database, self._announce) as writing:
             row = None if name_problem(name) else await writing.row("rules.version", name, change)
             if row is None:
-                msg = f"change {change} made nothing of a rule {shown(name)}; its history lists those that did"
+                msg = f"change {change} made nothing of a rule {short_repr(name)}; its history lists those that did"
                 raise NotFound(msg)
             if row["data"] is None:
                 msg = f"change {change} took the rule {name!r} away; to go back to that, delete it"
@@ -215,7 +215,8 @@ def complete(data: object, name: str | None = None) -> dict[str, Any]:
     if name is not None and isinstance(data, dict):
         given = data.get("name", name)
         if given != name:
-            message = f"a rule keeps its name, {name!r}; to call it {shown(given)}, create that and delete this one"
+            other = short_repr(given)
+            message = f"a rule keeps its name, {name!r}; to call it {other}, create that and delete this one"
             raise InvalidRules([Problem(("name",), message)])
         data = {**data, "name": name}
     made = rule(data, (), problems)

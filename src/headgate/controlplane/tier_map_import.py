@@ -12,7 +12,7 @@ from typing import Any, Final
 from headgate.controlplane.imported_rules import ImportedRules
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.units import MAX_AMOUNT
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 _RULE: Final = ("endpoint", "method", "limits")
 _ENTRY: Final = ("requests", "window_seconds", "algorithm", "burst", "note")
@@ -40,7 +40,7 @@ def from_tier_map(data: object) -> tuple[dict[str, Any], list[str]]:
     root = Fields(data, (), made.problems, ("rules",))
     listed = root.data.get("rules")
     if root.is_mapping and not isinstance(listed, list | tuple):
-        root.problem(f"expected a list of endpoints with limits, not {shown(listed)}", "rules")
+        root.problem(f"expected a list of endpoints with limits, not {short_repr(listed)}", "rules")
         listed = ()
     for index, each in enumerate(listed or ()):
         _endpoint(Fields(each, ("rules", index), made.problems, _RULE), made)
@@ -77,7 +77,7 @@ def _rule(entry: Fields, tier: str, match: dict[str, Any], made: ImportedRules) 
         made.tiers.setdefault(tier, {})
         where = {"match": match | {"tiers": [tier]}, "per": ["user"]}
     if entry.has("note"):
-        made.note(entry.path, f"the note {shown(entry.data['note'])} has no place in a rule")
+        made.note(entry.path, f"the note {short_repr(entry.data['note'])} has no place in a rule")
     return where | _limited(entry, made)
 
 
@@ -92,7 +92,7 @@ def _limited(entry: Fields, made: ImportedRules) -> dict[str, Any]:
     given = entry.text("algorithm", "sliding_window")
     algorithm = _ALGORITHMS.get(given)
     if algorithm is None:
-        entry.problem(f"{shown(given)} is not one of {', '.join(_ALGORITHMS)}", "algorithm")
+        entry.problem(f"{short_repr(given)} is not one of {', '.join(_ALGORITHMS)}", "algorithm")
         algorithm = "token_bucket"
     if requests == 0:
         made.note(entry.path, "a limit of no requests becomes a rule that blocks")

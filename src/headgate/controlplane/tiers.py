@@ -10,7 +10,7 @@ from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import as_json, at_most, found, limits_of, refuse, stays, storable
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import limits
-from headgate.errors import Conflict, InvalidRules, Problem, shown
+from headgate.errors import Conflict, InvalidRules, Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,7 @@ class Tiers:
             needed = await writing.row("tiers.needed_by", name) or {}
             for kind, of_kind in (("user", needed["user_id"]), ("API key", needed["api_key"])):
                 if of_kind is not None:
-                    msg = f"tier {name!r} is still needed: {kind} {shown(str(of_kind))} is on it"
+                    msg = f"tier {name!r} is still needed: {kind} {short_repr(str(of_kind))} is on it"
                     raise Conflict(msg)
             await writing.run("tiers.delete", name)
             change = await record(writing, who, Kind.TIER, name, "deleted", before.as_dict(), None)
@@ -167,7 +167,7 @@ def _limits(fields: Fields) -> dict[str, tuple[str, ...]]:
 
 
 async def _get(statements: Statements, name: str, version: int | None = None) -> TierRecord:
-    return _record(found(f"tier {shown(name)}", await statements.row("tiers.get", storable(name)), version))
+    return _record(found(f"tier {short_repr(name)}", await statements.row("tiers.get", storable(name)), version))
 
 
 async def _no_longer_default(writing: Writing, name: str, who: str) -> None:

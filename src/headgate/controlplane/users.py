@@ -23,7 +23,7 @@ from headgate.controlplane.fields import (
 )
 from headgate.controlplane.overrides import MAX_RULES, OverrideReader
 from headgate.core.parsing.fields import Fields, unusable
-from headgate.errors import Conflict, InvalidFields, NotFound, Problem, shown
+from headgate.errors import Conflict, InvalidFields, NotFound, Problem, short_repr
 from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Users:
         async with announced(self._database, self._announce) as writing:
             form = await self._read(writing, data)
             if await writing.row("users.get", form.id):
-                msg = f"there is a user {shown(form.id)} already"
+                msg = f"there is a user {short_repr(form.id)} already"
                 raise Conflict(msg)
             await writing.run("users.add", form.id, form.tier)
             await _put_overrides(writing, form)
@@ -133,7 +133,7 @@ class Users:
             before = await _get(writing, id, version)
             texts = await OverrideReader(self._zones).read_one(writing, rule, limits)
             if len({*before.overrides, rule}) > MAX_RULES:
-                msg = f"user {shown(id)} has {MAX_RULES} overrides, which is all that one may have"
+                msg = f"user {short_repr(id)} has {MAX_RULES} overrides, which is all that one may have"
                 raise Conflict(msg)
             await writing.run("users.put_override", id, rule, texts)
             await writing.run("users.touch", id)
@@ -144,7 +144,7 @@ class Users:
         async with announced(self._database, self._announce) as writing:
             before = await _get(writing, id, version)
             if rule not in before.overrides:
-                msg = f"user {shown(id)} has no override of rule {shown(rule)}"
+                msg = f"user {short_repr(id)} has no override of rule {short_repr(rule)}"
                 raise NotFound(msg)
             await writing.run("users.drop_overrides", id, [rule])
             await writing.run("users.touch", id)
@@ -236,7 +236,7 @@ async def _put_overrides(writing: Writing, form: _Form) -> None:
 
 
 async def _get(statements: Statements, id: str, version: int | None = None) -> UserRecord:  # noqa: A002 (users have ids)
-    return _record(found(f"user {shown(id)}", await statements.row("users.get", storable(id)), version))
+    return _record(found(f"user {short_repr(id)}", await statements.row("users.get", storable(id)), version))
 
 
 async def _changed(writing: Writing, who: str, verb: str, id: str, before: UserRecord | None) -> UserRecord:  # noqa: A002 (as above)

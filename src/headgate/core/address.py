@@ -9,7 +9,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple, TypeAlias
 
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, short_repr
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -21,8 +21,8 @@ _COUNTED_BITS: Final = 64
 # an IPv4 address. By /64 all their callers would share one counter, and one could lock out the rest.
 _WRAPPING_PREFIXES: Final = frozenset({0xFFFF, 0xFFFF_0000, 0x64_FF9B << 64})
 _OCTETS: Final = 4
-_LARGEST_OCTET: Final = 255
-_LONGEST_TEXT: Final = 64
+_MAX_OCTET: Final = 255
+_MAX_TEXT: Final = 64
 
 
 class Address(NamedTuple):
@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
     try:
         parsed = _parsed(text)
     except ValueError:
-        msg = f"ip {shown(text)} is not an IPv4 or IPv6 address"
+        msg = f"ip {short_repr(text)} is not an IPv4 or IPv6 address"
         raise InvalidRequest(msg) from None
     number = int(parsed)
     if isinstance(parsed, IPv6Address):
@@ -54,7 +54,7 @@ def parse_address(text: str) -> Address:
 
 def _parsed(text: str) -> IPv4Address | IPv6Address:
     """An address with what may stand around it: blanks; for IPv6 also brackets and a zone (``[fe80::1%eth0]``)."""
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT:
         raise ValueError
     plain = text.strip()
     if plain.startswith("[") and plain.endswith("]"):
@@ -75,7 +75,7 @@ def _ipv4(octets: list[str]) -> int | None:
         if not (octet.isascii() and octet.isdigit()) or len(octet) > 3 or (octet[0] == "0" and octet != "0"):  # noqa: PLR2004 (digits)
             return None
         value = int(octet)
-        if value > _LARGEST_OCTET:
+        if value > _MAX_OCTET:
             return None
         number = number << 8 | value
     return number
@@ -87,16 +87,16 @@ def parse_network(text: str) -> Network:
     try:
         network = ip_network(_without_zone(plain), strict=False)
     except ValueError:
-        msg = f"{shown(text)} is not a range of addresses; write for example 10.0.0.0/8 or 2001:db8::/32"
+        msg = f"{short_repr(text)} is not a range of addresses; write for example 10.0.0.0/8 or 2001:db8::/32"
         raise ValueError(msg) from None
     if ip_address(plain.partition("/")[0]) != network.network_address:
-        msg = f"{shown(text)} does not start its range; write {network}"
+        msg = f"{short_repr(text)} does not start its range; write {network}"
         raise ValueError(msg)
     number, wrapping = int(network.network_address), _IPV6_BITS - _IPV4_BITS
     if network.version == 4 or network.prefixlen < wrapping or number >> _IPV4_BITS not in _WRAPPING_PREFIXES:  # noqa: PLR2004 (IPv4)
         return network
     if network.prefixlen == wrapping:
-        msg = f"{shown(text)} would stand for all IPv4 addresses; write 0.0.0.0/0 if you mean them"
+        msg = f"{short_repr(text)} would stand for all IPv4 addresses; write 0.0.0.0/0 if you mean them"
         raise ValueError(msg)
     return IPv4Network((number & _IPV4_MASK, network.prefixlen - wrapping))
 
@@ -113,7 +113,7 @@ def parse_range(text: str) -> tuple[int, int, int]:
             number = None
     else:
         number = _ipv4(host.split(".")) if host.count(".") == _OCTETS - 1 else None
-    if number is not None and len(text) <= _LONGEST_TEXT and number >> _IPV4_BITS not in _WRAPPING_PREFIXES:
+    if number is not None and len(text) <= _MAX_TEXT and number >> _IPV4_BITS not in _WRAPPING_PREFIXES:
         fixed = bits if not slash else int(length) if length.isascii() and length.isdigit() else -1
         others = (1 << max(0, bits - fixed)) - 1
         if 0 <= fixed <= bits and not number & others and "%" not in host:
@@ -124,6 +124,6 @@ def parse_range(text: str) -> tuple[int, int, int]:
 
 def _without_zone(text: str) -> str:
     """The text itself, if it can be a range: its length is that of one, and it names no network interface."""
-    if len(text) > _LONGEST_TEXT or "%" in text:
+    if len(text) > _MAX_TEXT or "%" in text:
         raise ValueError
     return text

@@ -1,8 +1,8 @@
 """From a rule that applies to the counter of whoever asks.
 
 Three steps, so that each is taken as seldom as it can be: a rule is compiled once
-(`Compiled`), readied once for each pattern and tier it meets (`Ready`), and bound to every
-request (`Ready.bind`).
+(`CompiledRule`), readied once for each pattern and tier it meets (`BoundRule`), and bound to every
+request (`BoundRule.bind`).
 """
 
 from __future__ import annotations
@@ -10,24 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headgate.core.decision import Hit
+from headgate.core.failure_policy import failure_policy_of
 from headgate.core.ids import new_id
-from headgate.core.keys import SUBJECTS, escape
+from headgate.core.keys import SUBJECTS, escape, key_templates
 from headgate.core.meter import Algorithm
 from headgate.core.request import Request
 from headgate.core.rule import ATTRIBUTE, Action, Rule
-from headgate.core.safety import safety_of
-from headgate.core.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headgate.core.address import Address
+    from headgate.core.keys import KeyTemplate
     from headgate.core.meter import Calendars, Meter
     from headgate.core.own_limits import OwnLimits
     from headgate.core.rule import Override, Tier
-    from headgate.core.steps import Step
 
-Part: TypeAlias = "Callable[[Request, Address | None], str]"
+KeyPart: TypeAlias = "Callable[[Request, Address | None], str]"
 """One part of `per`, read off a request as it stands in keys: a letter, and the value."""
 
 _new = tuple.__new__  # half the time of Hit(...)
@@ -52,11 +51,11 @@ def _instead(code: str, address: Address | None) -> str:
     return f"{code}@{address.text}" if address else f"{code}?unknown"
 
 
-def _field(name: str) -> Part:
-    code, place = SUBJECTS[name], Request._fields.index(name)
+def _field(name: str) -> KeyPart:
+    code, index = SUBJECTS[name], Request._fields.index(name)
 
     def part(request: Request, address: Address | None) -> str:
-        value: str | None = request[place]  # type: ignore[assignment] # by place, in half the time
+        value: str | None = request[index]  # type: ignore[assignment] # by place, in half the time
         return f"{code}={escape(value)}" if value else _instead(code, address)
 
     return part
@@ -71,12 +70,12 @@ def _method(request: Request, address: Address | None) -> str:
     return f"m={'GET' if method == 'HEAD' else escape(method)}" if method else _instead("m", address)
 
 
-def _endpoint(pattern: str) -> Part:
+def _endpoint(pattern: str) -> KeyPart:
     usual = f"e={escape(pattern)}"
     return lambda request, _: f"e={escape(request.route)}" if request.route else usual
 
 
-def _attribute(name: str) -> Part:
+def _attribute(name: str) -> KeyPart:
     code = f"a.{name}"
 
     def part(request: Request, address: Address | None) -> str:
@@ -86,7 +85,7 @@ def _attribute(name: str) -> Part:
     return part
 
 
-_SHARED: Final[dict[str, Part]] = {
+_SHARED: Final[dict[str, KeyPart]] = {
     "user": _field("user"),
     "api_key": _field("api_key"),
     "tenant": _field("tenant"),
@@ -95,65 +94,65 @@ _SHARED: Final[dict[str, Part]] = {
 }
 
 
-def _part(name: str, pattern: str) -> Part:
+def _part(name: str, pattern: str) -> KeyPart:
     if name == "endpoint":
         return _endpoint(pattern)
     return _SHARED[name] if name in _SHARED else _attribute(name.removeprefix(ATTRIBUTE))
 
 
-class Compiled:
+class CompiledRule:
     """One rule with everything worked out that does not depend on the request."""
 
-    __slots__ = ("by_tier", "overrides", "per", "rule", "steps")
+    __slots__ = ("by_tier", "overrides", "per", "rule", "templates")
 
     def __init__(self, rule: Rule, tiers: Mapping[str, Tier], overrides: Iterable[Override]) -> None:
         """Compile the rule's limits, by tier and override, and put what it counts per in the order of its keys."""
         self.rule = rule
-        self.steps = steps_of(rule, rule.limits)
-        self.by_tier: dict[str | None, tuple[Step, ...]] = {}
+        self.templates = key_templates(rule, rule.limits)
+        self.by_tier: dict[str | None, tuple[KeyTemplate, ...]] = {}
         if rule.tier_limit is not None:
             for tier in tiers.values():
                 if rule.tier_limit in tier.limits:
-                    self.by_tier[tier.name] = steps_of(rule, tier.limits[rule.tier_limit])
-        self.overrides: dict[tuple[str, str | None], tuple[Step, ...]] = {}
+                    self.by_tier[tier.name] = key_templates(rule, tier.limits[rule.tier_limit])
+        self.overrides: dict[tuple[str, str | None], tuple[KeyTemplate, ...]] = {}
         for override in overrides:
             owner = ("api_key", override.api_key) if override.user is None else ("user", override.user)
-            self.overrides[owner] = steps_of(rule, override.limits)
+            self.overrides[owner] = key_templates(rule, override.limits)
         named = [name for name in SUBJECTS if name in rule.per]
         self.per = (*named, *(name for name in rule.per if name not in named and name != "global"))
 
     def calendar_meters(self) -> Iterable[Meter]:
         """All meters whose window depends on a calendar."""
-        for steps in (self.steps, *self.by_tier.values(), *self.overrides.values()):
-            yield from (step.meter for step in steps if step.meter.is_calendar)
+        for templates in (self.templates, *self.by_tier.values(), *self.overrides.values()):
+            yield from (template.meter for template in templates if template.meter.is_calendar)
 
 
-class Ready:
+class BoundRule:
     """A compiled rule for requests of one pattern and tier."""
 
     __slots__ = (
         "_always",
         "_calendars",
+        "_failure_policy",
         "_has_prices",
         "_is_held",
         "_others",
         "_overrides",
-        "_safety",
-        "_steps",
         "_subject",
+        "_templates",
         "is_watched",
         "rule",
     )
 
-    def __init__(self, compiled: Compiled, calendars: Calendars, pattern: str, tier: str | None) -> None:
+    def __init__(self, compiled: CompiledRule, calendars: Calendars, pattern: str, tier: str | None) -> None:
         """Choose the limits and the parts of the key."""
         self.rule = rule = compiled.rule
         self.is_watched = rule.action is Action.LOG
         self._calendars = calendars
         self._has_prices = bool(rule.cost)
-        self._safety = safety_of(rule.on_store_error, rule.wait_replicas, rule.on_overload)
+        self._failure_policy = failure_policy_of(rule.on_store_error, rule.wait_replicas, rule.on_overload)
         self._is_held = rule.algorithm is Algorithm.CONCURRENCY
-        self._steps = compiled.by_tier.get(tier, ()) if compiled.by_tier else compiled.steps
+        self._templates = compiled.by_tier.get(tier, ()) if compiled.by_tier else compiled.templates
         self._overrides = compiled.overrides
         parts = [_part(name, pattern) for name in compiled.per]
         self._subject = parts[0] if parts else None
@@ -161,10 +160,11 @@ class Ready:
         self._always: tuple[Bound, ...] = ()
         """What a rule is bound to whoever asks, where it depends on nothing in the request."""
         if not (parts or self._has_prices or self._overrides or self._is_held or any(compiled.calendar_meters())):
-            hits = [
-                Hit(f"rl:{{g={rule.name}{middle}", meter, 1, safety=self._safety) for middle, meter, _ in self._steps
-            ]
-            self._always = tuple(Bound(hit, rule, step.policy) for hit, step in zip(hits, self._steps, strict=True))
+            policy = self._failure_policy
+            self._always = tuple(
+                Bound(Hit(f"rl:{{g={rule.name}{middle}", meter, 1, failure_policy=policy), rule, name)
+                for middle, meter, name in self._templates
+            )
 
     @property
     def has_exceptions(self) -> bool:
@@ -176,7 +176,7 @@ class Ready:
         request: Request,
         address: Address | None,
         cost: int | None,
-        names: dict[Part, str],
+        names: dict[KeyPart, str],
         bounds: list[Bound],
         own: OwnLimits | None,
     ) -> bool:
@@ -188,8 +188,8 @@ class Ready:
         if self._always and cost is None and own is None:
             bounds += self._always
             return True
-        steps = self._steps if own is None and not self._overrides else self._steps_for(request, own)
-        if not steps:
+        templates = self._templates if own is None and not self._overrides else self._templates_for(request, own)
+        if not templates:
             return False
         rule, subject, rest = self.rule, self._subject, ""
         if subject is None:
@@ -201,15 +201,15 @@ class Ready:
         if cost is None:
             cost = rule.cost_of(method_of(request)) if self._has_prices else 1
         holder = new_id() if self._is_held else None  # each request holds slots of its own
-        safety = self._safety
-        for middle, meter, policy in steps:
+        failure_policy = self._failure_policy
+        for middle, meter, policy in templates:
             current = self._calendars.current(meter) if meter.is_calendar else meter
             # every field there is
-            hit = _new(Hit, (f"rl:{{{tag}{middle}{rest}", current, cost, holder, None, False, safety))
+            hit = _new(Hit, (f"rl:{{{tag}{middle}{rest}", current, cost, holder, None, False, failure_policy))
             bounds.append(_new(Bound, (hit, rule, policy)))
         return True
 
-    def _steps_for(self, request: Request, own: OwnLimits | None) -> tuple[Step, ...]:
+    def _templates_for(self, request: Request, own: OwnLimits | None) -> tuple[KeyTemplate, ...]:
         """First found first: the user's own limits, the key's, what everybody has.
 
         Of each, those on record come before those in the rule set.
@@ -218,9 +218,9 @@ class Ready:
             ("user", request.user, own and own.user),
             ("api_key", request.api_key, own and own.api_key),
         ):
-            steps = special.steps(self.rule, self._calendars) if special else None
-            if steps is None:
-                steps = self._overrides.get((owner, name))
-            if steps is not None:
-                return steps
-        return self._steps
+            templates = special.templates(self.rule, self._calendars) if special else None
+            if templates is None:
+                templates = self._overrides.get((owner, name))
+            if templates is not None:
+                return templates
+        return self._templates

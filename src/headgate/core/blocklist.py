@@ -15,7 +15,7 @@ from headgate.core.address import parse_range
 from headgate.core.parsing.fields import Fields
 from headgate.core.rule import Action, Response, Rule
 from headgate.core.units import SECOND, Micros
-from headgate.errors import InvalidFields, Problem, shown
+from headgate.errors import InvalidFields, Problem, short_repr
 
 if TYPE_CHECKING:
     from headgate.core.address import Address
@@ -61,7 +61,7 @@ class BlockList:
         self._api_keys: dict[str, Block] = {}
         networks: dict[tuple[int, int, int], Block] = {}
         if not isinstance(data, list):
-            problems.append(Problem((), f"expected a list of blocks, not {shown(data)}"))
+            problems.append(Problem((), f"expected a list of blocks, not {short_repr(data)}"))
             data = []
         for index, each in enumerate(data):
             found = _read(each, index, problems)

@@ -49,9 +49,9 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 BUCKET: Final = 100 * MILLISECOND
 """Failures are rated over the present bucket and the one before: 100 to 200 ms."""
-LEAST_CALLS: Final = 5
+MIN_CALLS: Final = 5
 """A rate of fewer calls says nothing."""
-LEAST_ROW: Final = 3
+MIN_ROW: Final = 3
 """So many failures in a row, over at least one bucket of time, are enough where calls are few."""
 TRIALS: Final = 3
 """So many successes in a row prove that a server is back."""
@@ -106,8 +106,8 @@ class Breaker:
             self._row_began = now
         self._count(now, failures=1)
         calls, failures = self._calls + self._calls_before, self._failures + self._failures_before
-        too_often = calls >= LEAST_CALLS and 2 * failures >= calls
-        too_long = self._row >= LEAST_ROW and now - self._row_began >= BUCKET
+        too_often = calls >= MIN_CALLS and 2 * failures >= calls
+        too_long = self._row >= MIN_ROW and now - self._row_began >= BUCKET
         if too_often or too_long:
             self._move(Event.TRIPPED)
 

@@ -25,7 +25,7 @@ _TEXT: Final = re.compile(
 )
 _MONTH_DAY: Final = re.compile(r"(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})")
 _ZONE_NAME: Final = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-_LONGEST_MONTH: Final = 31
+_MAX_MONTH_DAYS: Final = 31
 _DAYS_OF_WEEK: Final = 7
 _LEAP_YEAR: Final = 2024
 
@@ -40,7 +40,7 @@ class Unit(StrEnum):
 
 
 # A day with a clock change has 25 hours; longer periods get the same hour on top.
-_LONGEST: Final = {
+_MAX_DAYS: Final = {
     Unit.DAY: DAY + HOUR,
     Unit.WEEK: 7 * DAY + HOUR,
     Unit.MONTH: 31 * DAY + HOUR,
@@ -95,7 +95,7 @@ class Calendar:
     @property
     def longest(self) -> Micros:
         """The longest that one such period can last."""
-        return _LONGEST[self.unit]
+        return _MAX_DAYS[self.unit]
 
     def bounds(self, now: Micros, zone: tzinfo) -> Bounds:
         """The window that `now` lies in, with the one before and the one after it."""
@@ -141,7 +141,7 @@ def _anchor(unit: Unit, text: str | None) -> tuple[int, int]:
         month, day = int(found["month"]), int(found["day"])
         if 1 <= month <= 12 and 1 <= day <= gregorian.monthrange(_LEAP_YEAR, month)[1]:  # noqa: PLR2004 (months)
             return (month, day)
-    longest = {Unit.WEEK: _DAYS_OF_WEEK, Unit.MONTH: _LONGEST_MONTH}.get(unit, 0)
+    longest = {Unit.WEEK: _DAYS_OF_WEEK, Unit.MONTH: _MAX_MONTH_DAYS}.get(unit, 0)
     if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= longest:  # noqa: PLR2004 (digits)
         return (1, int(text))
     wanted = {

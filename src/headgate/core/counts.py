@@ -1,6 +1,6 @@
 """How often what happened, counted exactly whatever is recorded as events, minute by minute.
 
-A process counts alike requests together (`Count`, `Took`). Where they are kept they become rows of the
+A process counts alike requests together (`Count`, `LatencyBucket`). Where they are kept they become rows of the
 tables: by rule, endpoint, tier and user (`headgate.core.metric_rows`), and `usage_columns` by day, rule and user.
 
 There may be very many users, so what is done for each of them is done by `dict`, not step by step.
@@ -53,7 +53,7 @@ class Count(NamedTuple):
         return sum(self.users.values())
 
 
-class Took(NamedTuple):
+class LatencyBucket(NamedTuple):
     """So many decisions of one minute that took about as long."""
 
     minute: Micros
@@ -72,12 +72,12 @@ class CountBatch(NamedTuple):
     server: str
     region: str
     counts: list[Count]
-    took: list[Took]
+    latencies: list[LatencyBucket]
 
     @property
     def size(self) -> int:
         """So many numbers of its stream a batch takes: one for each user of each count, and one for each time."""
-        return sum([len(count.users) for count in self.counts]) + len(self.took)
+        return sum([len(count.users) for count in self.counts]) + len(self.latencies)
 
 
 class UsageColumns(NamedTuple):
@@ -127,14 +127,14 @@ def added_up(batches: Sequence[CountBatch]) -> CountBatch:
     if len(batches) == 1:
         return batches[0]
     users: dict[tuple[Any, ...], dict[str | None, int]] = {}
-    times: Counter[Took] = Counter()
+    times: Counter[LatencyBucket] = Counter()
     for batch in batches:
         for minute, of_each, *alike in batch.counts:
             add_up(users.setdefault((minute, *alike), {}), of_each)
-        for took in batch.took:
-            times[took._replace(requests=0)] += took.requests
+        for each in batch.latencies:
+            times[each._replace(requests=0)] += each.requests
     counts = [Count(minute, of_each, *alike) for (minute, *alike), of_each in users.items()]
-    return batches[0]._replace(counts=counts, took=[took._replace(requests=many) for took, many in times.items()])
+    return batches[0]._replace(counts=counts, latencies=[each._replace(requests=many) for each, many in times.items()])
 
 
 def usage_columns(batch: CountBatch) -> UsageColumns:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from headgate.core.ids import new_id
 
 if TYPE_CHECKING:
+    from headgate.core.failure_policy import FailurePolicy
     from headgate.core.meter import Meter
-    from headgate.core.safety import Safety
     from headgate.core.units import Micros
 
 Key: TypeAlias = str
@@ -51,7 +51,7 @@ class Hit(NamedTuple):
     """When a slot that nobody releases is free again."""
     forced: bool = False
     """Count it even past the limit: it was used already, as when a reservation was too small."""
-    safety: Safety | None = None
+    failure_policy: FailurePolicy | None = None
     """What is asked of the store beyond counting; None is nothing."""
 
 

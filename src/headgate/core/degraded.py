@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.decision import Decision, Source
-from headgate.core.safety import OnStoreError
+from headgate.core.failure_policy import OnStoreError
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class UnderReplicated(Decision):
 
 def without_counting(hit: Hit, now: Micros) -> Decision:
     """What a rule that says allow or deny, or nothing, answers."""
-    is_denied = hit.safety is not None and hit.safety.on_error is OnStoreError.DENY
+    is_denied = hit.failure_policy is not None and hit.failure_policy.on_error is OnStoreError.DENY
     return denied(hit, now) if is_denied else allowed(hit, now)
 
 

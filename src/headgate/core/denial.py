@@ -21,8 +21,8 @@ so while the store answers its denials are not used. While it does not, no relea
 they hold like the others, but for holders that renew what they have.
 
 Two instants are needed, both on this process's monotonic clock. The server decided between `sent`
-and `came`. The denial's end is counted from `sent`, so that it is never later than the true end.
-What a caller is told is counted from `came`, so that a caller who waits that long is not early:
+and `received`. The denial's end is counted from `sent`, so that it is never later than the true end.
+What a caller is told is counted from `received`, so that a caller who waits that long is not early:
 
     sent 100 ms, came 104 ms, retry_after 50 ms: refused from memory before 150 ms;
     at 120 ms the caller is told 34 ms, so to come back at 154 ms, and the server admits from 154 ms at the latest
@@ -67,7 +67,7 @@ class Denial(NamedTuple):
     meter: Meter
     cost: int
     decision: Decision
-    came: Nanos
+    received: Nanos
     """When the answer was here."""
     asks_at: Nanos
     """From then on the store is asked again."""
@@ -81,16 +81,16 @@ class Standing(NamedTuple):
     meter: Meter
     cost: int
     decision: Decision
-    came: Nanos
+    received: Nanos
     asks_at: Nanos
 
 
-def denial(hit: Hit, decision: Decision, sent: Nanos, came: Nanos) -> Denial:
+def denial(hit: Hit, decision: Decision, sent: Nanos, received: Nanos) -> Denial:
     """What is remembered of a refusal."""
     wait = decision.retry_after
     ends = NO_END if wait is None else sent + wait * _MICRO
     is_held = hit.meter.algorithm is Algorithm.CONCURRENCY
-    return Denial(hit.meter, hit.cost, decision, came, came if is_held else min(sent + MAX_AGE, ends), ends)
+    return Denial(hit.meter, hit.cost, decision, received, received if is_held else min(sent + MAX_AGE, ends), ends)
 
 
 def confirmed(known: Denial | None, new: Denial, now: Nanos) -> Denial:
@@ -120,16 +120,16 @@ def extended(known: Denial, now: Nanos) -> Denial:
 
 def refusal(known: Denial, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | None:
     """The answer to a hit; None if the denial does not say it. `end` is its `asks_at`, or its `ends` in an outage."""
-    meter, known_cost, decision, came, _, _ = known
-    _, asked, cost, _, _, forced, _ = hit
-    if not came <= now < end or cost < known_cost or forced or not cost:
+    meter, known_cost, decision, received, _, _ = known
+    _, asked_meter, cost, _, _, forced, _ = hit
+    if not received <= now < end or cost < known_cost or forced or not cost:
         return None
-    if asked is not meter and not is_same_meter(asked, meter):
+    if asked_meter is not meter and not is_same_meter(asked_meter, meter):
         return None
     _, remaining, reset_after, wait, _, stamp, at = decision
     if cost != known_cost:
         wait = _wait_for(cost, known)
-    passed = (now - came) // _MICRO
+    passed = (now - received) // _MICRO
     if wait is not None:
         wait -= passed
     reset_after -= passed
@@ -140,10 +140,10 @@ def refusal(known: Denial, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | 
 
 def as_it_stood(known: Standing, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | None:
     """The answer to a hit of a refused request that would have been admitted; None if that is not known."""
-    meter, known_cost, decision, came, _ = known
-    if not came <= now < end or hit.cost > known_cost or hit.forced or not is_same_meter(hit.meter, meter):
+    meter, known_cost, decision, received, _ = known
+    if not received <= now < end or hit.cost > known_cost or hit.forced or not is_same_meter(hit.meter, meter):
         return None
-    passed = (now - came) // _MICRO
+    passed = (now - received) // _MICRO
     reset_after = max(0, decision.reset_after - passed)
     return FromDenyCache(True, decision.remaining, reset_after, 0, 0, decision.stamp, decision.at + passed)  # noqa: FBT003 (the first field)
 

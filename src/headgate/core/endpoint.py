@@ -1,18 +1,86 @@
-"""Endpoint patterns: ``/api/search`` (exact), ``/users/{id}/posts`` (template), ``/api/v1/*`` (prefix)."""
+"""Endpoint patterns: ``/api/search`` (exact), ``/users/{id}/posts`` (template), ``/api/v1/*`` (prefix).
+
+Request paths: one spelling each, so that no spelling reaches a resource around its rule.
+"""
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum
+from string import hexdigits
 from typing import Final
+from urllib.parse import unquote
 
-from headgate.core.path import normalise_path
-from headgate.errors import shown
+from headgate.errors import InvalidRequest, short_repr
+
+MAX_PATH: Final = 8_192
+"""Characters, as they were sent and without the query. Decoding a longer one takes milliseconds."""
+_ABSOLUTE_FORM: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]*")
+_CHARACTERS: Final = {
+    first + second: bytes.fromhex(first + second).decode("utf-8", "surrogateescape")
+    for first in hexdigits
+    for second in hexdigits
+}
+"""By what follows a per cent sign; bytes beyond ASCII as surrogates."""
+_PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-]+)+")
+
+
+def normalise_path(path: str) -> str:
+    """Bring a path to its one spelling.
+
+    The query is cut off, percent-encoding is undone once, backslashes count as slashes,
+    dot segments are resolved and double and trailing slashes removed:
+    ``/api//v1/./x/%2e%2e/search/?q=1`` is ``/api/v1/search``. Letter case is kept, and so
+    is what follows a ``;``, which to most servers is a letter like any other. A path that
+    `is_too_long` raises `InvalidRequest`: cut short, it could pass by the rule that it belongs to.
+    """
+    if is_too_long(path):
+        msg = f"a path has at most {MAX_PATH} characters"
+        raise InvalidRequest(msg)
+    if _PLAIN.fullmatch(path):
+        return path
+    if found := _ABSOLUTE_FORM.match(path):
+        path = path[found.end() :]
+    path = path.partition("?")[0].partition("#")[0]
+    # Bytes that are not UTF-8 stay apart from each other, as lone surrogates.
+    path = percent_decoded(path, "surrogateescape").replace("\\", "/")
+    segments: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            if segments:
+                segments.pop()
+        elif segment not in {"", "."}:
+            segments.append(segment)
+    return "/" + "/".join(segments)
+
+
+def is_too_long(path: str) -> bool:
+    """Whether a path cannot be matched with rules because of its length; its query does not count."""
+    return len(path) > MAX_PATH and len(path.partition("?")[0].partition("#")[0]) > MAX_PATH
+
+
+def percent_decoded(path: str, errors: str) -> str:
+    """What `urllib.parse.unquote` returns, in less time, above all where per cent signs encode nothing."""
+    if "%" not in path:
+        return path
+    first, *others = path.split("%")
+    pieces = [first]
+    for piece in others:
+        character = _CHARACTERS.get(piece[:2])
+        pieces.append("%" + piece if character is None else character + piece[2:])
+    decoded = "".join(pieces)
+    if decoded.isascii():
+        return decoded
+    try:
+        return decoded.encode("utf-8", "surrogateescape").decode("utf-8", errors)
+    except UnicodeEncodeError:  # it has surrogates of its own, as no request has that came over a network
+        return unquote(path, errors=errors)
+
 
 _PARAMETER: Final = re.compile(r"\{[A-Za-z_][A-Za-z0-9_]*(?::[a-z]+)?\}")
 _MANY_SEGMENTS: Final = re.compile(r"\{[^{}]*:path\}")
 _ENCODED_SYNTAX: Final = re.compile(r"%(?:2a|7b|7d)", re.IGNORECASE)
-_LONGEST: Final = 1_000
+_MAX_PATTERN: Final = 1_000
 
 
 class Kind(IntEnum):
@@ -35,23 +103,23 @@ def kind(pattern: str) -> Kind:
 
 def problem(pattern: str) -> str | None:  # noqa: PLR0911 (one return per problem)
     """What is wrong with a pattern, or None."""
-    if len(pattern) > _LONGEST:
-        return f"an endpoint has at most {_LONGEST} characters, not {len(pattern)}"
+    if len(pattern) > _MAX_PATTERN:
+        return f"an endpoint has at most {_MAX_PATTERN} characters, not {len(pattern)}"
     if pattern == "*":
         return None
     if not pattern.startswith("/"):
-        return f"{shown(pattern)} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
+        return f"{short_repr(pattern)} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
     if "?" in pattern or "#" in pattern:
-        return f"{shown(pattern)} has a query or fragment; an endpoint is only a path"
+        return f"{short_repr(pattern)} has a query or fragment; an endpoint is only a path"
     if _ENCODED_SYNTAX.search(pattern):
-        return f"{shown(pattern)} has an encoded '*', '{{' or '}}', which cannot be matched literally"
+        return f"{short_repr(pattern)} has an encoded '*', '{{' or '}}', which cannot be matched literally"
     for segment in pattern.removesuffix("/*").split("/"):
         if "*" in segment:
-            return f"'*' stands only at the end, as the last segment of a prefix; use {{name}} inside {shown(pattern)}"
+            return f"'*' is only the last segment of a prefix; use {{name}} inside {short_repr(pattern)}"
         if _MANY_SEGMENTS.fullmatch(segment):
-            return f"{shown(segment)} would stand for one segment only; for all that follows end the pattern with '/*'"
+            return f"{short_repr(segment)} is one segment only; for all that follows end the pattern with '/*'"
         if ("{" in segment or "}" in segment) and not _PARAMETER.fullmatch(segment):
-            return f"{shown(segment)} is not a parameter; a whole segment is written {{name}}"
+            return f"{short_repr(segment)} is not a parameter; a whole segment is written {{name}}"
     return None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.core.request import Request
     from headgate.core.rule import Rule
     from headgate.core.units import Micros
-    from headgate.core.verdict import Finding, Verdict
+    from headgate.core.verdict import RuleDecision, Verdict
 
 
 MAX_TEXT: Final = 255
@@ -110,7 +110,7 @@ def kind_of(verdict: Verdict) -> EventKind:
     return EventKind.THROTTLED if verdict.delay else EventKind.ALLOWED
 
 
-def would_deny(verdict: Verdict) -> Finding | None:
+def would_deny(verdict: Verdict) -> RuleDecision | None:
     """The decision of a watched rule that would have denied a request that passed."""
     plan = verdict.plan
     if plan.shadows:

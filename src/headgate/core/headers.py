@@ -14,7 +14,7 @@ from headgate.core.units import SECOND, whole_seconds
 if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
-    from headgate.core.verdict import Finding, Verdict
+    from headgate.core.verdict import RuleDecision, Verdict
 
 LIMIT: Final = "X-RateLimit-Limit"
 REMAINING: Final = "X-RateLimit-Remaining"
@@ -24,7 +24,7 @@ POLICY: Final = "RateLimit-Policy"
 STANDING: Final = "RateLimit"
 RETRY_AFTER: Final = "Retry-After"
 
-_LARGEST: Final = 10**15 - 1
+_MAX_INTEGER: Final = 10**15 - 1
 """Of a whole number in a structured field (RFC 9651, section 3.3.1)."""
 
 
@@ -54,7 +54,7 @@ def policy(meter: Meter, name: str) -> str:
     return f'"{name}";q={meter.amount};w={whole_seconds(meter.window)}'
 
 
-def _standing(finding: Finding, *, refused: bool) -> str:
+def _standing(finding: RuleDecision, *, refused: bool) -> str:
     """`RateLimit` member: no more than `r` may be used within `t` seconds (IETF draft, section 4).
 
     "Retry-After SHOULD NOT reference a point in time earlier than the expiration" of `t`: so
@@ -71,4 +71,4 @@ def _standing(finding: Finding, *, refused: bool) -> str:
 
 def within(span: Micros) -> str:
     """The parameter `t` of a `RateLimit` member."""
-    return f";t={min(_LARGEST, -(-span // SECOND))}"  # whole seconds, without a call: it is in every answer
+    return f";t={min(_MAX_INTEGER, -(-span // SECOND))}"  # whole seconds, without a call: it is in every answer

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _CUTS: Final = 4
-_LONGEST: Final = 2**27
+_MAX_LATENCY: Final = 2**27
 """Microseconds, over two minutes. Whatever takes longer is in the last bucket."""
 BUCKETS: Final = 4 + (27 - 2) * _CUTS
 _SHORT: Final = 4_096
@@ -25,7 +25,7 @@ def bucket_of(micros: int) -> int:
 
 
 def _bucket(micros: int) -> int:
-    micros = min(micros, _LONGEST - 1)
+    micros = min(micros, _MAX_LATENCY - 1)
     if micros < _CUTS:
         return micros
     octave = micros.bit_length() - 3

@@ -22,6 +22,6 @@ def new_id() -> str:
 def draw_anew() -> str:
     """A fresh name, and others in place of those that were drawn and not used: a process does so after a fork."""
     text = token_hex(_LETTERS // 2 * _TOGETHER)
-    mine, *others = [text[place : place + _LETTERS] for place in range(0, len(text), _LETTERS)]
+    mine, *others = [text[at : at + _LETTERS] for at in range(0, len(text), _LETTERS)]
     _drawn[:] = others
     return mine

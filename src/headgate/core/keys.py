@@ -12,18 +12,25 @@ What stands in braces, the subject, is what Redis Cluster chooses the slot by, s
 counters of one subject can be taken together. A value can neither choose its slot nor
 imitate another key: braces, "|" and "%" are percent-encoded, as is everything that is
 not printable ASCII, and what would be too long is replaced by its hash.
+
+Limits made ready to be bound to requests: one step for each.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.errors import InvalidRequest, shown
+from headgate.core.meter import Meter, meter_for
+from headgate.errors import InvalidRequest, short_repr
 
-_LONGEST_VALUE: Final = 96
-_MOST_REMEMBERED: Final = 1_024
+if TYPE_CHECKING:
+    from headgate.core.limit import Limit
+    from headgate.core.rule import Rule
+
+_MAX_VALUE: Final = 96
+_MAX_REMEMBERED: Final = 1_024
 _ESCAPED: Final = frozenset(b"{}|%")
 _FIRST_PRINTABLE, _LAST_PRINTABLE = 0x20, 0x7E
 
@@ -42,26 +49,26 @@ def escape(value: str) -> str:
         and "}" not in value
         and "%" not in value
         and "|" not in value
-        and len(value) <= _LONGEST_VALUE
+        and len(value) <= _MAX_VALUE
     ):
         return value
-    return _remembered(value) if len(value) <= _LONGEST_VALUE else _encoded(value)
+    return _remembered(value) if len(value) <= _MAX_VALUE else _encoded(value)
 
 
 def _encoded(value: str) -> str:
     raw = value.encode("utf-8", "surrogatepass")
-    if len(raw) <= _LONGEST_VALUE:  # encoding makes nothing shorter, and takes milliseconds for a long value
+    if len(raw) <= _MAX_VALUE:  # encoding makes nothing shorter, and takes milliseconds for a long value
         encoded = "".join(
             chr(byte) if _FIRST_PRINTABLE <= byte <= _LAST_PRINTABLE and byte not in _ESCAPED else f"%{byte:02X}"
             for byte in raw
         )
-        if len(encoded) <= _LONGEST_VALUE:
+        if len(encoded) <= _MAX_VALUE:
             return encoded
     # "%#" cannot come out of the encoding above, so no value can imitate another one's hash.
     return f"%#{blake2b(raw, digest_size=20).hexdigest()}"
 
 
-_remembered = lru_cache(_MOST_REMEMBERED)(_encoded)  # templates of routes have braces, and come with every request
+_remembered = lru_cache(_MAX_REMEMBERED)(_encoded)  # templates of routes have braces, and come with every request
 
 
 def hit_key(key: str, code: str) -> str:
@@ -96,9 +103,36 @@ def without_subject(name: str) -> str:
 def check_key(key: object) -> str:
     """A key as text, or an error that says what is wrong with it."""
     if not isinstance(key, str):
-        msg = f"a key is text, not {shown(key)}"
+        msg = f"a key is text, not {short_repr(key)}"
         raise InvalidRequest(msg)
     if not key:
         msg = "a key must not be empty: everybody would share one counter; use for example 'global'"
         raise InvalidRequest(msg)
     return key
+
+
+class KeyTemplate(NamedTuple):
+    """One limit of a rule."""
+
+    middle: str
+    """What every key of it has between the subject and the other parts."""
+    meter: Meter
+    policy: str
+
+
+# Rules with the same limit share its meter: with thousands of rules, less to fetch from memory for each request.
+_meter = lru_cache(1_024)(meter_for)
+
+
+def key_templates(rule: Rule, limits: tuple[Limit, ...]) -> tuple[KeyTemplate, ...]:
+    """The steps of a rule under these limits; none where nothing is counted. `InvalidLimit` if they do not fit it."""
+    meters = [_meter(limit, rule.algorithm, rule.max_delay) for limit in limits]
+    return tuple(
+        KeyTemplate(
+            f"}}:{rule.name}:{meter.code}",
+            meter,
+            rule.name if len(meters) == 1 else f"{rule.name}:{meter.code[2:]}",
+        )
+        for meter in meters
+        if meter is not None
+    )

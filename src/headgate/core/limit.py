@@ -16,10 +16,10 @@ from typing import Final, TypeAlias
 
 from headgate.core.calendar import Calendar
 from headgate.core.units import BLANKS, MAX_AMOUNT, SECOND, Micros, format_duration, format_period, parse_duration
-from headgate.errors import InvalidLimit, shown
+from headgate.errors import InvalidLimit, short_repr
 
 DEFAULT_SLOT_TTL: Final[Micros] = 60 * SECOND
-_LONGEST_TEXT: Final = 200
+_MAX_TEXT: Final = 200
 
 # These only cut a text into its parts; each part is then read by itself, so that an error can name it.
 _RATE: Final = re.compile(
@@ -72,9 +72,9 @@ Limit: TypeAlias = Rate | Slots | Unlimited
 def parse_limit(text: object) -> Limit:
     """Read one limit. The error says which part is wrong and what to write instead."""
     if not isinstance(text, str):
-        msg = f"a limit is written as text, for example '100/minute', not as {shown(text)}"
+        msg = f"a limit is written as text, for example '100/minute', not as {short_repr(text)}"
         raise InvalidLimit(msg)
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > _MAX_TEXT:
         msg = f"a limit of {len(text)} characters is too long to be one; write for example '100/minute'"
         raise InvalidLimit(msg)
     plain = text.strip(BLANKS)

@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.address import Address, parse_address
-from headgate.core.binding import Bound, Compiled, Part, Ready, method_of
+from headgate.core.binding import Bound, BoundRule, CompiledRule, KeyPart, method_of
+from headgate.core.endpoint import normalise_path
 from headgate.core.index import Candidate, Leaf, Node, PathIndex
 from headgate.core.meter import Calendars, check_cost
-from headgate.core.path import normalise_path
-from headgate.core.ranking import ANY_PATH, rank
-from headgate.core.rule import Action, Rule, RuleSet, default_layer
+from headgate.core.rule import ANY_PATH, Action, Rule, RuleSet, default_layer, rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +29,7 @@ __all__ = ["Bound", "Plan", "Snapshot"]
 
 _GATE: Final = -1
 _REMEMBERED: Final = 4_096
-_LONGEST_REMEMBERED: Final = 256
+_MAX_REMEMBERED_LENGTH: Final = 256
 
 _new = tuple.__new__  # half the time of Plan(...)
 
@@ -58,7 +57,7 @@ class _Winners(NamedTuple):
     """The best candidates of all slots: either a gate, or the rules that apply."""
 
     gate: Rule | None
-    rules: tuple[Ready, ...]
+    rules: tuple[BoundRule, ...]
     template: str | None = None
 
 
@@ -86,7 +85,7 @@ class Snapshot:
         overrides: dict[str, list[Override]] = {}
         for override in rule_set.overrides:
             overrides.setdefault(override.rule, []).append(override)
-        self._compiled = [Compiled(rule, rule_set.tiers, overrides.get(rule.name, ())) for rule in rules]
+        self._compiled = [CompiledRule(rule, rule_set.tiers, overrides.get(rule.name, ())) for rule in rules]
         for compiled in self._compiled:
             for meter in compiled.calendar_meters():
                 self.calendars.current(meter)  # an unknown zone must fail now, not on a request
@@ -99,7 +98,7 @@ class Snapshot:
         """By path, method and tier as they were given."""
         self._settled: dict[tuple[tuple[Node, ...], str, str | None], _Kind] = {}
         """By what was found for the path, and method and tier as they are meant."""
-        self._ready: dict[tuple[int, str | None], Ready] = {}
+        self._bound_rules: dict[tuple[int, str | None], BoundRule] = {}
         """By candidate and tier."""
 
     def plan(self, request: Request, cost: int | None = None) -> Plan:
@@ -120,13 +119,13 @@ class Snapshot:
         enforced: list[Bound] = []
         shadows: list[Bound] = []
         unlimited: list[Rule] = []
-        names: dict[Part, str] = {}
+        names: dict[KeyPart, str] = {}
         own = request.limits
         alike = kind.alike if cost is None and own is None else None
-        for ready in winners.rules:
-            side = shadows if ready.is_watched else enforced
-            if not ready.bind(request, address, cost, names, side, own):
-                unlimited.append(ready.rule)
+        for bound_rule in winners.rules:
+            side = shadows if bound_rule.is_watched else enforced
+            if not bound_rule.bind(request, address, cost, names, side, own):
+                unlimited.append(bound_rule.rule)
         return _new(
             Plan,
             (
@@ -150,7 +149,7 @@ class Snapshot:
     def _kind(self, request: Request) -> _Kind:
         """What kind of request this is: settled once for all paths that the same patterns match."""
         path, method, tier = request.path or "/", method_of(request), request.tier
-        can_be_remembered = len(path) + len(method) + len(tier or "") <= _LONGEST_REMEMBERED
+        can_be_remembered = len(path) + len(method) + len(tier or "") <= _MAX_REMEMBERED_LENGTH
         tier = self.rule_set.tier_of(tier)
         settled = (self._index.trees(normalise_path(path)), method, tier)
         kind = self._settled.get(settled)
@@ -159,7 +158,7 @@ class Snapshot:
             if can_be_remembered:
                 self._remember(self._settled, settled, kind)
         if can_be_remembered:
-            if not kind.asking and not any(ready.has_exceptions for ready in kind.winners.rules):
+            if not kind.asking and not any(bound_rule.has_exceptions for bound_rule in kind.winners.rules):
                 kind = kind._replace(alike=object())
             self._remember(self._kinds, (request.path, request.method, request.tier), kind)
         return kind
@@ -184,14 +183,14 @@ class Snapshot:
             return _Winners(self._compiled[gate.entry].rule, ())
         templates = [winner for winner in best.values() if _is_template(winner.pattern)]
         template = min(templates).pattern if templates else None
-        return _Winners(None, tuple([self._ready_for(winner, tier) for winner in best.values()]), template)
+        return _Winners(None, tuple([self._bound_rule(winner, tier) for winner in best.values()]), template)
 
-    def _ready_for(self, winner: Candidate, tier: str | None) -> Ready:
-        ready = self._ready.get((winner.rank, tier))
-        if ready is None:
-            ready = Ready(self._compiled[winner.entry], self.calendars, winner.pattern, tier)
-            self._remember(self._ready, (winner.rank, tier), ready)
-        return ready
+    def _bound_rule(self, winner: Candidate, tier: str | None) -> BoundRule:
+        bound_rule = self._bound_rules.get((winner.rank, tier))
+        if bound_rule is None:
+            bound_rule = BoundRule(self._compiled[winner.entry], self.calendars, winner.pattern, tier)
+            self._remember(self._bound_rules, (winner.rank, tier), bound_rule)
+        return bound_rule
 
     def address(self, text: str) -> Address:
         """An address as rules and blocks see it; `InvalidRequest` if it is none."""

@@ -19,8 +19,8 @@ from headgate.core.algorithms import (
     token_bucket,
 )
 from headgate.core.limit import Limit, Rate, Slots, Unlimited
-from headgate.core.units import DAY, LONGEST_WAIT, MAX_AMOUNT, MOST_COUNTED, Micros, format_duration
-from headgate.errors import InvalidLimit, InvalidRequest, shown
+from headgate.core.units import DAY, MAX_AMOUNT, MAX_COUNTED, MAX_WAIT, Micros, format_duration
+from headgate.errors import InvalidLimit, InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     Zones: TypeAlias = Callable[[str], tzinfo]
 
-LARGEST_LOG: Final = 65_536
-MOST_SLOTS: Final = 10_000
-_MOST_CALENDARS: Final = 65_536
+MAX_LOG: Final = 65_536
+MAX_SLOTS: Final = 10_000
+_MAX_CALENDARS: Final = 65_536
 """Users can have calendars of their own; of so many the windows are remembered."""
 NO_DELAY_LIMIT: Final = 1_000 * 366 * DAY
 """As a `max_delay`: the queue's own length is the only bound."""
@@ -53,7 +53,7 @@ class Algorithm(StrEnum):
 DEFAULT_ALGORITHM: Final = Algorithm.SLIDING_WINDOW_COUNTER.value
 
 
-class Step(Protocol):
+class Decide(Protocol):
     """One decision of an algorithm; see `headgate.core.algorithms`."""
 
     def __call__(self, state: Any, meter: Meter, now: Micros, cost: int, /) -> Outcome:  # noqa: ANN401 (each algorithm has its own state)
@@ -128,7 +128,7 @@ class Meter:
         self.is_calendar: Final = isinstance(limit, Rate) and limit.calendar is not None
         """Whether the window depends on a calendar, so that a meter `at` a time is needed."""
         module = traits.module
-        self.decide: Final[Step] = module.decide
+        self.decide: Final[Decide] = module.decide
         self.commit: Final[Callable[[Any, Meter, Any], Any] | None] = getattr(module, "commit", None)
         """How to carry out what `decide` returned; None where the returned state is simply kept."""
         self.charge: Final[Callable[[Any, Meter, Micros, int], Any] | None] = getattr(module, "charge", None)
@@ -182,7 +182,7 @@ class Calendars:
             return known[1]
         bounded = meter.at(now, self._zones)
         assert bounded.bounds is not None  # noqa: S101 (just set)
-        if len(self._current) >= _MOST_CALENDARS:
+        if len(self._current) >= _MAX_CALENDARS:
             self._current.clear()
         self._current[meter] = (bounded.bounds, bounded)
         return bounded
@@ -213,7 +213,7 @@ def _rate_numbers(limit: Rate, algorithm: Algorithm, max_delay: Micros | None) -
     if algorithm is Algorithm.TOKEN_BUCKET:
         _check_delay(limit, max_delay)
         fullest += max_delay * limit.amount
-    most_overdrawn = min(LONGEST_WAIT * limit.amount, MOST_COUNTED * limit.period)
+    most_overdrawn = min(MAX_WAIT * limit.amount, MAX_COUNTED * limit.period)
     # The amount is left out: a raised or lowered limit goes on with the same counter.
     period = str(limit.calendar).replace(" ", "-") if limit.calendar else format_duration(limit.period)
     return _Numbers(limit.period, capacity, max_delay, fullest, most_overdrawn, period)
@@ -228,8 +228,8 @@ def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> Non
         )
         raise InvalidLimit(msg)
     if isinstance(limit, Slots):
-        if limit.amount > MOST_SLOTS:
-            msg = f"'{limit}' is too large for concurrency, which keeps every holder (at most {MOST_SLOTS})"
+        if limit.amount > MAX_SLOTS:
+            msg = f"'{limit}' is too large for concurrency, which keeps every holder (at most {MAX_SLOTS})"
             raise InvalidLimit(msg)
         return
     if limit.burst is not None and not traits.burst:
@@ -238,21 +238,21 @@ def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> Non
     if limit.calendar is not None and not traits.calendar:
         msg = f"'{limit}' has a calendar period, which only fixed_window can have, not {algorithm}"
         raise InvalidLimit(msg)
-    if algorithm is Algorithm.SLIDING_WINDOW_LOG and limit.amount > LARGEST_LOG:
+    if algorithm is Algorithm.SLIDING_WINDOW_LOG and limit.amount > MAX_LOG:
         msg = (
-            f"'{limit}' is too large for sliding_window_log, which keeps every admission (at most {LARGEST_LOG}); "
+            f"'{limit}' is too large for sliding_window_log, which keeps every admission (at most {MAX_LOG}); "
             "use sliding_window_counter"
         )
         raise InvalidLimit(msg)
-    if limit.burst is not None and limit.burst * limit.period > LONGEST_WAIT * limit.amount:
+    if limit.burst is not None and limit.burst * limit.period > MAX_WAIT * limit.amount:
         msg = f"'{limit}' takes more than 50 years to fill again; lower the burst or raise the rate"
         raise InvalidLimit(msg)
 
 
 def _check_delay(limit: Rate, max_delay: Micros) -> None:
-    if max_delay * limit.amount > MOST_COUNTED * limit.period:
+    if max_delay * limit.amount > MAX_COUNTED * limit.period:
         delay = format_duration(max_delay)
-        msg = f"'{limit}' with a max_delay of {delay} could have more than {MOST_COUNTED} waiting; lower the delay"
+        msg = f"'{limit}' with a max_delay of {delay} could have more than {MAX_COUNTED} waiting; lower the delay"
         raise InvalidLimit(msg)
 
 
@@ -264,9 +264,9 @@ def meter_for(limit: Limit, algorithm: Algorithm, max_delay: Micros | None = Non
 def check_cost(cost: object) -> int:
     """A cost as a number the algorithms can take, or an error that says what is wrong with it."""
     if isinstance(cost, bool) or not isinstance(cost, int):
-        msg = f"a cost is a whole number, not {shown(cost)}"
+        msg = f"a cost is a whole number, not {short_repr(cost)}"
         raise InvalidRequest(msg)
     if not 0 <= cost <= MAX_AMOUNT:
-        msg = f"a cost is between 0 and {MAX_AMOUNT}, not {shown(cost)}"
+        msg = f"a cost is between 0 and {MAX_AMOUNT}, not {short_repr(cost)}"
         raise InvalidRequest(msg)
     return cost

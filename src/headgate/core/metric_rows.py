@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Row: TypeAlias = tuple[Micros, str, str, str, str]
     """Its key: minute, rule, endpoint, tier, user."""
 
-Place: TypeAlias = tuple[str, str, str]
+Series: TypeAlias = tuple[str, str, str]
 """Rule, endpoint and tier."""
 
 _UNNAMED: Final = frozenset({"", OTHER})
@@ -47,7 +47,7 @@ class Bounds(NamedTuple):
 
     endpoints: int = 1_000
     """Names of endpoints."""
-    places: int = 3_000
+    series: int = 3_000
     """Rows by rule, endpoint and tier; above it there is one more for each rule, which has all the others."""
     users: int = 500
     """Rows by user. Users without one are counted by endpoint, and in usage by the day."""
@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 class Known(NamedTuple):
     """The rows that a minute has already."""
 
-    places: AbstractSet[Place] = frozenset()
+    series: AbstractSet[Series] = frozenset()
     users: AbstractSet[str] = frozenset()
 
 
@@ -99,14 +99,14 @@ def metric_rows(
         for rule, kind in outcomes(count).items():
             _add(totals, (count.minute, rule, endpoint, tier, ""), count, requests, kind)
     latencies: dict[Row, dict[int, int]] = {}
-    for took in batch.took:
-        for rule in ("", *dict.fromkeys(took.rules)):
-            buckets = latencies.setdefault((took.minute, rule, took.endpoint or "", took.tier or "", ""), {})
-            buckets[took.bucket] = buckets.get(took.bucket, 0) + took.requests
+    for each in batch.latencies:
+        for rule in ("", *dict.fromkeys(each.rules)):
+            buckets = latencies.setdefault((each.minute, rule, each.endpoint or "", each.tier or "", ""), {})
+            buckets[each.bucket] = buckets.get(each.bucket, 0) + each.requests
     nothing = [0] * 7
     rows = [
-        MetricRow(*place, *totals.get(place, nothing), latency=histogram(latencies.get(place, {}).items()))  # type: ignore[arg-type, misc] # mypy cannot count them
-        for place in dict.fromkeys(chain(totals, latencies))
+        MetricRow(*series, *totals.get(series, nothing), latency=histogram(latencies.get(series, {}).items()))  # type: ignore[arg-type, misc] # mypy cannot count them
+        for series in dict.fromkeys(chain(totals, latencies))
     ]
     return _folded(rows, known, bounds) + _of_users(batch.counts, known, bounds.users)
 
@@ -118,16 +118,16 @@ def _of_users(counts: Sequence[Count], known: Mapping[Micros, Known], most: int)
     for count in counts:
         for user in told_apart[count.minute] & count.users.keys():
             _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind)
-    return [MetricRow(*place, *numbers, latency=[]) for place, numbers in totals.items()]  # type: ignore[arg-type, misc] # mypy cannot count them
+    return [MetricRow(*series, *numbers, latency=[]) for series, numbers in totals.items()]  # type: ignore[arg-type, misc] # mypy cannot count them
 
 
 def _told_apart(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> dict[Micros, AbstractSet[str]]:
     """By minute, users with a row of their own: of those who have none yet the ones with most requests."""
-    asked: dict[Micros, dict[str, int]] = {}
+    requests_by_user: dict[Micros, dict[str, int]] = {}
     for count in counts:
-        add_up(asked.setdefault(count.minute, {}), named(count.users))
+        add_up(requests_by_user.setdefault(count.minute, {}), named(count.users))
     found: dict[Micros, AbstractSet[str]] = {}
-    for minute, users in asked.items():
+    for minute, users in requests_by_user.items():
         users.pop("", None)
         there = known.get(minute, _NOTHING).users
         room = max(0, most - len(there))
@@ -146,15 +146,15 @@ def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bo
         by_minute.setdefault(row.minute, []).append(row)
     found: list[MetricRow] = []
     for minute, some in by_minute.items():
-        room = _Room(known.get(minute, _NOTHING).places, bounds)
+        room = _Room(known.get(minute, _NOTHING).series, bounds)
         requests: Counter[str] = Counter()
         for row in some:
             requests[row.endpoint] += row.total if not row.rule else 0
-        kept: dict[Place, MetricRow] = {}
+        kept: dict[Series, MetricRow] = {}
         for row in sorted(some, key=lambda row: (-requests[row.endpoint], row[1:4])):
-            place = room.place_of(row.rule, row.endpoint, row.tier)
-            kept[place] = (
-                row._replace(endpoint=place[1], tier=place[2]) if place not in kept else _sum(kept[place], row)
+            series = room.series_of(row.rule, row.endpoint, row.tier)
+            kept[series] = (
+                row._replace(endpoint=series[1], tier=series[2]) if series not in kept else _sum(kept[series], row)
             )
         found += kept.values()
     return found
@@ -163,12 +163,12 @@ def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bo
 class _Room:
     """The places of one minute: those that are there, and how many more there may be."""
 
-    def __init__(self, known: AbstractSet[Place], bounds: Bounds) -> None:
-        self._places = set(known)
+    def __init__(self, known: AbstractSet[Series], bounds: Bounds) -> None:
+        self._series = set(known)
         self._names = {endpoint for _, endpoint, _ in known} - _UNNAMED
         self._bounds = bounds
 
-    def place_of(self, rule: str, endpoint: str, tier: str) -> Place:
+    def series_of(self, rule: str, endpoint: str, tier: str) -> Series:
         """Where requests are counted: in a place of their own, or with others of the rule and tier, or of the rule."""
         may_be_named = endpoint in _UNNAMED or endpoint in self._names or len(self._names) < self._bounds.endpoints
         if may_be_named and self._has((rule, endpoint, tier)):
@@ -178,12 +178,12 @@ class _Room:
             return (rule, OTHER, tier)
         return (rule, OTHER, OTHER)
 
-    def _has(self, place: Place) -> bool:
+    def _has(self, series: Series) -> bool:
         """Whether a place is there, or there is room for it."""
-        if place not in self._places:
-            if len(self._places) >= self._bounds.places:
+        if series not in self._series:
+            if len(self._series) >= self._bounds.series:
                 return False
-            self._places.add(place)
+            self._series.add(series)
         return True
 
 

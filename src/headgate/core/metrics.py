@@ -1,12 +1,25 @@
-"""Every metric there is, and the numbers that are reported under them."""
+"""Every metric there is, and the numbers that are reported under them.
+
+Samples as text that Prometheus reads, in its format 0.0.4.
+
+What was decided since the start, in sums of a bounded number: from the counts that are made anyway.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from itertools import accumulate
+from math import isfinite
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.core.counts import outcomes
+from headgate.core.histogram import BUCKETS, bounds
+from headgate.core.units import SECOND
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    from headgate.core.counts import Count, LatencyBucket
 
 
 class MetricKind(StrEnum):
@@ -153,3 +166,96 @@ def summed(samples: Iterable[Sample]) -> list[Sample]:
     for name, value, labels in samples:
         totals[name, labels] = totals.get((name, labels), 0) + value
     return [Sample(name, value, labels) for (name, labels), value in totals.items()]
+
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_MAX_WHOLE: Final = 2**53
+
+
+def exposition(samples: Iterable[Sample]) -> str:
+    """All samples, those of one metric together, in the order of `METRICS`."""
+    found: dict[str, list[Sample]] = {name: [] for name in METRICS}
+    for sample in samples:
+        found[metric_of(sample.name).name].append(sample)
+    lines: list[str] = []
+    for name, of_metric in found.items():
+        if of_metric:
+            metric = METRICS[name]
+            lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} {metric.kind.value}"]
+            lines += [_line(metric, sample) for sample in of_metric]
+    return "\n".join(lines) + "\n"
+
+
+def _line(metric: Metric, sample: Sample) -> str:
+    labels = metric.labels
+    if metric.kind is MetricKind.HISTOGRAM and sample.name.endswith("_bucket"):
+        labels = (*labels, "le")
+    pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in zip(labels, sample.labels, strict=True))
+    return f"{sample.name}{{{pairs}}} {_number(sample.value)}" if pairs else f"{sample.name} {_number(sample.value)}"
+
+
+def _number(value: float) -> str:
+    is_whole = isfinite(value) and value == int(value) and abs(value) < _MAX_WHOLE
+    return str(int(value)) if is_whole else repr(float(value))
+
+
+MAX_RULES: Final = 200
+"""That are told apart. Each is three or four time series in Prometheus, in every process that it asks."""
+OTHER: Final = "(other)"
+_ENDS: Final = tuple(bucket for bucket in range(BUCKETS) if 2**5 <= bounds(bucket)[1] <= 2**23 and bucket % 2)
+"""The buckets that end where one of Prometheus ends: twice for each doubling, from 32 µs to 8 s."""
+_LATENCY: Final = "headgate_decision_seconds"
+
+
+class DecisionTotals:
+    """Adds up counts of decisions."""
+
+    def __init__(self, most_rules: int = MAX_RULES) -> None:
+        """Nothing is counted yet."""
+        self._most_rules = most_rules
+        self._decisions: dict[tuple[str, str], int] = {}
+        self._rules: dict[str, dict[tuple[str, str], int]] = {}
+        self._latency = [0] * BUCKETS
+
+    def add(self, counts: Iterable[Count], latencies: Iterable[LatencyBucket]) -> None:
+        """Add what was counted since the last time."""
+        # Many differ in their minute, tier or endpoint only, so what is worked out for each is next to nothing.
+        alike: dict[tuple[object, ...], tuple[Count, int]] = {}
+        for count in counts:
+            key, requests = count[4:], count.requests
+            before = alike.get(key)
+            alike[key] = (count, requests if before is None else before[1] + requests)
+        for count, requests in alike.values():
+            degraded = "true" if count.is_degraded else "false"
+            _add(self._decisions, (count.kind, degraded), requests)
+            for rule, outcome in outcomes(count).items():
+                if outcome is not None:  # else another rule has denied it
+                    _add(self._of(rule), (outcome, degraded), requests)
+        for each in latencies:
+            self._latency[each.bucket] += each.requests
+
+    def samples(self) -> Iterator[Sample]:
+        """The sums so far."""
+        for labels, number in self._decisions.items():
+            yield Sample("headgate_decisions_total", number, labels)
+        for rule, found in self._rules.items():
+            for labels, number in found.items():
+                yield Sample("headgate_rule_decisions_total", number, (rule, *labels))
+        below = [*accumulate(self._latency)]
+        for bucket in _ENDS:
+            yield Sample(f"{_LATENCY}_bucket", below[bucket], (f"{bounds(bucket)[1] / SECOND}",))
+        yield Sample(f"{_LATENCY}_bucket", below[-1], ("+Inf",))
+        yield Sample(f"{_LATENCY}_count", below[-1])
+        # Each time is known to its bucket only, so it is taken for the middle of it.
+        middles = sum(number * sum(bounds(bucket)) / 2 for bucket, number in enumerate(self._latency))
+        yield Sample(f"{_LATENCY}_sum", middles / SECOND)
+
+    def _of(self, rule: str) -> dict[tuple[str, str], int]:
+        if rule not in self._rules and len(self._rules) >= self._most_rules:
+            rule = OTHER
+        return self._rules.setdefault(rule, {})
+
+
+def _add(numbers: dict[tuple[str, str], int], key: tuple[str, str], number: int) -> None:
+    numbers[key] = numbers.get(key, 0) + number

@@ -10,17 +10,17 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.core.keys import key_templates
 from headgate.core.parsing.limits import fit_problems, limits
-from headgate.core.steps import steps_of
 from headgate.errors import InvalidLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headgate.core.keys import KeyTemplate
     from headgate.core.limit import Limit
     from headgate.core.meter import Calendars
     from headgate.core.rule import Rule
-    from headgate.core.steps import Step
     from headgate.errors import Problem
 
 
@@ -38,13 +38,13 @@ class LimitsByRule:
             if not problems:
                 read[rule] = found
         self.by_rule: Final[Mapping[str, tuple[Limit, ...]]] = MappingProxyType(read)
-        self._compiled: dict[str, tuple[Rule, tuple[Step, ...] | None]] = {}
+        self._compiled: dict[str, tuple[Rule, tuple[KeyTemplate, ...] | None]] = {}
 
     def __bool__(self) -> bool:
         """Whether there are any."""
         return bool(self.by_rule)
 
-    def steps(self, rule: Rule, calendars: Calendars) -> tuple[Step, ...] | None:
+    def templates(self, rule: Rule, calendars: Calendars) -> tuple[KeyTemplate, ...] | None:
         """What is counted in place of the rule's own limits; None if these say nothing about it."""
         if rule.name not in self.by_rule:
             return None
@@ -53,18 +53,18 @@ class LimitsByRule:
             known = self._compiled[rule.name] = (rule, self._compile(rule, calendars))
         return known[1]
 
-    def _compile(self, rule: Rule, calendars: Calendars) -> tuple[Step, ...] | None:
+    def _compile(self, rule: Rule, calendars: Calendars) -> tuple[KeyTemplate, ...] | None:
         own = self.by_rule[rule.name]
         if fit_problems(rule, own):
             return None
-        steps = steps_of(rule, own)
+        templates = key_templates(rule, own)
         try:
-            for step in steps:
-                if step.meter.is_calendar:
-                    calendars.current(step.meter)
+            for template in templates:
+                if template.meter.is_calendar:
+                    calendars.current(template.meter)
         except InvalidLimit:  # a time zone that is not known here
             return None
-        return steps
+        return templates
 
 
 NO_LIMITS: Final = LimitsByRule({})

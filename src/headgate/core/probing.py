@@ -7,7 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core import endpoint
-from headgate.core.ranking import ANY_PATH
+from headgate.core.rule import ANY_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

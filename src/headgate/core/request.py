@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from headgate.core.own_limits import OwnLimits
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, short_repr
 
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 _TEXTS: Final = ("user", "tenant", "api_key", "ip", "tier", "method", "path", "route")
@@ -43,7 +43,7 @@ class Request(NamedTuple):
         if attributes is not NO_ATTRIBUTES:
             _check_attributes(attributes)
         if limits is not None and not isinstance(limits, OwnLimits):
-            msg = f"limits are a headgate.core.own_limits.OwnLimits, not {shown(limits)}"
+            msg = f"limits are a headgate.core.own_limits.OwnLimits, not {short_repr(limits)}"
             raise InvalidRequest(msg)
         return self
 
@@ -52,15 +52,15 @@ def _check_texts(request: Request) -> None:
     for name in _TEXTS:
         value = getattr(request, name)
         if value is not None and not isinstance(value, str):
-            msg = f"{name} is text, not {shown(value)}"
+            msg = f"{name} is text, not {short_repr(value)}"
             raise InvalidRequest(msg)
 
 
 def _check_attributes(attributes: object) -> None:
     if not isinstance(attributes, Mapping):
-        msg = f"attributes map names to texts; {shown(attributes)} does not"
+        msg = f"attributes map names to texts; {short_repr(attributes)} does not"
         raise InvalidRequest(msg)
     for name, value in attributes.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            msg = f"attributes map names to texts; {shown(name)}: {shown(value)} does not"
+            msg = f"attributes map names to texts; {short_repr(name)}: {short_repr(value)} does not"
             raise InvalidRequest(msg)

@@ -1,14 +1,18 @@
-"""Rules, tiers and rule sets as values. `headgate.core.parsing` makes them from data and checks them."""
+"""Rules, tiers and rule sets as values. `headgate.core.parsing` makes them from data and checks them.
+
+Which of several rules that match a request wins: the order, in one place.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from headgate.core import endpoint
+from headgate.core.failure_policy import OnOverload, OnStoreError
 from headgate.core.meter import Algorithm
-from headgate.core.safety import OnOverload, OnStoreError
 from headgate.core.units import SECOND, Micros
 
 if TYPE_CHECKING:
@@ -165,3 +169,35 @@ class RuleSet:
         """The tier that a request counts as which names this one."""
         # Where no tiers are defined, any name is one.
         return self.default_tier if self.tiers and named not in self.tiers else named
+
+
+ANY_PATH: Final = "/*"
+
+
+class Rank(NamedTuple):
+    """A rule with one of its patterns, as it is compared with others; the lowest wins."""
+
+    priority: int
+    yields: bool
+    """Between gates of one priority an `allow` yields to a `block`."""
+    kind: endpoint.Kind
+    length: int
+    """Of a prefix: its segments, negative, so that the longer comes first."""
+    conditions: int
+    """Negative, so that more come first."""
+    name: str
+    pattern: str
+
+
+def rank(rule: Rule, pattern: str) -> Rank:
+    """Where a rule stands when it matches by this pattern."""
+    kind = endpoint.kind(pattern)
+    return Rank(
+        rule.priority,
+        rule.action is Action.ALLOW,
+        kind,
+        -len(endpoint.segments(pattern)) if kind is endpoint.Kind.PREFIX else 0,
+        -rule.match.conditions,
+        rule.name,
+        pattern,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-_LONGEST: Final = 80
+_MAX_LENGTH: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,4 +153,4 @@ def _words(value: object) -> str:
     text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     if not text.isprintable():
         text = repr(text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"

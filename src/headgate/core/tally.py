@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headgate.core.counts import Count
     from headgate.core.units import Micros
 
-_MOST: Final = 100_000
+_MAX_NAMES: Final = 100_000
 """Users, and keys, that are remembered between two looks. Whoever comes after that is not counted."""
 _REFUSED: Final = frozenset({EventKind.DENIED, EventKind.BLOCKED})
 
@@ -41,7 +41,7 @@ class Seen(NamedTuple):
 class Tally:
     """Counts requests by user, for the totals that operators see. Limits are counted elsewhere, and exactly."""
 
-    def __init__(self, clock: Callable[[], Micros], most: int = _MOST) -> None:
+    def __init__(self, clock: Callable[[], Micros], most: int = _MAX_NAMES) -> None:
         """Start with nobody."""
         self._clock = clock
         self._most = most

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, TypeAlias
 
-from headgate.errors import InvalidLimit, shown
+from headgate.errors import InvalidLimit, short_repr
 
 Micros: TypeAlias = int
 """An instant (since the Unix epoch) or a span. Instants start at 1: 0 means "never"."""
@@ -20,9 +20,9 @@ WEEK: Final = 7 * DAY
 # These bounds keep every intermediate value of the Lua twins exact in doubles.
 MAX_AMOUNT: Final = 10**12
 MAX_PERIOD: Final = 3_660 * DAY
-LONGEST_WAIT: Final = 50 * 366 * DAY
+MAX_WAIT: Final = 50 * 366 * DAY
 """No bucket takes longer to fill or drain. What is forced past a limit is counted only so far."""
-MOST_COUNTED: Final = 10**15
+MAX_COUNTED: Final = 10**15
 """As far as any count goes, however much is forced past a limit."""
 
 _UNITS: Final = {
@@ -42,16 +42,16 @@ _WORDS: Final = {WEEK: "week", DAY: "day", HOUR: "hour", MINUTE: "minute", SECON
 _SHORT: Final = ((WEEK, "w"), (DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"), (MILLISECOND, "ms"))
 _DURATION: Final = re.compile(r"(?P<count>[0-9]*) *(?P<unit>[a-z]+)", re.ASCII | re.IGNORECASE)
 _NO_FIXED_LENGTH: Final = {"month", "months", "year", "years"}
-_LONGEST_TEXT: Final = 40
+_MAX_TEXT: Final = 40
 BLANKS: Final = " \t\r\n"
 """What may stand around a limit or duration."""
 
 
 def parse_duration(text: str) -> Micros:
     """Read ``30s``, ``10 minutes`` or ``hour``; a bare unit means one of it."""
-    found = _DURATION.fullmatch(text.strip(BLANKS)) if len(text) <= _LONGEST_TEXT else None
+    found = _DURATION.fullmatch(text.strip(BLANKS)) if len(text) <= _MAX_TEXT else None
     if found is None:
-        msg = f"{shown(text)} is not a duration; write for example 30s, 10 minutes or hour"
+        msg = f"{short_repr(text)} is not a duration; write for example 30s, 10 minutes or hour"
         raise InvalidLimit(msg)
     unit = found["unit"].lower()
     if unit in _NO_FIXED_LENGTH:
@@ -60,11 +60,11 @@ def parse_duration(text: str) -> Micros:
         raise InvalidLimit(msg)
     size = _UNITS.get(unit)
     if size is None:
-        msg = f"{unit!r} in {shown(text)} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
+        msg = f"{unit!r} in {short_repr(text)} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
         raise InvalidLimit(msg)
     span = int(found["count"] or 1) * size
     if not 0 < span <= MAX_PERIOD:
-        msg = f"{shown(text)} is out of range; a duration is between 1 us and {MAX_PERIOD // DAY} days"
+        msg = f"{short_repr(text)} is out of range; a duration is between 1 us and {MAX_PERIOD // DAY} days"
         raise InvalidLimit(msg)
     return span
 

@@ -31,7 +31,7 @@ _REPLICABLE = (Source.STORE, Source.DENY_CACHE)
 _UNLIMITED = Plan(0, (), (), None, ())
 
 
-class Finding(NamedTuple):
+class RuleDecision(NamedTuple):
     """One decision with the rule and the hit it belongs to."""
 
     policy: str
@@ -71,12 +71,12 @@ class Verdict:
     `verdict` makes one of a plan, and a store's short way makes one of a bare key.
     """
 
-    __slots__ = ("_answer", "_asked", "_binding", "_cost", "_findings", "_id", "_meter", "_receipts", "allowed")
+    __slots__ = ("_answer", "_binding", "_cost", "_findings", "_id", "_meter", "_plan_or_key", "_receipts", "allowed")
 
     allowed: bool
     """Whether the request may pass (after `delay`, if there is one)."""
 
-    _asked: Plan | Hit | str
+    _plan_or_key: Plan | Hit | str
     """A plan, the hit on a bare key, or the bare key itself."""
     _answer: tuple[Sequence[Decision], Sequence[Decision]] | Outcome
     """Decisions of the enforced and of the watched rules, or the outcome for a bare key itself."""
@@ -84,27 +84,27 @@ class Verdict:
     _cost: int
     """Both only for a bare key itself."""
     _id: str | None
-    _findings: tuple[Finding, ...]
-    _binding: Finding | None
+    _findings: tuple[RuleDecision, ...]
+    _binding: RuleDecision | None
     _receipts: tuple[Receipt, ...]
     """Worked out the first time somebody asks."""
 
     @property
     def plan(self) -> Plan:
         """What was asked of the store."""
-        asked = self._asked
-        if isinstance(asked, Plan):  # nearly always
-            return asked
-        if isinstance(asked, str):
-            asked = Hit(hit_key(asked, self._meter.code), self._meter, self._cost)
+        basis = self._plan_or_key
+        if isinstance(basis, Plan):  # nearly always
+            return basis
+        if isinstance(basis, str):
+            basis = Hit(hit_key(basis, self._meter.code), self._meter, self._cost)
             self._answer = ((Decision(*self._answer[1:]),), ())
-        self._asked = plan = bare_plan(asked)
+        self._plan_or_key = plan = bare_plan(basis)
         return plan
 
     @property
     def decisions(self) -> Sequence[Decision]:
         """The decisions of the enforced rules, one for each of their limits."""
-        if self._asked.__class__ is not Plan:
+        if self._plan_or_key.__class__ is not Plan:
             self.plan  # noqa: B018 (turns an outcome into a decision)
         return self._answer[0]
 
@@ -144,29 +144,27 @@ class Verdict:
         return all(
             finding.decision.is_replicated and finding.decision.source in _REPLICABLE
             for finding in self.findings
-            if not finding.shadow and finding.hit.safety is not None and finding.hit.safety.replicas
+            if not finding.shadow and finding.hit.failure_policy is not None and finding.hit.failure_policy.replicas
         )
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[RuleDecision, ...]:
         """All decisions with their rules, the watched (`log`) ones last."""
         try:
             return self._findings
         except AttributeError:
             plan = self.plan
-            enforced = zip(plan.enforced, self.decisions, strict=True)
-            if not plan.shadows:
-                self._findings = tuple([Finding(bound[2], bound[1], bound[0], each, False) for bound, each in enforced])  # noqa: FBT003 (on every answer, and half the time)
-                return self._findings
-            shadows = zip(plan.shadows, self._answer[1], strict=False)  # type: ignore[arg-type] # nothing is watched on a denial
-            self._findings = (
-                *(Finding(policy, rule, hit, decision, shadow=False) for (hit, rule, policy), decision in enforced),
-                *(Finding(policy, rule, hit, decision, shadow=True) for (hit, rule, policy), decision in shadows),
-            )
+            pairs = zip(plan.enforced, self.decisions, strict=True)
+            found = [RuleDecision(bound[2], bound[1], bound[0], each, False) for bound, each in pairs]  # noqa: FBT003 (half the time)
+            if plan.shadows:
+                watched: Any = self._answer[1]  # empty on a denial
+                pairs = zip(plan.shadows, watched, strict=False)
+                found += [RuleDecision(policy, rule, hit, each, shadow=True) for (hit, rule, policy), each in pairs]
+            self._findings = tuple(found)
             return self._findings
 
     @property
-    def binding(self) -> Finding | None:
+    def binding(self) -> RuleDecision | None:
         """The decision that matters: of the denials the longest wait, else the least that is left."""
         try:
             return self._binding
@@ -311,7 +309,7 @@ class Verdict:
 def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decision] = ()) -> Verdict:
     """The verdict on a plan, from the decisions on its enforced and watched hits, in their order."""
     made = Verdict()
-    made._asked = plan  # noqa: SLF001 (in place of __init__)
+    made._plan_or_key = plan  # noqa: SLF001 (in place of __init__)
     made._answer = (decisions, watched)  # noqa: SLF001 (as above)
     made._id = None  # noqa: SLF001 (as above; most of these are asked for it, and it is sooner seen that there is none)
     made.allowed = plan.gate is None or plan.gate.action is Action.ALLOW
@@ -324,7 +322,7 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
 def bare_verdict(hit: Hit, decisions: Sequence[Decision]) -> Verdict:
     """The verdict on the one hit of a bare key."""
     made = Verdict()
-    made._asked = hit  # noqa: SLF001 (in place of __init__)
+    made._plan_or_key = hit  # noqa: SLF001 (in place of __init__)
     made._answer = (decisions, ())  # noqa: SLF001 (as above)
     made.allowed = decisions[0].allowed
     return made
@@ -338,11 +336,11 @@ def bare_plan(hit: Hit | None) -> Plan:
     return Plan(0, (Bound(hit, rule, NO_RULE),), (), None, ())
 
 
-def _name(finding: Finding) -> str:
+def _name(finding: RuleDecision) -> str:
     return finding.hit.holder or new_id()
 
 
-def _tightness(finding: Finding) -> tuple[float, float, int]:
+def _tightness(finding: RuleDecision) -> tuple[float, float, int]:
     """Sort key: denials first, the longest wait of them first; then the smallest share left, the longest reset."""
     decision = finding.decision
     if decision.allowed:

@@ -13,8 +13,8 @@ from headgate.core.units import MAX_PERIOD, SECOND, Micros
 from headgate.errors import InvalidLimit, InvalidRequest
 
 if TYPE_CHECKING:
+    from headgate.core.failure_policy import FailurePolicy
     from headgate.core.limit import Limit
-    from headgate.core.safety import Safety
 
 _REMEMBERED_LIMITS = 4_096
 _ONE = 1
@@ -24,10 +24,10 @@ _new = tuple.__new__  # half the time of Hit(...)
 class BareKeys:
     """Makes hits of keys and limits as people write them, and remembers what the limits meant."""
 
-    def __init__(self, calendars: Calendars, safety: Safety | None = None) -> None:
-        """`calendars` gives calendar limits their present bounds; `safety` is what all keys ask of the store."""
+    def __init__(self, calendars: Calendars, failure_policy: FailurePolicy | None = None) -> None:
+        """`calendars` gives calendar limits their present bounds; `failure_policy` holds for all keys."""
         self._calendars = calendars
-        self._safety = safety
+        self._failure_policy = failure_policy
         self.meters: dict[str, dict[object, Meter]] = {
             algorithm.value: {} for algorithm in Algorithm if algorithm is not Algorithm.CONCURRENCY
         }
@@ -45,7 +45,7 @@ class BareKeys:
         if meter is None:
             return None
         name = hit_key(check_key(key), meter.code)
-        return _new(Hit, (name, meter, cost, None, None, False, self._safety))  # every field there is
+        return _new(Hit, (name, meter, cost, None, None, False, self._failure_policy))  # every field there is
 
     def slot(self, key: str, limit: str | Limit, ttl: float | None = None) -> Hit:
         """A hit for one slot, with a holder of its own."""
@@ -55,7 +55,7 @@ class BareKeys:
             raise InvalidLimit(msg)
         meter = Meter(parsed, Algorithm.CONCURRENCY)
         lasts = parsed.ttl if ttl is None else span(ttl)
-        return Hit(hit_key(check_key(key), meter.code), meter, 1, new_id(), lasts, safety=self._safety)
+        return Hit(hit_key(check_key(key), meter.code), meter, 1, new_id(), lasts, failure_policy=self._failure_policy)
 
     def either(self, key: str, limit: str | Limit, cost: int, algorithm: str) -> Hit | None:
         """A hit, or one for slots where the limit counts holders; for looking, not for taking."""

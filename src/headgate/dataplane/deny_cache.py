@@ -28,7 +28,7 @@ from headgate.core import denial
 from headgate.core.decision import Decision, Source, receipt_of
 from headgate.core.denial import MAX_AGE, NO_END, Denial, Standing
 from headgate.dataplane.entry_table import EntryTable
-from headgate.dataplane.questions import Questions, wait_for
+from headgate.dataplane.single_flight import SingleFlight, wait_for
 from headgate.errors import Overloaded
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class DenyCache:
         of_standings = megabytes * _MEGABYTE // _OF_STANDINGS
         self._denials: EntryTable[Denial] = EntryTable(megabytes * _MEGABYTE - of_standings)
         self._standings: EntryTable[Standing] = EntryTable(of_standings)
-        self._denied, self._stood = self._denials.entries, self._standings.entries
+        self._denied, self._standing_entries = self._denials.entries, self._standings.entries
         self._get = self._denied.get
         self._dropped: OrderedDict[Key, Nanos] = OrderedDict()
         """What was given back or reset lately: a denial that was asked for before that may be out of date."""
@@ -73,14 +73,14 @@ class DenyCache:
         """Of all others: when they last were."""
         self._holders: OrderedDict[str, None] = OrderedDict()
         """Who holds slots; a renewal is not refused because others were."""
-        self._questions = Questions(blocks=blocks)
+        self._flights = SingleFlight(blocks=blocks)
         self._lock = threading.RLock()  # may be asked for again by a signal's handler in the same thread
         _caches.add(self)
 
     @property
     def entries(self) -> int:
         """How many counters it knows something of."""
-        return len(self._denied) + len(self._stood)
+        return len(self._denied) + len(self._standing_entries)
 
     @property
     def bytes(self) -> int:
@@ -93,8 +93,8 @@ class DenyCache:
         """See `CounterStore.take`; what it returns does not wait where the answer is known."""
         # A plain function, which spares most requests the third of a microsecond that a coroutine more takes.
         if self._denied and (len(hits) != 1 or hits[0][0] in self._denied):
-            return self._known_or_asked(hits)
-        return self._asked(hits)
+            return self._known_or_taken(hits)
+        return self._ask_store(hits)
 
     def denied_now(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
         """The answer to a request that is known to be refused; None if the store has to be asked."""
@@ -133,10 +133,14 @@ class DenyCache:
         return answers if is_refused else None
 
     def _as_it_stood(self, hit: Hit, now: Nanos, end: Nanos | None = None) -> FromDenyCache | None:
-        stood = self._stood.get(hit.key)
-        return None if stood is None else denial.as_it_stood(stood, hit, now, stood.asks_at if end is None else end)
+        standing = self._standing_entries.get(hit.key)
+        return (
+            None
+            if standing is None
+            else denial.as_it_stood(standing, hit, now, standing.asks_at if end is None else end)
+        )
 
-    async def _known_or_asked(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+    async def _known_or_taken(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """The answer from memory; where a denial has to be confirmed, one asks and the others wait for that answer."""
         while True:
             known = self.denied_now(hits)
@@ -145,15 +149,15 @@ class DenyCache:
             key = self._unconfirmed(hits)
             if key is None:
                 break
-            question, is_mine = self._questions.begin(key)
+            flight, is_mine = self._flights.begin(key)
             if is_mine:
                 try:
-                    return self.denied_now(hits) or await self._asked(hits)
+                    return self.denied_now(hits) or await self._ask_store(hits)
                 finally:
-                    self._questions.end(key, question)
-            await wait_for(question)
+                    self._flights.end(key, flight)
+            await wait_for(flight)
         # Once more, because another thread may just have had the answer.
-        return self.denied_now(hits) or await self._asked(hits)
+        return self.denied_now(hits) or await self._ask_store(hits)
 
     def _unconfirmed(self, hits: Sequence[Hit]) -> Key | None:
         """The first counter to be asked for, in a request that is refused as far as is known; else None."""
@@ -170,7 +174,7 @@ class DenyCache:
                 unknown = unknown or hit.key
         return unknown if is_refused else None
 
-    async def _asked(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+    async def _ask_store(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """The answer of the store."""
         sent = self._clock()
         try:
@@ -184,9 +188,9 @@ class DenyCache:
         for decision in decisions:
             if decision.__class__ is not Decision or not decision[0]:
                 return await self._weighed(hits, decisions, sent)
-        denied, stood = self._denied, self._stood
+        denied, standing = self._denied, self._standing_entries
         for hit in hits:
-            if hit[3] is not None or hit[0] in denied or hit[0] in stood:
+            if hit[3] is not None or hit[0] in denied or hit[0] in standing:
                 self._admitted(hits)
                 break
         return decisions
@@ -212,10 +216,10 @@ class DenyCache:
         if is_counted:
             counted = zip(hits, decisions, strict=True)
             await self.store.give_back([receipt_of(*each) for each in counted if _is_counted(*each)])
-        return [known.get(place, decision) for place, decision in enumerate(decisions)]
+        return [known.get(index, decision) for index, decision in enumerate(decisions)]
 
     def _remember(self, hits: Sequence[Hit], decisions: Sequence[Decision], sent: Nanos) -> None:
-        came = self._clock()
+        received = self._clock()
         with self._lock:
             for hit, decision in zip(hits, decisions, strict=True):
                 key = hit.key
@@ -224,11 +228,11 @@ class DenyCache:
                 known = self._get(key)
                 if not decision.allowed:
                     if hit.cost:
-                        new = denial.denial(hit, decision, sent, came)
-                        self._denials.put(key, denial.confirmed(known, new, came), came)
+                        new = denial.denial(hit, decision, sent, received)
+                        self._denials.put(key, denial.confirmed(known, new, received), received)
                     continue
-                standing = Standing(hit.meter, hit.cost, decision, came, sent + MAX_AGE)
-                self._standings.put(key, standing, came)
+                standing = Standing(hit.meter, hit.cost, decision, received, sent + MAX_AGE)
+                self._standings.put(key, standing, received)
                 if known is not None and known.cost <= hit.cost:  # it has ended early, elsewhere
                     self._denials.pop(key)
 
@@ -237,12 +241,12 @@ class DenyCache:
         now = self._clock()
         denied: dict[int, Decision] = {}
         with self._lock:
-            for place, hit in enumerate(hits):
+            for index, hit in enumerate(hits):
                 known = self._get(hit.key)
                 if known is not None and hit.holder not in self._holders:
                     answer = denial.refusal(known, hit, now, known.ends)
                     if answer is not None:
-                        denied[place] = answer
+                        denied[index] = answer
                         self._denied[hit.key] = denial.extended(known, now)
         return denied
 
@@ -253,8 +257,8 @@ class DenyCache:
             return None
         now = self._clock()
         answers: list[Decision] = []
-        for place, hit in enumerate(hits):
-            answer = denied.get(place) or self._as_it_stood(hit, now, NO_END)
+        for index, hit in enumerate(hits):
+            answer = denied.get(index) or self._as_it_stood(hit, now, NO_END)
             if answer is None:
                 return None
             answers.append(answer)
@@ -316,7 +320,7 @@ class DenyCache:
     def begin_anew(self) -> None:
         """In a forked child: another thread of its parent may have been changing something."""
         self._lock = threading.RLock()
-        self._questions.forget()
+        self._flights.forget()
         self._denials.clear()
         self._standings.clear()
 

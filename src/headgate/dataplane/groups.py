@@ -11,7 +11,7 @@ from collections import Counter
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.counts import OTHER, Count, Took
+from headgate.core.counts import OTHER, Count, LatencyBucket
 from headgate.core.event import EventKind
 from headgate.core.histogram import bucket_of
 from headgate.core.units import MINUTE, SECOND
@@ -35,7 +35,7 @@ MAX_GROUPS: Final = 20_000
 """Groups of alike requests between two looks."""
 MAX_USERS: Final = 200_000
 """Users in all groups between two looks. With the longest names they take about 80 MB."""
-LONGEST: Final = 255
+MAX_NAME: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
 PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
 """What became of requests that simply passed; it is not part of keys."""
@@ -74,15 +74,15 @@ class Groups:
                 self._times.setdefault(key, Counter()).update(buckets)
                 latencies.clear()
 
-    def take(self) -> tuple[list[Count], list[Took]]:
+    def take(self) -> tuple[list[Count], list[LatencyBucket]]:
         """Everything since the last look."""
         self.fold()
         counts = [
             Count(minute * MINUTE, users, tier, endpoint, *_end(charged, outcome))
             for (minute, tier, endpoint, charged, outcome), users in self._counted.items()
         ]
-        took = [
-            Took(minute * MINUTE, tier, endpoint, _rules(charged, outcome), bucket, number)
+        latencies = [
+            LatencyBucket(minute * MINUTE, tier, endpoint, _rules(charged, outcome), bucket, number)
             for (minute, tier, endpoint, charged, outcome), buckets in self._times.items()
             for bucket, number in buckets.items()
         ]
@@ -90,7 +90,7 @@ class Groups:
             counts += _together(key, requests, costs)
         self._counted, self._times, self._above = {}, {}, {}
         self._groups.clear()
-        return counts, took
+        return counts, latencies
 
     def _new(self, key: Key) -> Group | None:
         minute, tier, endpoint, charged, outcome = key
@@ -118,7 +118,7 @@ class _Names:
         """The name itself, or `(other)` where there are too many or it is too long."""
         if not name or name in self._known:
             return name or None
-        if len(self._known) >= self._most or len(name) > LONGEST:
+        if len(self._known) >= self._most or len(name) > MAX_NAME:
             return OTHER
         self._known.add(name)
         return name

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core import degraded
 from headgate.core.decision import receipt_of
+from headgate.core.failure_policy import OnStoreError
 from headgate.core.ids import new_id
-from headgate.core.safety import OnStoreError
 from headgate.errors import PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Guarded:
         except StoreError as error:
             return await self._instead(hits, _known(error, hits), only_peek=False)
         for hit in hits:
-            if hit.safety is not None and hit.safety.on_error is OnStoreError.LOCAL:
+            if hit.failure_policy is not None and hit.failure_policy.on_error is OnStoreError.LOCAL:
                 self._keep_warm(hits, decisions)
                 break
         return decisions
@@ -145,7 +145,7 @@ class Guarded:
 
 
 def _on_error(hit: Hit) -> OnStoreError:
-    return OnStoreError.ALLOW if hit.safety is None else hit.safety.on_error
+    return OnStoreError.ALLOW if hit.failure_policy is None else hit.failure_policy.on_error
 
 
 def _known(error: StoreError, hits: Sequence[Hit]) -> Sequence[Decision | None]:

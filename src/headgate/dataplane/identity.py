@@ -19,8 +19,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.api_key import hash_of, looks_like_api_key
-from headgate.core.known import KnownKey
 from headgate.core.own_limits import NO_LIMITS, OwnLimits
+from headgate.core.records import KeyRecord
 from headgate.core.request import Request
 from headgate.dataplane.jwt_verifier import Bearer
 from headgate.dataplane.proxies import Proxies
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from headgate.core.units import Micros
     from headgate.dataplane.jwt_verifier import JwtVerifier
+    from headgate.dataplane.record_cache import Entry
     from headgate.dataplane.records import Records
-    from headgate.dataplane.wanted import Entry
 
 _BEARER: Final = "bearer "
 _NOBODY: Final = Bearer(None, None, None, 0)
@@ -124,7 +124,7 @@ class Identity:
         request = Request(user, tenant, key_id, address, bearer.tier, call.method, call.path)
         return request if self.records is None else await self._special(self.records, request, key, read)
 
-    async def _key(self, records: Records, text: str) -> tuple[KnownKey | None, Entry | None]:
+    async def _key(self, records: Records, text: str) -> tuple[KeyRecord | None, Entry | None]:
         """The record of a key that is in force, and what was read."""
         if not looks_like_api_key(text):
             self.refused["malformed"] += 1
@@ -133,7 +133,7 @@ class Identity:
         key = read.record
         if read.is_missing:
             return None, read
-        if not isinstance(key, KnownKey):
+        if not isinstance(key, KeyRecord):
             self.refused["unknown"] += 1
         elif key.revoked:
             self.refused["revoked"] += 1
@@ -143,11 +143,11 @@ class Identity:
             return key, read
         return None, read
 
-    async def _special(self, records: Records, request: Request, key: KnownKey | None, of_key: Entry | None) -> Request:
+    async def _special(self, records: Records, request: Request, key: KeyRecord | None, found: Entry | None) -> Request:
         """The request with its tier (the key's, the user's, or what it says itself) and the limits of its own."""
         is_assumed = is_missing = False
-        if of_key is not None and of_key.is_assumed:
-            is_assumed, is_missing = True, of_key.is_missing
+        if found is not None and found.is_assumed:
+            is_assumed, is_missing = True, found.is_missing
         tier, user_limits, key_limits = request.tier, NO_LIMITS, NO_LIMITS
         user = None
         if request.user:

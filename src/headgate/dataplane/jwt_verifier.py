@@ -26,11 +26,11 @@ from headgate.core.units import SECOND, Micros
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headgate.dataplane.jwks import Keys
+    from headgate.dataplane.jwt_keys import Keys
 
-LONGEST: Final = 8_192
-_LONGEST_NAME: Final = 255
-_MOST_REMEMBERED: Final = 10_000
+MAX_TOKEN: Final = 8_192
+_MAX_NAME: Final = 255
+_MAX_REMEMBERED: Final = 10_000
 _LATEST: Final = 253_402_300_800  # the year 10000
 _FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
 _TYPES: Final = frozenset({"jwt", "at+jwt"})
@@ -104,7 +104,7 @@ class JwtVerifier:
             return refused.reason
 
     def _verified(self, token: str) -> Bearer:
-        if len(token) > LONGEST:
+        if len(token) > MAX_TOKEN:
             raise _Refused(Refusal.TOO_LONG)
         parts = _FORM.fullmatch(token)
         if parts is None:
@@ -120,7 +120,7 @@ class JwtVerifier:
         if bearer is None:
             claims = self._signed(parts[1], parts[2], parts[3])
             bearer = self._bearer(claims)
-            if len(known) >= _MOST_REMEMBERED:
+            if len(known) >= _MAX_REMEMBERED:
                 with suppress(RuntimeError):  # another thread was quicker to let one go
                     known.pop(next(iter(known)), None)
             known[name] = bearer
@@ -138,7 +138,7 @@ class JwtVerifier:
             raise _Refused(Refusal.ALGORITHM)
         if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _TYPES:
             raise _Refused(Refusal.MALFORMED)
-        if not _CHANGING.isdisjoint(header) or not isinstance(kid, str | None) or len(kid or "") > _LONGEST_NAME:
+        if not _CHANGING.isdisjoint(header) or not isinstance(kid, str | None) or len(kid or "") > _MAX_NAME:
             raise _Refused(Refusal.MALFORMED)
         key = self.keys.find(kid, algorithm)
         if key is None:
@@ -223,6 +223,6 @@ def _name(claims: Mapping[str, Any], path: str | None) -> str | None:
         return None
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or unusable(value):
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME or unusable(value):
         raise _Refused(Refusal.CLAIMS)
     return value

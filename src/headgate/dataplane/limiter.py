@@ -1,32 +1,34 @@
-"""The limiter: one snapshot, one plan, one trip to the store, one verdict."""
+"""The limiter: one snapshot, one plan, one trip to the store, one verdict.
+
+Running coroutines that never wait, without an event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core import degraded
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
 from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
 from headgate.dataplane.bare_keys import span
-from headgate.dataplane.held import Reservation, Slot
-from headgate.dataplane.without_waiting import run
-from headgate.errors import InvalidRequest, Overloaded, shown
+from headgate.dataplane.reservations import Reservation, Slot
+from headgate.errors import InvalidRequest, Overloaded, short_repr
 from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
     from typing import Self
 
     from headgate.core.decision import Decision, Hit
     from headgate.core.limit import Limit
     from headgate.core.matching import Bound, Plan
     from headgate.dataplane.bare_keys import BareKeys
+    from headgate.dataplane.observer import DecisionObserver
     from headgate.dataplane.snapshots import Follower, Planner, Snapshots
-    from headgate.dataplane.telling import Witness
     from headgate.ports import CounterStore
 
 _SECONDS_BETWEEN_LOOKS = 1.0
@@ -42,7 +44,7 @@ class Limiter:
         bare_keys: BareKeys,
         follower: Follower | None = None,
         *,
-        observer: Witness | None = None,
+        observer: DecisionObserver | None = None,
         planner: Planner | None = None,
     ) -> None:
         """Constructed by `headgate.wiring`; programs call `Limiter.open`.
@@ -121,7 +123,7 @@ class Limiter:
         started = 0.0 if timer is None else timer()
         plan = self.plan(request, cost)
         if plan.shadows:
-            return run(self.check(request, cost))
+            return run_now(self.check(request, cost))
         made = self._decided_now(plan)
         if observer is not None:
             observer.offer(request, cost, made, started)
@@ -150,7 +152,7 @@ class Limiter:
         self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM
     ) -> Verdict:
         hit = self.bare_keys.hit(key, limit, cost, algorithm)
-        return verdict(bare_plan(hit), () if hit is None else run(self.store.take([hit])))
+        return verdict(bare_plan(hit), () if hit is None else run_now(self.store.take([hit])))
 
     def reserve(
         self,
@@ -166,7 +168,7 @@ class Limiter:
         ``async with`` it, or ``await`` it and look at its verdict. For `ttl` seconds settling
         can give back what was not needed.
         """
-        self._asked(subject, limit, cost, algorithm, self.bare_keys.hit)  # what is wrong with it is said now
+        self._plan_for(subject, limit, cost, algorithm, self.bare_keys.hit)  # what is wrong with it is said now
 
         async def ask() -> Verdict:
             if isinstance(subject, Request):
@@ -196,7 +198,7 @@ class Limiter:
         if isinstance(subject, Request) and limit is None:
             plan = self.plan(subject, cost)
         else:
-            plan = self._asked(subject, limit, cost, algorithm)
+            plan = self._plan_for(subject, limit, cost, algorithm)
         decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
@@ -206,13 +208,13 @@ class Limiter:
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
     ) -> None:
         """Forget what was counted for a request's counters, or for a key under a limit."""
-        plan = self._asked(subject, limit, None, algorithm)
+        plan = self._plan_for(subject, limit, None, algorithm)
         await self.store.reset([bound.hit.key for bound in (*plan.enforced, *plan.shadows)])
 
     async def refund(self, verdict: Verdict, amount: int | None = None) -> None:
         """Give back what a verdict took, slots included, or `amount` of it. Only the first refund of it counts."""
         if not isinstance(verdict, Verdict):
-            msg = f"expected a verdict to refund, not {shown(verdict)}"
+            msg = f"expected a verdict to refund, not {short_repr(verdict)}"
             raise InvalidRequest(msg)
         receipts = verdict.receipts
         if amount is not None:
@@ -221,7 +223,7 @@ class Limiter:
         if receipts:
             await self.store.give_back(receipts)
 
-    def _asked(
+    def _plan_for(
         self,
         subject: Request | str,
         limit: str | Limit | None,
@@ -256,3 +258,18 @@ async def watched(
         except Overloaded:  # what is only watched must not undo what was decided
             decisions += [degraded.allowed(hit, 0) for hit in hits]
     return decisions
+
+
+T = TypeVar("T")
+
+
+def run_now(step: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, which it must reach without waiting for anything."""
+    try:
+        step.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    step.close()
+    msg = "a store in this process made its caller wait"
+    raise RuntimeError(msg)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headgate.core.units import Micros
-    from headgate.dataplane.wanted import Wanted
+    from headgate.dataplane.record_cache import Wanted
     from headgate.ports import RecordSource
 
 log = logging.getLogger("headgate")

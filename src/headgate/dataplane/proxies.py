@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from headgate.core.address import Address
 
-_MOST_HOPS: Final = 32
-_LONGEST: Final = 8_192
+_MAX_HOPS: Final = 32
+_MAX_HEADER: Final = 8_192
 _WITH_PORT: Final = re.compile(r"(?:\[(?P<six>[^]]*)]|(?P<four>[^:\[\]]*))(?::[0-9]{1,5})?")
 # RFC 7239, section 4: elements with commas between them, pairs with semicolons between those.
 _PAIR: Final = re.compile(r"""\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([^\s"(),/:;<=>?@\[\\\]{}]+|"(?:[^"\\]|\\.)*")\s*""")
@@ -77,7 +77,7 @@ def _listed(header: str) -> list[str | None]:
     """The hops of an `X-Forwarded-For`, the nearest first."""
     if not header.strip():
         return []
-    return [hop.strip() for hop in reversed(header[-_LONGEST:].rsplit(",", _MOST_HOPS)[-_MOST_HOPS:])]
+    return [hop.strip() for hop in reversed(header[-_MAX_HEADER:].rsplit(",", _MAX_HOPS)[-_MAX_HOPS:])]
 
 
 def _elements(header: str) -> list[str | None]:
@@ -85,20 +85,20 @@ def _elements(header: str) -> list[str | None]:
     if not header.strip():
         return []
     hops: list[str | None] = [None]
-    place, end = 0, len(header)
-    if end > _LONGEST:
+    at, end = 0, len(header)
+    if end > _MAX_HEADER:
         return hops
-    while place < end:
-        pair = _PAIR.match(header, place)
+    while at < end:
+        pair = _PAIR.match(header, at)
         if pair is None:
             return [None]
         if pair[1].lower() == "for":
             value = pair[2]
             hops[-1] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
-        place = pair.end()
-        if place < end and header[place] not in ",;":
+        at = pair.end()
+        if at < end and header[at] not in ",;":
             return [None]
-        if header[place : place + 1] == ",":
+        if header[at : at + 1] == ",":
             hops.append(None)
-        place += 1
-    return hops[::-1][:_MOST_HOPS]
+        at += 1
+    return hops[::-1][:_MAX_HOPS]

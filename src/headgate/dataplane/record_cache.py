@@ -3,19 +3,70 @@
 A record takes far less or far more than the next: most users have a tier and nothing else and share one
 object for it, others have limits of their own. So bytes are counted, not records. What Python takes for
 each part was measured (`tests/unit/dataplane/test_record_cache.py` holds the estimate to it).
+
+Records in the cache that processes share: ``[fresh until, data]`` as JSON.
+
+A record is fresh for ten minutes and is kept for a day: past its time it serves only while the database
+cannot be read. Both end at once when it changes, because then it is dropped from the cache.
+
+A record that is being looked up, and those who wait for it.
 """
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from sys import getsizeof
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.core.known import KnownKey
+from headgate.core.records import KeyRecord, UserRecord
+from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Mapping, Sequence
+
     from headgate.core.units import Micros
-    from headgate.dataplane.wanted import Entry
+    from headgate.ports import Cache
+
+
+class Entry(NamedTuple):
+    """What is known under a name."""
+
+    record: UserRecord | KeyRecord | None
+    fresh_until: Micros
+    era: int
+    """How often everything had been forgotten when it was read."""
+    is_assumed: bool = False
+    """Whether the database could not be read: then it is the last record known, or nothing at all."""
+    is_missing: bool = False
+    """Whether it is nothing at all."""
+
+
+class Wanted:
+    """One look-up, however many wait for it."""
+
+    __slots__ = ("asked", "is_key", "last", "name", "shared_era", "subject", "waiters")
+
+    def __init__(self, name: str, subject: str | bytes, asked: Micros) -> None:
+        """`subject` is the user, or the hash of the key; `asked` is when."""
+        self.name = name
+        self.subject = subject
+        self.is_key = isinstance(subject, bytes)
+        self.asked = asked
+        self.last: Entry | None = None
+        """The last record known, past its time."""
+        self.shared_era: str | None = None
+        """In which era of the shared cache it was missing there."""
+        self.waiters: list[asyncio.Future[Entry]] = []
+
+    def settle(self, entry: Entry) -> None:
+        """Tell all who wait. Each has a future of its own: one that was cancelled takes no other along."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(entry)
+
 
 USER: Final = "user:"
 KEY: Final = "key:"
@@ -38,7 +89,7 @@ def size_of(name: str, entry: Entry) -> int:
     record = entry.record
     if record is None:
         return size
-    if isinstance(record, KnownKey):
+    if isinstance(record, KeyRecord):
         size += _KEY + len(record.user or "") + len(record.tenant or "")
     if record.limits:
         size += _LIMITS + sum(len(rule) + _LIMIT * len(limits) for rule, limits in record.limits.by_rule.items())
@@ -135,3 +186,80 @@ class _Shelf:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+_PREFIX: Final = "hg:"
+FRESH_SECONDS: Final = 600.0
+KEPT_SECONDS: Final = 86_400.0
+UNKNOWN_SECONDS: Final = 60.0
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+_MAX_TIERS: Final = 1_000
+_plain_users: dict[str | None, UserRecord] = {}
+"""Users with a tier and nothing else, which is nearly all: one object for each tier."""
+
+
+class Shared(NamedTuple):
+    """What processes share about a name."""
+
+    record: UserRecord | KeyRecord | None
+    is_fresh: bool
+
+
+class SharedRecords:
+    """Reads and writes many at once."""
+
+    def __init__(self, cache: Cache, wall_clock: Callable[[], Micros], *, keeps_last_known: bool) -> None:
+        """`keeps_last_known` keeps records past their time."""
+        self._cache = cache
+        self._clock = wall_clock
+        self._kept_seconds = KEPT_SECONDS if keeps_last_known else FRESH_SECONDS
+
+    async def get(self, names: Sequence[str]) -> tuple[list[Shared | None], str | None]:
+        """What is there under each name, and the era to put with what was missing."""
+        values, era = await self._cache.get_many([_PREFIX + name for name in names])
+        now = self._clock()
+        return [_read(name, value, now) for name, value in zip(names, values, strict=True)], era
+
+    async def put(self, found: Mapping[str, Mapping[str, Any] | None], era: str) -> None:
+        """Let other processes know. Not that a key is unknown: a caller can invent as many as it likes."""
+        now = self._clock() // SECOND
+        known, unknown = {}, {}
+        for name, data in found.items():
+            if data is not None:
+                known[_PREFIX + name] = _encode((now + int(FRESH_SECONDS), data)).encode()
+            elif name.startswith(USER):
+                unknown[_PREFIX + name] = _encode((now + int(UNKNOWN_SECONDS), None)).encode()
+        if known:
+            await self._cache.put_many(known, self._kept_seconds, era)
+        if unknown:
+            await self._cache.put_many(unknown, UNKNOWN_SECONDS, era)
+
+
+def _read(name: str, value: bytes | None, now: Micros) -> Shared | None:
+    """What a value says; None if it says nothing that makes sense."""
+    if value is None:
+        return None
+    try:
+        until, data = json.loads(value)
+        is_fresh = now < until * SECOND
+    except (ValueError, TypeError, RecursionError):
+        return None
+    record = record_of(name, data)
+    return Shared(record, is_fresh) if data is None or record is not None else None
+
+
+def record_of(name: str, data: object) -> UserRecord | KeyRecord | None:
+    """A record from its data; what makes no sense is not there."""
+    if data is None:
+        return None
+    try:
+        if not name.startswith(USER):
+            return KeyRecord.read(data)
+        user = UserRecord.read(data)
+    except (ValueError, OverflowError):
+        return None
+    if user.limits:
+        return user
+    if len(_plain_users) >= _MAX_TIERS:
+        _plain_users.clear()
+    return _plain_users.setdefault(user.tier, user)

@@ -23,12 +23,12 @@ from headgate.core.event import Event, EventKind, beside, deciding, event_of, ki
 from headgate.core.rule import Action, Rule
 from headgate.core.thinning import Share, Thinning
 from headgate.core.units import MINUTE
-from headgate.dataplane.groups import DENIED, LONGEST, PLAIN, Groups
+from headgate.dataplane.groups import DENIED, MAX_NAME, PLAIN, Groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headgate.core.counts import Count, Took
+    from headgate.core.counts import Count, LatencyBucket
     from headgate.core.matching import Plan
     from headgate.core.request import Request
     from headgate.core.units import Micros
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 MAX_EVENTS: Final = 20_000
 """That wait to be taken. When more come, the oldest go. With the longest texts (ASCII) they take 115 MB."""
 MAX_SHORTCUTS: Final = 5_000
-MOST_KEYS: Final = 100_000
-_MOST_SELDOM: Final = 64
+MAX_KEYS: Final = 100_000
+_MAX_ONE_IN: Final = 64
 _LESS: Final = 4
 _FEW: Final = 100
 _MANY: Final = 1_000
@@ -131,7 +131,7 @@ class Recorder:
         attend, sample, use, record = self._attend, self._sample, self._use, self._record
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
-            plan: Any = verdict._asked  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
+            plan: Any = verdict._plan_or_key  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
             shortcut = (passing if verdict.allowed else refused)(plan[5])
             if shortcut is None:
                 record(request, cost, verdict, started)
@@ -149,7 +149,7 @@ class Recorder:
                 record(request, cost, verdict, started)
                 return
             user = request[0]
-            users.append(user if user is None or len(user) <= LONGEST else None)
+            users.append(user if user is None or len(user) <= MAX_NAME else None)
             if started:
                 sample(request, cost, verdict, kind, chance, at, attend(latencies, started))
             elif not is_seldom:
@@ -174,7 +174,7 @@ class Recorder:
         endpoint = request.route or plan.template or request.path
         group = self._groups.of((at // MINUTE, request.tier, endpoint, charged, outcome))
         users, latencies = group or ([], [])  # without a group it is counted already
-        users.append(request.user if request.user is None or len(request.user) <= LONGEST else None)
+        users.append(request.user if request.user is None or len(request.user) <= MAX_NAME else None)
         chance, is_seldom = self._chance(plan, kind)
         if is_simple and group is not None and plan.alike is not None and not _can_wait(plan):
             shortcuts = self._passing if verdict.allowed else self._refused
@@ -217,7 +217,7 @@ class Recorder:
         self._looked = 0
         return taken
 
-    def take_counts(self) -> tuple[list[Count], list[Took]]:
+    def take_counts(self) -> tuple[list[Count], list[LatencyBucket]]:
         """What was counted since the last time."""
         self._passing.clear()
         self._refused.clear()
@@ -238,7 +238,7 @@ class Recorder:
             self._unfolded = 0
             self._groups.fold()
         self._looked += 1
-        if self._looked >= _MANY and self._one_in < _MOST_SELDOM:
+        if self._looked >= _MANY and self._one_in < _MAX_ONE_IN:
             self._look_at_one_in(self._one_in * _LESS)
         return latency
 
@@ -283,7 +283,7 @@ class Recorder:
         self._kept.clear()
 
     def _use(self, api_key: str, at: Micros) -> None:
-        if api_key in self._keys or (len(self._keys) < MOST_KEYS and len(api_key) <= LONGEST):
+        if api_key in self._keys or (len(self._keys) < MAX_KEYS and len(api_key) <= MAX_NAME):
             self._keys[api_key] = at
 
 
@@ -291,7 +291,7 @@ def _turns(timer: Timer, one_in: int) -> Iterator[Timer | None]:
     """Who is timed: one in so many, without a rhythm that traffic could have as well."""
     drawn = Random(_TURNS)  # noqa: S311 (nothing secret depends on it)
     timed = set(drawn.sample(range(_TURNS), _TURNS // one_in))
-    return cycle([timer if place in timed else None for place in range(_TURNS)])
+    return cycle([timer if index in timed else None for index in range(_TURNS)])
 
 
 def _is_simple(plan: Plan, decisions: Sequence[Decision]) -> bool:
@@ -325,4 +325,4 @@ def _subject(request: Request, verdict: Verdict, kind: EventKind) -> tuple[objec
     else:
         rule = deciding(verdict, kind).rule
     who = request[0] or request[2] or request[3] or ""
-    return (who if len(who) <= LONGEST else hash(who), None if rule is None else rule.name, kind)
+    return (who if len(who) <= MAX_NAME else hash(who), None if rule is None else rule.name, kind)

@@ -14,20 +14,18 @@ import asyncio
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.core.known import KnownKey, KnownUser
 from headgate.core.parsing.fields import unusable
+from headgate.core.records import KeyRecord, UserRecord
 from headgate.core.units import SECOND
 from headgate.dataplane.lookups import AS_SHIPPED, MAX_NAMES, MAX_WAITING, Lookups
-from headgate.dataplane.record_cache import KEY, USER, RecordCache
-from headgate.dataplane.shared_records import record_of
-from headgate.dataplane.wanted import Entry, Wanted
+from headgate.dataplane.record_cache import KEY, USER, Entry, RecordCache, Wanted, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from headgate.core.units import Micros
     from headgate.dataplane.lookups import Deadlines
-    from headgate.dataplane.shared_records import Shared, SharedRecords
+    from headgate.dataplane.record_cache import Shared, SharedRecords
     from headgate.ports import RecordSource
 
 EVERYTHING: Final = "*"
@@ -39,7 +37,7 @@ _ASSUMED_LIFE: Final[Micros] = SECOND
 _SHARED_IN_TIME: Final[Micros] = 5 * SECOND
 """What took longer to read is not shared: the mark of a change meanwhile, ten seconds long, may have ended."""
 _SECONDS_TO_SHARE: Final = 0.005
-_LONGEST_USER: Final = 255
+_MAX_USER: Final = 255
 _NOT_ON_RECORD: Final = Entry(None, 0, 0)
 
 
@@ -100,10 +98,10 @@ class Records:
         entry = self._fresh(name)
         if entry is not None:
             return entry
-        if len(user) > _LONGEST_USER or unusable(user):
+        if len(user) > _MAX_USER or unusable(user):
             return _NOT_ON_RECORD  # no user can have that id
         entry = await self._look_up(name, user)
-        return entry if isinstance(entry.record, KnownUser | None) else entry._replace(record=None)
+        return entry if isinstance(entry.record, UserRecord | None) else entry._replace(record=None)
 
     async def key(self, digest: bytes) -> Entry:
         """What is on record about an API key, by its SHA-256; it may be revoked or have expired."""
@@ -111,7 +109,7 @@ class Records:
         entry = self._fresh(name) or await self._look_up(name, digest)
         record = entry.record
         # Found by its hash already, which no timing can help to guess; compared all the same, in constant time.
-        if record is None or (isinstance(record, KnownKey) and compare_digest(record.digest, digest)):
+        if record is None or (isinstance(record, KeyRecord) and compare_digest(record.digest, digest)):
             return entry
         return entry._replace(record=None)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from headgate.core.matching import Plan, Snapshot
 from headgate.core.request import Request
 from headgate.core.rule import Action, Rule, RuleSet
-from headgate.errors import InvalidRequest, InvalidRules, NoRules, shown
+from headgate.errors import InvalidRequest, InvalidRules, NoRules, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,4 +169,4 @@ class Follower:
 
 
 def _not_a_request(subject: object) -> InvalidRequest:
-    return InvalidRequest(f"expected a headgate.Request, not {shown(subject)}")
+    return InvalidRequest(f"expected a headgate.Request, not {short_repr(subject)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from headgate.edge.http import forward_auth
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import InvalidSettings, short_repr
 
 if TYPE_CHECKING:
     from headgate.edge.listening import Address
@@ -42,7 +42,7 @@ class Upstream:
         except (KeyError, ValueError):
             good, port = False, 0
         if not good:
-            msg = f"--upstream is {shown(url)}; write an address without a path, such as http://127.0.0.1:9000"
+            msg = f"--upstream is {short_repr(url)}; write an address without a path, such as http://127.0.0.1:9000"
             raise InvalidSettings(msg)
         return cls(parts.hostname or "", port, parts.scheme == "https")
 

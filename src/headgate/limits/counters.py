@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.bare_keys import BareKeys
     from headgate.ports import CounterStore
 
-_MOST_REMEMBERED: Final = 100_000
+_MAX_REMEMBERED: Final = 100_000
 _ITEM: Final = re.compile(r".*/[0-9]+/(?P<multiples>[0-9]{1,9})/(?P<unit>second|minute|hour|day|month|year)", re.DOTALL)
 _UNITS: Final = {
     "second": SECOND,
@@ -174,7 +174,7 @@ class LimitsCounters:
         return found.source is Source.STORE
 
     async def _take(self, counter: _Counter, limit: int, amount: int) -> Decision:
-        if len(self._used) >= _MOST_REMEMBERED:
+        if len(self._used) >= _MAX_REMEMBERED:
             self._used.clear()
         self._used[counter] = None
         hit = self._hit(counter, limit, amount)
@@ -216,7 +216,7 @@ class LimitsCounters:
     def _counter(self, key: str, seconds: float, algorithm: Algorithm) -> _Counter:
         period = round(seconds * SECOND)
         if self._periods.get(key) != period:
-            if len(self._periods) >= _MOST_REMEMBERED:
+            if len(self._periods) >= _MAX_REMEMBERED:
                 self._periods.clear()
             self._periods[key] = period
         return _Counter(key, period, algorithm)

@@ -15,8 +15,8 @@ except ModuleNotFoundError as error:
 from headgate import wiring
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.redis import REDIS_SCHEMES
-from headgate.dataplane.without_waiting import run
-from headgate.errors import InvalidSettings, StoreError, shown
+from headgate.dataplane.limiter import run_now
+from headgate.errors import InvalidSettings, StoreError, short_repr
 from headgate.limits.counters import LimitsCounters
 from headgate.ports import LocalStore
 
@@ -28,7 +28,8 @@ _SCHEMES: Final = [f"{_OURS}{scheme}" for scheme in ("memory", "embedded", *REDI
 def _counters(uri: str | None, prefix: str, options: dict[str, float | str | bool], *, awaits: bool) -> LimitsCounters:
     """The counters at ``headgate+redis://…``."""
     if options:
-        msg = f"{_OURS}… has no storage option {shown(min(options))}; options stand in the address, as ?deadline_ms=50"
+        first = short_repr(min(options))
+        msg = f"{_OURS}… has no storage option {first}; options stand in the address, as ?deadline_ms=50"
         raise ConfigurationError(msg)
     url = (uri or f"{_OURS}memory://").removeprefix(_ASYNC).removeprefix(_OURS)
     try:
@@ -65,47 +66,47 @@ class HeadgateStorage(
 
     def incr(self, key: str, expiry: int, amount: int = 1) -> int:
         """See `LimitsCounters.incr`."""
-        return run(self._counters.incr(key, expiry, amount))
+        return run_now(self._counters.incr(key, expiry, amount))
 
     def get(self, key: str) -> int:
         """See `LimitsCounters.get`."""
-        return run(self._counters.get(key))
+        return run_now(self._counters.get(key))
 
     def get_expiry(self, key: str) -> float:
         """See `LimitsCounters.get_expiry`."""
-        return run(self._counters.get_expiry(key))
+        return run_now(self._counters.get_expiry(key))
 
     def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """See `LimitsCounters.acquire_entry`."""
-        return run(self._counters.acquire_entry(key, limit, expiry, amount))
+        return run_now(self._counters.acquire_entry(key, limit, expiry, amount))
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
         """See `LimitsCounters.get_moving_window`."""
-        return run(self._counters.get_moving_window(key, limit, expiry))
+        return run_now(self._counters.get_moving_window(key, limit, expiry))
 
     def acquire_sliding_window_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
         """See `LimitsCounters.acquire_sliding_window_entry`."""
-        return run(self._counters.acquire_sliding_window_entry(key, limit, expiry, amount))
+        return run_now(self._counters.acquire_sliding_window_entry(key, limit, expiry, amount))
 
     def get_sliding_window(self, key: str, expiry: int) -> tuple[int, float, int, float]:
         """See `LimitsCounters.get_sliding_window`."""
-        return run(self._counters.get_sliding_window(key, expiry))
+        return run_now(self._counters.get_sliding_window(key, expiry))
 
     def clear(self, key: str) -> None:
         """See `LimitsCounters.clear`."""
-        run(self._counters.clear(key))
+        run_now(self._counters.clear(key))
 
     def clear_sliding_window(self, key: str, expiry: int) -> None:
         """See `LimitsCounters.clear_sliding_window`."""
-        run(self._counters.clear_sliding_window(key, expiry))
+        run_now(self._counters.clear_sliding_window(key, expiry))
 
     def check(self) -> bool:
         """See `LimitsCounters.check`."""
-        return run(self._counters.check())
+        return run_now(self._counters.check())
 
     def reset(self) -> int | None:
         """See `LimitsCounters.reset`."""
-        return run(self._counters.reset())
+        return run_now(self._counters.reset())
 
 
 class AsyncHeadgateStorage(

@@ -7,7 +7,7 @@ import zlib
 from operator import attrgetter, itemgetter
 from typing import IO, TYPE_CHECKING, Final, Protocol
 
-from headgate.errors import InvalidRequest, InvalidSettings, shown
+from headgate.errors import InvalidRequest, InvalidSettings, short_repr
 from headgate.simulate.log_lines import AccessLog, JsonLog
 from headgate.simulate.traffic import Skipped
 
@@ -65,7 +65,7 @@ class LogFile:
                         page = []
         except OSError as error:
             if error.errno is not None:
-                msg = f"{shown(str(self._path))} cannot be read: {error.strerror}"
+                msg = f"{short_repr(str(self._path))} cannot be read: {error.strerror}"
                 raise InvalidSettings(msg) from error
             self.skipped.add(f"the file is damaged: {error}")
         except (EOFError, zlib.error) as error:
@@ -87,7 +87,7 @@ class LogFile:
         try:
             page.append(form.request(text))
         except (ValueError, OverflowError, InvalidRequest) as error:
-            self.skipped.add(f"line {number}: {error}: {shown(text)}")
+            self.skipped.add(f"line {number}: {error}: {short_repr(text)}")
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from headgate.adapters.embedded import open_database
 from headgate.adapters.object_store import FolderObjectStore
 from headgate.archive.factory import event_archive, open_archive
-from headgate.errors import ArchiveError, InvalidSettings, shown
+from headgate.errors import ArchiveError, InvalidSettings, short_repr
 from headgate.settings import complete
 from headgate.simulate.log_file import LogFile
 from headgate.simulate.traffic import COLUMNS, EventParser, Skipped
@@ -118,7 +118,7 @@ def _files(origin: str, span: Span, fields: Mapping[str, str] | None) -> Any:  #
     if path.is_dir():
         return _parquet(_in_folder(path), span)
     if not path.exists():
-        msg = f"there is no {shown(origin)}; write 'events', 'archive', a log file, or a folder of Parquet files"
+        msg = f"there is no {short_repr(origin)}; write 'events', 'archive', a log file, or a folder of Parquet files"
         raise InvalidSettings(msg)
     if path.suffix == _PARQUET:
         return _parquet([(FolderObjectStore(path.parent), path.name)], span)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.own_limits import OwnLimits
 from headgate.core.request import NO_ATTRIBUTES, Request
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -125,7 +125,7 @@ class EventParser:
 
     def _rest(self, extra: object) -> tuple[Any, ...]:
         if not isinstance(extra, Mapping):
-            msg = f"extra of an event must be a mapping, not {shown(extra)}"
+            msg = f"extra of an event must be a mapping, not {short_repr(extra)}"
             raise InvalidRequest(msg)
         limits = extra.get("limits")
         return (
@@ -141,7 +141,7 @@ class EventParser:
         found = self._limits.get(name)
         if found is None:
             if not isinstance(data, Mapping) or not all(isinstance(each, Mapping) for each in data.values()):
-                msg = f"limits in extra must be a mapping by owner and rule, not {shown(data)}"
+                msg = f"limits in extra must be a mapping by owner and rule, not {short_repr(data)}"
                 raise InvalidRequest(msg)
             if len(self._limits) >= _MAX_CACHED:
                 self._limits.clear()

@@ -8,12 +8,11 @@ from headgate.adapters.clock import cpu_wait_seconds, monotonic
 from headgate.adapters.jwks_document import jwks_at
 from headgate.core.units import SECOND
 from headgate.dataplane.identity import Identity
-from headgate.dataplane.jwks import KeySet, OneKey
-from headgate.dataplane.jwt_keys import check_algorithms, key_from_text
+from headgate.dataplane.jwt_keys import KeySet, OneKey, check_algorithms, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
+from headgate.dataplane.record_cache import SharedRecords
 from headgate.dataplane.records import MEGABYTE, Records
-from headgate.dataplane.shared_records import SharedRecords
 from headgate.errors import InvalidSettings
 from headgate.setting_values import OnUnknownIdentity
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.core.thinning import Share
+from headgate.dataplane.exporter import Exporter, Route
+from headgate.dataplane.flusher import COUNTS, EVENTS, Flusher, Origin, Recorded
 from headgate.dataplane.recorder import Recorder
-from headgate.dataplane.recording import COUNTS, EVENTS, Origin, Recorded, Recording
-from headgate.dataplane.shipping import Route, Shipping
 from headgate.errors import InvalidSettings
 from headgate.wiring.spool_folder import spool_folder
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from headgate.dataplane.courier import SinkState
-    from headgate.dataplane.recording import Counted
+    from headgate.dataplane.exporter import SinkState
+    from headgate.dataplane.flusher import Counted
     from headgate.ports import CountSink, EventSink
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
@@ -49,7 +49,7 @@ class RecordingState(NamedTuple):
 class Recordings:
     """What runs in one process, for whoever wants to know how it is doing."""
 
-    def __init__(self, recording: Recording, shipping: Shipping | None) -> None:
+    def __init__(self, recording: Flusher, shipping: Exporter | None) -> None:
         """`shipping` only where this process leads."""
         self._recording = recording
         self._shipping = shipping
@@ -93,7 +93,7 @@ async def recorded(
             journal = Writer(root, limits)
             if leads:
                 shipping = await stack.enter_async_context(_shipping(root, settings, control))
-        recording = Recording(
+        recording = Flusher(
             recorder,
             journal,
             _origin(settings),
@@ -105,7 +105,7 @@ async def recorded(
         yield Recordings(recording, shipping)
 
 
-def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> Shipping:
+def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> Exporter:
     from headgate.adapters.spool import (  # noqa: PLC0415 (as above)
         forgotten_spools,
         shipping_lock,
@@ -121,7 +121,7 @@ def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> S
         Route(EVENTS, spooled_events(root, [sink.name for sink in events]), events),
         Route(COUNTS, spooled_counts(root, [sink.name for sink in counts]), counts, every),
     ]
-    return Shipping([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
+    return Exporter([route for route in routes if route.sinks], partial(shipping_lock, root), wall_clock)
 
 
 def _origin(settings: Settings) -> Origin:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from headgate.adapters.otlp_traces import Traces
-    from headgate.dataplane.recording import Counted
+    from headgate.dataplane.flusher import Counted
     from headgate.edge.http.application import Application
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane

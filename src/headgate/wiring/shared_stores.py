@@ -21,12 +21,12 @@ from headgate.adapters.redis import (
     store_at,
     store_on,
 )
-from headgate.core.safety import safety_of
+from headgate.core.failure_policy import failure_policy_of
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 from headgate.edge.frameworks.gate import workers_of
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import InvalidSettings, short_repr
 from headgate.settings import web_concurrency
 from headgate.wiring.stores import Counters, open_store
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from urllib.parse import SplitResult
 
-    from headgate.core.safety import Safety
+    from headgate.core.failure_policy import FailurePolicy
     from headgate.core.units import Micros
     from headgate.ports import CounterStore, SharedStore
 
@@ -69,12 +69,12 @@ def open_blocking(url: str, clock: Callable[[], Micros], deny_cache_mb: int) -> 
     return _with_deny_cache(_blocking_store(url, clock), clock, deny_cache_mb, blocks=True)
 
 
-def failure_policy(url: str) -> Safety | None:
+def failure_policy(url: str) -> FailurePolicy | None:
     """What keys without a rule do when the store at `url` fails; None without a server of that name."""
     if not is_redis_url(url):
         return None
     address = StoreAddress.parse(url)
-    return safety_of(address.on_store_error, on_overload=address.on_overload)
+    return failure_policy_of(address.on_store_error, on_overload=address.on_overload)
 
 
 def processes_of_this_program() -> int:
@@ -112,11 +112,11 @@ def _embedded_address(url: str) -> SplitResult:
         address = urlsplit(url)
     except (AttributeError, TypeError, ValueError):
         # Text is not repeated: it may hold a password.
-        what = "that" if isinstance(url, str) else shown(url)
+        what = "that" if isinstance(url, str) else short_repr(url)
         msg = f"{what} is not the address of a store; write for example memory://"
         raise InvalidSettings(msg) from None
     if address.scheme != "embedded":
         # Only the scheme is named: the rest of an address may hold a password.
-        msg = f"{shown(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
+        msg = f"{short_repr(address.scheme)} is not a kind of store; write memory://, embedded:// or redis://host:6379"
         raise InvalidSettings(msg)
     return address

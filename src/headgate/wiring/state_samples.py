@@ -111,10 +111,10 @@ def recording_samples(worker: str, recordings: Recordings) -> Iterator[Sample]:
     yield Sample("headgate_events_dropped_total", dropped)
     yield Sample("headgate_events_left_out_total", left_out)
     yield Sample("headgate_events_waiting", waiting, (worker,))
-    for place, (account, error, lag) in sinks.items():
-        yield Sample("headgate_sink_stored_total", account.stored, place)
-        yield Sample("headgate_sink_refused_total", account.refused, place)
-        yield Sample("headgate_sink_dropped_total", account.dropped, place)
-        yield Sample("headgate_sink_spooled", account.spooled, (worker, *place))
+    for place, (ledger, error, lag) in sinks.items():
+        yield Sample("headgate_sink_stored_total", ledger.stored, place)
+        yield Sample("headgate_sink_refused_total", ledger.refused, place)
+        yield Sample("headgate_sink_dropped_total", ledger.dropped, place)
+        yield Sample("headgate_sink_spooled", ledger.spooled, (worker, *place))
         yield Sample("headgate_sink_lag_seconds", lag, (worker, *place))
         yield Sample("headgate_sink_up", error is None, (worker, *place))

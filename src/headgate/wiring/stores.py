@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import DEFAULT_MAX_COUNTERS, MemoryCache, MemoryFeed, MemoryStore, WhenFull
 from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
-from headgate.errors import InvalidSettings, shown
+from headgate.errors import InvalidSettings, short_repr
 from headgate.settings import DEFAULT_DATA_DIR
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
     from headgate.adapters.redis import RedisStore
-    from headgate.core.safety import Safety
+    from headgate.core.failure_policy import FailurePolicy
     from headgate.core.units import Micros
     from headgate.ports import Cache, CounterStore, Feed
 
@@ -93,7 +93,7 @@ def layer(store: object, kind: type[T]) -> T | None:
     return store if store is None or isinstance(store, kind) else layer(getattr(store, "store", None), kind)
 
 
-def failure_policy(url: str) -> Safety | None:
+def failure_policy(url: str) -> FailurePolicy | None:
     """The failure policy of bare keys on the store at an address; None in memory, which does not fail."""
     if _memory_address(url) is not None:
         return None
@@ -118,18 +118,18 @@ def _memory_options(address: SplitResult) -> tuple[int, WhenFull]:
     given = parse_qsl(address.query, keep_blank_values=True)
     options = dict(given)
     if unknown := set(options) - {"max_counters", "when_full"}:
-        msg = f"memory:// has no option {shown(min(unknown))}; it has max_counters and when_full"
+        msg = f"memory:// has no option {short_repr(min(unknown))}; it has max_counters and when_full"
         raise InvalidSettings(msg)
     if len(options) < len(given):
         msg = "memory:// was given one option twice"
         raise InvalidSettings(msg)
     number = options.get("max_counters", str(DEFAULT_MAX_COUNTERS))
     if not _WHOLE.fullmatch(number) or not 0 < int(number) <= _MAX_COUNTERS:
-        msg = f"max_counters of memory:// is a whole number from 1 to {_MAX_COUNTERS}, not {shown(number)}"
+        msg = f"max_counters of memory:// is a whole number from 1 to {_MAX_COUNTERS}, not {short_repr(number)}"
         raise InvalidSettings(msg)
     try:
         when_full = WhenFull(options.get("when_full", WhenFull.SHARE))
     except ValueError:
-        msg = f"when_full of memory:// is one of {', '.join(WhenFull)}, not {shown(options['when_full'])}"
+        msg = f"when_full of memory:// is one of {', '.join(WhenFull)}, not {short_repr(options['when_full'])}"
         raise InvalidSettings(msg) from None
     return int(number), when_full

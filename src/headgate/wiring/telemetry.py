@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.process_samples import WorkerSamples, process_samples
-from headgate.core.decision_totals import DecisionTotals
-from headgate.core.exposition import exposition
-from headgate.core.metrics import summed
+from headgate.core.metrics import DecisionTotals, exposition, summed
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
     from headgate.core.metrics import Sample
-    from headgate.dataplane.recording import Counted
+    from headgate.dataplane.flusher import Counted
 
 LEADER: Final = "main"
 """The name of the process that was started, among its workers, which have numbers."""
@@ -49,7 +47,7 @@ class Telemetry:
 
     def observe(self, counted: Counted) -> None:
         """Add what was decided since the last time."""
-        self._totals.add(counted.counts, counted.took)
+        self._totals.add(counted.counts, counted.latencies)
 
     def text(self) -> str:
         """The samples of all processes, as Prometheus reads them.

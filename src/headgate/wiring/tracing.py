@@ -6,7 +6,7 @@ import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from headgate.dataplane.telling import Telling, log_denial
+from headgate.dataplane.observer import ObserverChain, log_denial
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from headgate.adapters.otlp_traces import Traces
     from headgate.core.verdict import Verdict
+    from headgate.dataplane.observer import DecisionObserver
     from headgate.dataplane.recorder import Recorder
-    from headgate.dataplane.telling import Witness
     from headgate.edge.http.application import Application
     from headgate.edge.http.service import DecisionService
     from headgate.settings import Settings
@@ -50,7 +50,7 @@ def in_front_of(service: DecisionService, traces: Traces | None) -> Application:
     return TracedService(service, traces)
 
 
-def observer_of(recorder: Recorder, traces: Traces | None) -> Witness:
+def observer_of(recorder: Recorder, traces: Traces | None) -> DecisionObserver:
     """What a limiter reports its verdicts to: the recorder, and with it spans and the debug log where these are on."""
     listeners: list[Callable[[Verdict], None]] = []
     if traces is not None:
@@ -59,4 +59,4 @@ def observer_of(recorder: Recorder, traces: Traces | None) -> Witness:
         listeners.append(tell_span)
     if log.isEnabledFor(logging.DEBUG):
         listeners.append(log_denial)
-    return Telling(recorder, listeners) if listeners else recorder
+    return ObserverChain(recorder, listeners) if listeners else recorder

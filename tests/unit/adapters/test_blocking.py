@@ -13,7 +13,7 @@ import pytest
 
 from headgate.adapters import blocking as module
 from headgate.adapters.blocking import BlockingStore
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Opened:
 
     def reset(self, key: str) -> None:
         """Wait for the store to say that it has reset a counter."""
-        run(self.store.reset([key]))
+        run_now(self.store.reset([key]))
 
     def in_loop(self, function: object, *arguments: object) -> None:
         background = self.store._behind._background
@@ -84,7 +84,7 @@ class Opened:
 def opened() -> Iterator[Opened]:
     made = Opened()
     yield made
-    run(made.store.close())
+    run_now(made.store.close())
     assert all(store.closed for store in made.made)
 
 
@@ -103,9 +103,9 @@ def reset_in(pool: ThreadPoolExecutor, opened: Opened) -> Future[None]:
 
 def test_answers_and_errors_come_through(opened: Opened) -> None:
     """Without an event loop a caller gets the store's answer, or the error that the store raised."""
-    assert run(opened.store.take([])) == run(opened.store.peek([])) == []
+    assert run_now(opened.store.take([])) == run_now(opened.store.peek([])) == []
     with pytest.raises(StoreError, match="0 too many"):
-        run(opened.store.give_back([]))
+        run_now(opened.store.give_back([]))
 
 
 def test_nothing_runs_that_nobody_needs() -> None:
@@ -114,14 +114,14 @@ def test_nothing_runs_that_nobody_needs() -> None:
     opened = Opened()
     assert not opened.made
     assert waiting_threads() == others
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     (thread,) = set(waiting_threads()).difference(others)
     assert thread.daemon
-    run(opened.store.close())
+    run_now(opened.store.close())
     assert not thread.is_alive()
 
     opened = Opened()
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     (thread,) = set(waiting_threads()).difference(others)
     (store,) = opened.made
     del opened
@@ -133,7 +133,7 @@ def test_nothing_runs_that_nobody_needs() -> None:
 
 def test_calls_of_many_threads_are_started_in_one_turn(opened: Opened) -> None:
     """What threads ask while the loop is busy is started together, in one turn of the loop."""
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     busy, go_on = threading.Event(), threading.Event()
 
     def be_busy() -> None:
@@ -160,7 +160,7 @@ def test_it_can_be_called_inside_an_event_loop(opened: Opened) -> None:
     """A program that runs an event loop of its own can call too; its loop stands still meanwhile."""
 
     async def program() -> Sequence[Decision]:
-        return run(opened.store.take([]))
+        return run_now(opened.store.take([]))
 
     assert asyncio.run(program()) == []
 
@@ -169,16 +169,16 @@ def test_closing_ends_every_wait(opened: Opened) -> None:
     """Threads that wait when the store is closed get a store error, and so does everybody who asks later."""
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)
-        run(opened.store.close())
+        run_now(opened.store.close())
         with pytest.raises(StoreError, match="was closed while this call waited"):
             waiting.result(PATIENCE)
     with pytest.raises(StoreError, match="was closed; open another one"):
-        run(opened.store.take([]))
+        run_now(opened.store.take([]))
 
 
 def test_a_call_that_comes_while_closing_is_refused(opened: Opened) -> None:
     """A call that is too late for the loop, and too early to know that, is refused as well."""
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     background = opened.store._behind._background
     assert background is not None
 
@@ -215,7 +215,7 @@ def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monke
             waiting.result(PATIENCE)
     background.join()  # the thread tidies up after those who wait have heard of it
     opened.made[0].closed = True  # there was no loop left to close it on
-    assert run(opened.store.take([])) == []
+    assert run_now(opened.store.take([])) == []
     assert len(opened.made) == 2
 
 
@@ -237,25 +237,25 @@ def test_a_thread_that_vanished_is_noticed(opened: Opened, monkeypatch: pytest.M
 def test_a_wake_that_was_lost_is_made_up_for(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a signal stopped a thread right before it woke the loop, the others do not wait for ever."""
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.001)
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     background = opened.store._behind._background
     assert background is not None
     background._woken = True
-    assert run(opened.store.take([])) == []
+    assert run_now(opened.store.take([])) == []
 
 
 def test_the_answering_thread_does_not_ask_itself(opened: Opened) -> None:
     """A call from the background thread itself, which could only hang, is refused with a sentence."""
     others = waiting_threads()
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     caught: list[StoreError] = []
     done = threading.Event()
 
     def ask_itself() -> None:
         with pytest.raises(StoreError, match="wait for itself") as refused:
-            run(opened.store.take([]))
+            run_now(opened.store.take([]))
         caught.append(refused.value)
-        run(opened.store.close())  # does not wait for itself either
+        run_now(opened.store.close())  # does not wait for itself either
         done.set()
 
     opened.in_loop(ask_itself)
@@ -276,9 +276,9 @@ def test_a_thread_that_cannot_be_started_is_a_store_error(opened: Opened, monkey
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_more)
         with pytest.raises(StoreError, match="can't start new thread"):
-            run(opened.store.take([]))
+            run_now(opened.store.take([]))
     opened.made.clear()
-    assert run(opened.store.take([])) == []
+    assert run_now(opened.store.take([])) == []
 
 
 class Alarm(Exception):
@@ -287,7 +287,7 @@ class Alarm(Exception):
 
 def test_an_interrupted_wait_gets_nothing_later(opened: Opened) -> None:
     """A wait that a signal ended leaves nothing behind: the next call gets its own answer, not the late one."""
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     store = opened.made[0]
 
     def interrupt() -> None:
@@ -308,12 +308,12 @@ def test_an_interrupted_wait_gets_nothing_later(opened: Opened) -> None:
         signal.signal(signal.SIGUSR1, before)
     opened.in_loop(store.go.set)
     for _ in range(100):
-        assert run(opened.store.take([])) == []
+        assert run_now(opened.store.take([])) == []
 
 
 def test_a_signals_handler_may_call_too(opened: Opened) -> None:
     """A handler that calls while its thread waits gets its own answer, and so does the thread."""
-    run(opened.store.take([]))
+    run_now(opened.store.take([]))
     store = opened.made[0]
     answers: list[Sequence[Decision]] = []
 
@@ -322,7 +322,7 @@ def test_a_signals_handler_may_call_too(opened: Opened) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
     def call(_number: int, _frame: object) -> None:
-        answers.append(run(opened.store.take([])))
+        answers.append(run_now(opened.store.take([])))
         opened.in_loop(store.go.set)
 
     before = signal.signal(signal.SIGUSR1, call)
@@ -351,8 +351,8 @@ def test_a_forked_child_begins_anew(opened: Opened) -> None:
         if child == 0:
             signal.alarm(PATIENCE)  # a child that hangs dies by it
             stayed_away = not opened.made[0].closed
-            mine = run(opened.store.take([]))
-            run(opened.store.close())
+            mine = run_now(opened.store.take([]))
+            run_now(opened.store.close())
             closed = [store.closed for store in opened.made] == [False, True]
             os._exit(0 if stayed_away and mine == [] and closed else 1)
         opened.store._behind._lock.release()

@@ -26,7 +26,7 @@ from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.log import framed
 from headgate.adapters.spool.stream import COUNTS_TOGETHER, ENOUGH_AT_ONCE
-from headgate.core.account import Account
+from headgate.core.delivery_ledger import DeliveryLedger
 from headgate.core.event import EventBatch
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, disk: _Disk, caplog: pytest.L
     writer.append(EVENTS, batch(100, 10))
     writer.close()
     read_all(stream, "one")
-    assert stream.account("one") == Account(stored=110)
+    assert stream.ledger("one") == DeliveryLedger(stored=110)
     assert caplog.messages == [
         "events wait in memory, the spool cannot be written: No space left on device",
         "the spool can be written again",
@@ -95,7 +95,7 @@ def test_a_disk_that_stays_full_costs_the_oldest(tmp_path: Path, disk: _Disk) ->
     writer.write()
     numbers = read_all(stream, "one")
     assert numbers == [*range(10), *range(1_010 - waiting, 1_010)]
-    assert stream.account("one") == Account(stored=10 + waiting, dropped=dropped)
+    assert stream.ledger("one") == DeliveryLedger(stored=10 + waiting, dropped=dropped)
     writer.close()
 
 
@@ -145,16 +145,16 @@ def test_a_spool_that_somebody_deletes_is_begun_anew(
     shutil.rmtree(root)
     if is_noticed:
         stream.look()
-        assert stream.account("one") == Account(stored=5, dropped=5)
+        assert stream.ledger("one") == DeliveryLedger(stored=5, dropped=5)
     stream.keep("one", in_hand, 0)
     writer.append(EVENTS, batch(810, 5))
     writer.write()
     assert read_all(stream, "one") == list(range(810, 815))
-    assert stream.account("one") == Account(stored=15, dropped=800)
+    assert stream.ledger("one") == DeliveryLedger(stored=15, dropped=800)
     assert "the spool was deleted; what was in it is lost, and a new one is begun" in caplog.messages
     writer.close()
     stream.look()
-    assert stream.account("one") == Account(stored=15, dropped=800)
+    assert stream.ledger("one") == DeliveryLedger(stored=15, dropped=800)
     assert list(root.iterdir()) == []
 
 
@@ -168,7 +168,7 @@ def test_a_lock_that_somebody_deletes_loses_nothing(tmp_path: Path) -> None:
     writer.append(EVENTS, batch(5, 5))
     writer.close()
     assert sorted(read_all(stream, "one")) == list(range(10))
-    assert stream.account("one") == Account(stored=10)
+    assert stream.ledger("one") == DeliveryLedger(stored=10)
 
 
 def test_a_full_spool_keeps_the_newest(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_a_full_spool_keeps_the_newest(tmp_path: Path) -> None:
     slow = read_all(stream, "slow")
     assert slow == list(range(slow[0], 3_000))
     assert slow[0] > 0
-    assert stream.account("quick") == Account(stored=3_000)
-    assert stream.account("slow") == Account(stored=len(slow), dropped=slow[0])
+    assert stream.ledger("quick") == DeliveryLedger(stored=3_000)
+    assert stream.ledger("slow") == DeliveryLedger(stored=len(slow), dropped=slow[0])
     writer.close()
 
 
@@ -213,7 +213,7 @@ def test_a_sink_that_is_added_later_begins_with_what_is_there(tmp_path: Path) ->
     stream = spooled_events(tmp_path, ["one", "two"])
     late = read_all(stream, "two")
     assert late == list(range(late[0], 3_000))
-    assert stream.account("two") == Account(stored=len(late))
+    assert stream.ledger("two") == DeliveryLedger(stored=len(late))
     writer.close()
 
 
@@ -274,7 +274,7 @@ def test_a_folder_whose_files_cannot_be_read_any_more_is_passed_over(
     stream.keep("one", taken, 0)
     assert stream.take("one") is None
     assert len(caplog.messages) == 1
-    assert stream.account("one") == Account(stored=1, spooled=1)
+    assert stream.ledger("one") == DeliveryLedger(stored=1, spooled=1)
 
 
 def test_other_spools_that_nobody_ships_are_found(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_frame_that_is_no_batch_is_lost_alone(tmp_path: Path, caplog: pytest.L
     whole = file.read_bytes()
     file.write_bytes(whole + strange + framed(5, 1, b"\x94\xa0\xa0\xa0\x90"))
     assert read_all(stream, "one") == [0, 1]
-    assert stream.account("one") == Account(stored=3, dropped=3)
+    assert stream.ledger("one") == DeliveryLedger(stored=3, dropped=3)
     assert sum("cannot be read and is lost" in message for message in caplog.messages) == 3
     writer.close()
 
@@ -349,7 +349,7 @@ def test_counts_of_several_flushes_come_together(tmp_path: Path, caplog: pytest.
         stream = spooled_counts(tmp_path, ["one"])
         stream.look()
     assert taken == [made[:2], made[2 : 2 + COUNTS_TOGETHER], made[2 + COUNTS_TOGETHER :]]
-    assert stream.account("one") == Account(stored=2 * len(made) - 1, refused=1, dropped=2)
+    assert stream.ledger("one") == DeliveryLedger(stored=2 * len(made) - 1, refused=1, dropped=2)
     assert sum("cannot be read and is lost" in message for message in caplog.messages) == 1
     writer.close()
 
@@ -399,7 +399,7 @@ def test_counts_come_back_as_they_were(tmp_path: Path) -> None:
     assert taken is not None
     assert taken.batches == [made]
     stream.keep("one", taken, 0)
-    assert stream.account("one") == Account(stored=4)
+    assert stream.ledger("one") == DeliveryLedger(stored=4)
     writer.close()
     with pytest.raises(ValueError, match="not a batch of counts"):
         counts_from(b"\x93\x01\x02\x03")

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from headgate.core.breaker import BUCKET, LEAST_CALLS, ONE_IN, TRANSITIONS, TRIALS, Breaker, Event, State
+from headgate.core.breaker import BUCKET, MIN_CALLS, ONE_IN, TRANSITIONS, TRIALS, Breaker, Event, State
 
 MILLISECOND = 1_000
 
@@ -22,7 +22,7 @@ class Watched:
             self.breaker.failed(start + number * every)
 
     def open(self) -> None:
-        self.failures(LEAST_CALLS, every=1)
+        self.failures(MIN_CALLS, every=1)
         assert self.breaker.state is State.OPEN
 
 
@@ -58,7 +58,7 @@ def test_it_trips_when_half_of_the_calls_fail() -> None:
 def test_a_few_failures_say_nothing() -> None:
     """Fewer than five calls have no rate, as long as they do not fail over a time."""
     watched = Watched()
-    watched.failures(LEAST_CALLS - 1, every=1)
+    watched.failures(MIN_CALLS - 1, every=1)
     assert watched.breaker.state is State.CLOSED
 
 
@@ -67,7 +67,7 @@ def test_old_calls_are_forgotten() -> None:
     watched = Watched()
     for _ in range(1_000):
         watched.breaker.succeeded(0)
-    watched.failures(LEAST_CALLS, every=1, start=10 * BUCKET)
+    watched.failures(MIN_CALLS, every=1, start=10 * BUCKET)
     assert watched.breaker.state is State.OPEN
 
 
@@ -76,7 +76,7 @@ def test_the_bucket_before_still_counts() -> None:
     watched = Watched()
     for _ in range(100):
         watched.breaker.succeeded(BUCKET - 1)
-    watched.failures(LEAST_CALLS, every=1, start=BUCKET)
+    watched.failures(MIN_CALLS, every=1, start=BUCKET)
     assert watched.breaker.state is State.CLOSED
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import OTHER, Count, CountBatch, Took, cut, usage_columns
+from headgate.core.counts import OTHER, Count, CountBatch, LatencyBucket, cut, usage_columns
 from headgate.core.event import EventKind
 from headgate.core.metric_rows import Bounds, Known, metric_rows
 from headgate.core.units import DAY, MINUTE
@@ -16,8 +16,8 @@ def _count(
     return Count(NOON, {user: requests}, "free", "/a", is_degraded=False, charged=charged, kind=kind, rule=rule)
 
 
-def _batch(*counts: Count, took: list[Took] | None = None) -> CountBatch:
-    return CountBatch("b", "server", "eu", list(counts), took or [])
+def _batch(*counts: Count, latencies: list[LatencyBucket] | None = None) -> CountBatch:
+    return CountBatch("b", "server", "eu", list(counts), latencies or [])
 
 
 def _usage(batch: CountBatch) -> dict[str, tuple[int, ...]]:
@@ -89,7 +89,8 @@ def test_parts_of_counts_are_the_whole() -> None:
     parts = [*cut(counts, 4)]
     assert [sum(len(count.users) for count in part) for part in parts] == [4, 4, 4, 3]
     assert sum(count.requests for part in parts for count in part) == sum(count.requests for count in counts)
-    assert _batch(*(count for part in parts for count in part), took=[Took(NOON, None, None, (), 2, 4)]).size == 16
+    bucket = LatencyBucket(NOON, None, None, (), 2, 4)
+    assert _batch(*(count for part in parts for count in part), latencies=[bucket]).size == 16
     assert [*cut([], 0)] == []
 
 
@@ -97,8 +98,8 @@ def test_only_so_many_endpoints_of_a_minute_are_told_apart() -> None:
     """However many paths callers make up, a minute has a bounded number of rows, and all of them are counted."""
     counts = [_count("allowed", "a", 1)._replace(endpoint=f"/{n}", users={"u1": n}) for n in range(1, 6)]
     nameless = _count("allowed", "a", 1)._replace(endpoint=None)
-    took = [Took(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
-    batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, took=took)
+    latencies = [LatencyBucket(NOON, "free", f"/{n}", ("a",), 2, 1) for n in range(1, 6)]
+    batch = _batch(*counts, counts[0]._replace(endpoint=OTHER), nameless, latencies=latencies)
     rows = [row for row in metric_rows(batch, bounds=Bounds(endpoints=2)) if row.rule == "a"]
     assert {row.endpoint: row.total for row in rows} == {"/5": 5, "/4": 4, OTHER: 7, "": 1}
     assert {row.endpoint: sum(row.latency) for row in rows} == {"/5": 1, "/4": 1, OTHER: 3, "": 0}
@@ -106,7 +107,7 @@ def test_only_so_many_endpoints_of_a_minute_are_told_apart() -> None:
 
 def test_times_of_a_minute_without_requests_are_kept() -> None:
     """A decision may be counted in one batch and timed in the next."""
-    (row,) = metric_rows(_batch(took=[Took(NOON + MINUTE, None, None, (), 2, 4)]))
+    (row,) = metric_rows(_batch(latencies=[LatencyBucket(NOON + MINUTE, None, None, (), 2, 4)]))
     assert (row.minute, row.total, row.latency) == (NOON + MINUTE, 0, [0, 0, 4])
 
 
@@ -136,7 +137,7 @@ def test_a_user_is_denied_by_one_rule() -> None:
 
 def test_what_a_minute_has_already_takes_room() -> None:
     """Rows that are there are added to, and new ones are made while there is room: over all batches, not in each."""
-    bounds = Bounds(endpoints=2, places=3, users=2)
+    bounds = Bounds(endpoints=2, series=3, users=2)
     known = {NOON: Known(frozenset({("", "/a", "free"), ("", "/b", "free")}), frozenset({"u1"}))}
     counts = [
         _count("allowed", user=user)._replace(endpoint=path)
@@ -150,7 +151,7 @@ def test_what_a_minute_has_already_takes_room() -> None:
 def test_tiers_that_callers_make_up_are_bounded_too() -> None:
     """When a minute has all the rows it may have, one more for each rule counts what is left, whatever its tier."""
     counts = [_count("denied", "a", 1, rule="a")._replace(endpoint=f"/{n % 3}", tier=f"t{n}") for n in range(40)]
-    rows = [row for row in metric_rows(_batch(*counts), bounds=Bounds(places=5)) if not row.user]
+    rows = [row for row in metric_rows(_batch(*counts), bounds=Bounds(series=5)) if not row.user]
     assert len(rows) <= 5 + 2
     for rule in ("", "a"):
         assert sum(row.denied for row in rows if row.rule == rule) == 40

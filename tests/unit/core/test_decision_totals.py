@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import Count, Took
-from headgate.core.decision_totals import OTHER, DecisionTotals
+from headgate.core.counts import Count, LatencyBucket
 from headgate.core.histogram import bucket_of
-from headgate.core.metrics import Sample
+from headgate.core.metrics import OTHER, DecisionTotals, Sample
 
 
 def count(
@@ -58,7 +57,7 @@ def test_the_histogram_is_cumulative() -> None:
     """Every bucket holds all times below its end, the last one all of them, and the sum is about right."""
     totals = DecisionTotals()
     micros = [10, 100, 100, 1_500, 200_000, 60_000_000]
-    totals.add([], [Took(0, None, None, (), bucket_of(time), 1) for time in micros])
+    totals.add([], [LatencyBucket(0, None, None, (), bucket_of(time), 1) for time in micros])
     buckets = numbers(totals, "headgate_decision_seconds_bucket")
     for (end,), number in buckets.items():
         # A time that is cut by an end is counted above it.

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.endpoint import Kind, canonical, kind, problem, segments
-from headgate.core.path import normalise_path
+from headgate.core.endpoint import Kind, canonical, kind, normalise_path, problem, segments
 
 
 @pytest.mark.parametrize(
@@ -50,11 +49,11 @@ def test_patterns_have_the_spelling_of_paths(pattern: str, spelled: str, sort: K
         ("**", "does not start with '/'"),
         ("/api?x=1", "'/api?x=1' has a query or fragment; an endpoint is only a path"),
         ("/api#top", "has a query or fragment"),
-        ("/api*", "'*' stands only at the end, as the last segment of a prefix; use {name} inside '/api*'"),
-        ("/api/*/posts", "'*' stands only at the end"),
-        ("/api/*/", "'*' stands only at the end"),
-        ("/api/**", "'*' stands only at the end"),
-        ("/*/*", "'*' stands only at the end"),
+        ("/api*", "'*' is only the last segment of a prefix; use {name} inside '/api*'"),
+        ("/api/*/posts", "'*' is only the last segment"),
+        ("/api/*/", "'*' is only the last segment"),
+        ("/api/**", "'*' is only the last segment"),
+        ("/*/*", "'*' is only the last segment"),
         ("/api/x{id}", "'x{id}' is not a parameter; a whole segment is written {name}"),
         ("/api/{id}.json", "'{id}.json' is not a parameter"),
         ("/api/{}", "'{}' is not a parameter"),
@@ -64,7 +63,7 @@ def test_patterns_have_the_spelling_of_paths(pattern: str, spelled: str, sort: K
         ("/api/{{id}}", "'{{id}}' is not a parameter"),
         ("/api/{a}{b}", "'{a}{b}' is not a parameter"),
         ("/api/{id:[0-9]+}", "'{id:[0-9]+}' is not a parameter"),
-        ("/files/{rest:path}", "'{rest:path}' would stand for one segment only; for all that follows end"),
+        ("/files/{rest:path}", "'{rest:path}' is one segment only; for all that follows end"),
         ("/api/%7Bid%7D", "has an encoded '*', '{' or '}', which cannot be matched literally"),
         ("/api/%2A", "has an encoded '*', '{' or '}'"),
         ("/api/%2a", "has an encoded '*', '{' or '}'"),

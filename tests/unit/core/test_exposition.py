@@ -7,8 +7,7 @@ from math import inf, nan
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.core.exposition import exposition
-from headgate.core.metrics import METRICS, MetricKind, Sample, metric_of, summed
+from headgate.core.metrics import METRICS, MetricKind, Sample, exposition, metric_of, summed
 
 
 def test_samples_are_read_back_as_they_were_written() -> None:

@@ -10,8 +10,8 @@ import pytest
 from headgate.core.limit import Rate, Slots, parse_limit
 from headgate.core.meter import (
     ALGORITHMS,
-    LARGEST_LOG,
-    MOST_SLOTS,
+    MAX_LOG,
+    MAX_SLOTS,
     NO_DELAY_LIMIT,
     Algorithm,
     Calendars,
@@ -22,11 +22,11 @@ from headgate.core.meter import (
 from headgate.core.units import (
     DAY,
     HOUR,
-    LONGEST_WAIT,
     MAX_AMOUNT,
+    MAX_COUNTED,
     MAX_PERIOD,
+    MAX_WAIT,
     MINUTE,
-    MOST_COUNTED,
     SECOND,
     WEEK,
 )
@@ -92,22 +92,22 @@ def test_only_concurrency_counts_holders(algorithm: Algorithm) -> None:
 
 def test_a_log_has_a_largest_amount() -> None:
     """A sliding log keeps every admission, so its amount is bounded; a larger one is refused with the way out."""
-    assert meter(f"{LARGEST_LOG}/hour", Algorithm.SLIDING_WINDOW_LOG).amount == 65_536
+    assert meter(f"{MAX_LOG}/hour", Algorithm.SLIDING_WINDOW_LOG).amount == 65_536
     with pytest.raises(InvalidLimit, match=r"is too large for sliding_window_log.*use sliding_window_counter"):
-        meter(f"{LARGEST_LOG + 1}/hour", Algorithm.SLIDING_WINDOW_LOG)
+        meter(f"{MAX_LOG + 1}/hour", Algorithm.SLIDING_WINDOW_LOG)
 
 
 def test_slots_have_a_largest_number() -> None:
     """All holders are looked at for every slot, so their number is bounded."""
-    assert meter(f"{MOST_SLOTS} concurrent", Algorithm.CONCURRENCY).amount == 10_000
+    assert meter(f"{MAX_SLOTS} concurrent", Algorithm.CONCURRENCY).amount == 10_000
     with pytest.raises(InvalidLimit, match=r"is too large for concurrency, which keeps every holder \(at most 10000\)"):
-        meter(f"{MOST_SLOTS + 1} concurrent", Algorithm.CONCURRENCY)
+        meter(f"{MAX_SLOTS + 1} concurrent", Algorithm.CONCURRENCY)
 
 
 @pytest.mark.parametrize("algorithm", BUCKETS)
 def test_a_bucket_fills_within_fifty_years(algorithm: Algorithm) -> None:
     """A burst that would take longer than any counter can say is refused, with the way out."""
-    assert meter("1/day burst 18300", algorithm).fullest == LONGEST_WAIT
+    assert meter("1/day burst 18300", algorithm).fullest == MAX_WAIT
     assert meter(f"{MAX_AMOUNT}/3660 days", algorithm).fullest == MAX_AMOUNT * MAX_PERIOD
     for limit in ("1/day burst 18301", "1/hour burst 1000000000000"):
         with pytest.raises(InvalidLimit, match=r"takes more than 50 years to fill again; lower the burst or raise"):
@@ -116,7 +116,7 @@ def test_a_bucket_fills_within_fifty_years(algorithm: Algorithm) -> None:
 
 def test_a_delay_has_a_most_that_can_wait() -> None:
     """A delay that would let more wait than can be counted is refused."""
-    longest = MOST_COUNTED // MAX_AMOUNT
+    longest = MAX_COUNTED // MAX_AMOUNT
     assert meter(f"{MAX_AMOUNT}/us", Algorithm.TOKEN_BUCKET, longest).max_delay == longest
     with pytest.raises(InvalidLimit, match=r"with a max_delay of 1001us could have more than 10+ waiting"):
         meter(f"{MAX_AMOUNT}/us", Algorithm.TOKEN_BUCKET, longest + 1)

@@ -8,10 +8,10 @@ import pytest
 
 from headgate.adapters.zones import zone
 from headgate.core import meter
-from headgate.core.known import KnownKey, KnownUser
 from headgate.core.matching import Snapshot
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.records import KeyRecord, UserRecord
 from headgate.core.request import Request
 from headgate.errors import InvalidRequest
 from headgate.testing import FakeClock
@@ -127,7 +127,7 @@ def test_limits_are_not_just_anything() -> None:
 
 def test_calendars_of_many_users_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many calendars there are, only so many windows are remembered."""
-    monkeypatch.setattr(meter, "_MOST_CALENDARS", 3)
+    monkeypatch.setattr(meter, "_MAX_CALENDARS", 3)
     rules = snapshot(limits="5/minute", algorithm="fixed_window")
     for amount in range(1, 9):
         assert limits(rules, f"{amount}/calendar day") == [f"{amount}/calendar day"]
@@ -136,8 +136,8 @@ def test_calendars_of_many_users_do_not_fill_memory(monkeypatch: pytest.MonkeyPa
 
 def test_records_are_read_with_care() -> None:
     """Users and keys come from data; what is nothing like a record is refused, and no hash is shown."""
-    assert KnownUser.read({}) == KnownUser()
-    key = KnownKey.read(
+    assert UserRecord.read({}) == UserRecord()
+    key = KeyRecord.read(
         {"id": "k", "hash": "00c0ffee00", "revoked": False, "expires": 1.5, "limits": {"r": "1/minute"}}
     )
     assert (key.id, key.digest, key.expires, list(key.limits.by_rule)) == (
@@ -150,4 +150,4 @@ def test_records_are_read_with_care() -> None:
     wrong: list[Any] = [None, [], {"revoked": 1}, {"revoked": False, "expires": "x"}, {"revoked": False, "hash": 7}]
     for data in wrong:
         with pytest.raises(ValueError, match="record"):
-            KnownKey.read(data)
+            KeyRecord.read(data)

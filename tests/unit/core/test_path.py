@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.path import MAX_PATH, normalise_path, percent_decoded
+from headgate.core.endpoint import MAX_PATH, normalise_path, percent_decoded
 from headgate.errors import InvalidRequest
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.support.rule_sets import RULE_SETS
 
 from headgate.core.address import parse_network
+from headgate.core.failure_policy import OnStoreError
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import Action, Match, RegionMode, Response, Rule, Spread, SpreadMode
 from headgate.core.rule_data import brief_rule, brief_rule_set, complete_rule, complete_tier, rule_data
-from headgate.core.safety import OnStoreError
 from headgate.core.units import MINUTE, SECOND
 from headgate.errors import InvalidRules
 

@@ -13,15 +13,15 @@ import pytest
 from headgate.adapters.memory import MemoryStore
 from headgate.core import degraded
 from headgate.core.decision import Decision, Hit, Receipt, Source
+from headgate.core.failure_policy import FailurePolicy, OnStoreError
 from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.safety import OnStoreError, Safety
 from headgate.core.units import HOUR, MILLISECOND, MINUTE, SECOND
 from headgate.dataplane import deny_cache
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
+from headgate.dataplane.limiter import run_now
 from headgate.dataplane.local_share import LocalShare
-from headgate.dataplane.without_waiting import run
 from headgate.errors import Overloaded, PartlyAnswered, StoreError
 from headgate.testing import FakeClock
 
@@ -71,7 +71,7 @@ class Scene:
         self.cache = DenyCache(guarded, lambda: self.clock() * 1_000, megabytes)
 
     def take(self, *hits: Hit) -> list[Decision]:
-        return list(run(self.cache.take(hits)))
+        return list(run_now(self.cache.take(hits)))
 
     def refused(self, *hits: Hit) -> list[Decision]:
         decisions = self.take(*hits)
@@ -92,8 +92,8 @@ def hit(
     name: str, limit: str = "3/minute", cost: int = 1, algorithm: Algorithm = Algorithm.FIXED_WINDOW, *, on: str = ""
 ) -> Hit:
     meter = Meter(parse_limit(limit), algorithm)  # type: ignore[arg-type] # not unlimited
-    safety = Safety(OnStoreError(on)) if on else None
-    return Hit(f"rl:{{u={name}}}:rule:{meter.code}", meter, cost, safety=safety)
+    failure_policy = FailurePolicy(OnStoreError(on)) if on else None
+    return Hit(f"rl:{{u={name}}}:rule:{meter.code}", meter, cost, failure_policy=failure_policy)
 
 
 def slot(name: str, holder: str) -> Hit:
@@ -161,7 +161,7 @@ def test_looks_and_what_is_forced_or_costs_nothing_ask() -> None:
     assert scene.take(hit("a", cost=0))[0].source is Source.STORE
     scene.full(hit("a"))
     assert scene.take(hit("a")._replace(forced=True))[0].allowed
-    assert not run(scene.cache.peek([hit("a")]))[0].allowed
+    assert not run_now(scene.cache.peek([hit("a")]))[0].allowed
     assert scene.remote.asked == asked + 3
     assert scene.refused(hit("a", cost=0))[0].source is Source.STORE  # overdrawn: even nothing is too much
     assert scene.refused(hit("a"))[0].source is Source.STORE
@@ -218,7 +218,7 @@ def test_very_many_that_were_given_back_are_remembered_in_a_bounded_way(monkeypa
     monkeypatch.setattr(deny_cache, "MAX_DROPPED", 2)
     scene = Scene()
     scene.full(hit("a", "1/minute"))
-    run(scene.cache.reset([f"rl:{number}" for number in range(5)]))
+    run_now(scene.cache.reset([f"rl:{number}" for number in range(5)]))
     scene.clock.advance(seconds=1)
     assert [scene.refused(hit("a", "1/minute"))[0].source for _ in range(2)] == [Source.STORE, Source.DENY_CACHE]
 
@@ -276,12 +276,12 @@ def test_of_many_threads_one_asks() -> None:
 
     cache = DenyCache(scene.remote, lambda: scene.clock() * 1_000, blocks=True)
     for _ in range(2):
-        run(cache.take([hit("a", "1/hour")]))
+        run_now(cache.take([hit("a", "1/hour")]))
     scene.clock.advance(seconds=30)
     asked = scene.remote.asked
     scene.remote.take = slowly  # type: ignore[method-assign] # its answers take a while
     with ThreadPoolExecutor(4) as threads:
-        answers = [threads.submit(lambda: run(cache.take([hit("a", "1/hour")]))) for _ in range(4)]
+        answers = [threads.submit(lambda: run_now(cache.take([hit("a", "1/hour")]))) for _ in range(4)]
         assert asking.wait(10)
         answer.set()
         assert not any(each.result()[0].allowed for each in answers)
@@ -560,4 +560,4 @@ def test_a_forked_child_begins_with_nothing() -> None:
     assert scene.cache.denied_now([hit("b")]) is None
     deny_cache._after_fork_in_child()
     assert (scene.cache.entries, scene.cache.bytes) == (0, 0)
-    run(scene.cache.close())
+    run_now(scene.cache.close())

@@ -7,10 +7,10 @@ import pytest
 
 from headgate.adapters.memory import MemoryStore
 from headgate.core.decision import Decision, Hit, Receipt, Source
+from headgate.core.failure_policy import FailurePolicy, OnStoreError
 from headgate.core.keys import hit_key
 from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.safety import OnStoreError, Safety
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.local_share import LocalShare
 from headgate.errors import PartlyAnswered, StoreError
@@ -114,8 +114,8 @@ def hit(
     parsed = parse_limit(limit)
     meter = Meter(parsed, algorithm)  # type: ignore[arg-type] # not unlimited
     holder = name if algorithm is Algorithm.CONCURRENCY else None
-    safety = None if on_error is None else Safety(on_error)
-    return Hit(hit_key("k", meter.code) + name, meter, cost, holder, safety=safety)
+    failure_policy = None if on_error is None else FailurePolicy(on_error)
+    return Hit(hit_key("k", meter.code) + name, meter, cost, holder, failure_policy=failure_policy)
 
 
 def test_a_share_is_of_as_many_processes_as_are_known_beforehand() -> None:

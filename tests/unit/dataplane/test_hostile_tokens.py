@@ -9,8 +9,7 @@ from typing import Any, Final
 import pytest
 from tests.unit.dataplane.signing import CLAIMS, NOW, SECRET, jwk, part, pem, private_key, signed
 
-from headgate.dataplane.jwks import KeySet, OneKey
-from headgate.dataplane.jwt_keys import key_from_jwk, key_from_text
+from headgate.dataplane.jwt_keys import KeySet, OneKey, key_from_jwk, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier, Refusal
 from headgate.testing import FakeClock
 

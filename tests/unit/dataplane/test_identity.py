@@ -13,8 +13,7 @@ from headgate.core.api_key import hash_of, new_api_key
 from headgate.core.request import Request
 from headgate.core.units import SECOND
 from headgate.dataplane.identity import Call, Identity
-from headgate.dataplane.jwks import OneKey
-from headgate.dataplane.jwt_keys import key_from_text
+from headgate.dataplane.jwt_keys import OneKey, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
 

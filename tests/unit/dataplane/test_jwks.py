@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.dataplane.signing import CLAIMS, jwk, private_key, signed
 
-from headgate.dataplane.jwks import KeySet
+from headgate.dataplane.jwt_keys import KeySet
 from headgate.dataplane.jwt_verifier import Bearer, Demands, JwtVerifier, Refusal
 from headgate.testing import FakeClock
 

@@ -9,7 +9,7 @@ from tests.support.fake_records import QUICK, FakeSource, steady
 from tests.support.waiting import wait_until_async
 
 from headgate.dataplane.lookups import MAX_NAMES, MAX_QUERIES, MAX_WAITING, Lookups
-from headgate.dataplane.wanted import Wanted
+from headgate.dataplane.record_cache import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

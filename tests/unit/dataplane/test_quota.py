@@ -7,7 +7,7 @@ import pytest
 
 from headgate import Limiter, Request
 from headgate.adapters.memory import MemoryStore
-from headgate.dataplane.quota import quota, reset
+from headgate.dataplane.inspection import quota, reset
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:

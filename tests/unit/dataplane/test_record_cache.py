@@ -11,9 +11,7 @@ import pytest
 from headgate.adapters.zones import zone
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.dataplane.record_cache import RecordCache, size_of
-from headgate.dataplane.shared_records import record_of
-from headgate.dataplane.wanted import Entry
+from headgate.dataplane.record_cache import Entry, RecordCache, record_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +60,7 @@ def test_the_estimate_is_what_python_takes(kind: Callable[[int], tuple[str, Any]
             cache.put(name, entry)
             if entry.record is not None:
                 for rule in rules.rules:
-                    entry.record.limits.steps(rule, calendars)
+                    entry.record.limits.templates(rule, calendars)
         del name, data, entry
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:

@@ -19,9 +19,9 @@ from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.thinning import Share
 from headgate.core.units import MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
-from headgate.dataplane import groups, together
+from headgate.dataplane import groups, multi_descriptor
 from headgate.dataplane import recorder as recorders
-from headgate.dataplane.groups import LONGEST
+from headgate.dataplane.groups import MAX_NAME
 from headgate.dataplane.recorder import Recorder
 from headgate.testing import FakeClock
 from headgate.wiring import parts
@@ -153,8 +153,8 @@ def test_shortcuts_change_nothing(calls: list[tuple[Any, ...]]) -> None:
 
 
 def _everything(recorder: Recorder) -> list[Any]:
-    counts, took = recorder.take_counts()
-    return [[event._replace(id="") for event in recorder.take_events()], sorted(counts, key=repr), sorted(took)]
+    counts, latencies = recorder.take_counts()
+    return [[event._replace(id="") for event in recorder.take_events()], sorted(counts, key=repr), sorted(latencies)]
 
 
 def test_a_decision_of_the_minute_before_is_counted_there() -> None:
@@ -203,8 +203,8 @@ def test_every_rule_that_applied_has_its_own_outcome() -> None:
     for path, times in {"/watched": 4, "/open": 2, "/shut": 1, "/slow": 3}.items():
         for _ in range(times):
             scene.check(path, user=path)
-    counts, took = scene.recorder.take_counts()
-    rows = metric_rows(CountBatch("b", "server", "", counts, took))
+    counts, latencies = scene.recorder.take_counts()
+    rows = metric_rows(CountBatch("b", "server", "", counts, latencies))
     found: Counter[tuple[str, str]] = Counter()
     for row in rows:
         for name in ("total", "allowed", "denied", "throttled", "blocked", "shadow"):
@@ -352,24 +352,24 @@ def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> No
     """Long names and too many endpoints or keys are counted, but not told apart."""
     monkeypatch.setattr(groups, "MAX_ENDPOINTS", 3)
     monkeypatch.setattr(groups, "MAX_TIERS", 3)
-    monkeypatch.setattr(recorders, "MOST_KEYS", 2)
+    monkeypatch.setattr(recorders, "MAX_KEYS", 2)
     monkeypatch.setattr(recorders, "_TOGETHER", 2)
     scene = Scene([{"name": "wide", "limits": "100000/hour"}])
     for number in range(400):
         scene.check(f"/{number % 20}", api_key=f"key-{number}")
-    scene.check("/" + "x" * LONGEST, user="u" * (LONGEST + 1), api_key="k" * (LONGEST + 1))
-    counts, took = scene.recorder.take_counts()
+    scene.check("/" + "x" * MAX_NAME, user="u" * (MAX_NAME + 1), api_key="k" * (MAX_NAME + 1))
+    counts, latencies = scene.recorder.take_counts()
     assert sum(count.requests for count in counts) == 401
     assert {count.endpoint for count in counts} == {"/0", "/1", "/2", OTHER}
     assert {user for count in counts for user in count.users} == {"ann", None}
-    assert len({each.endpoint for each in took}) <= 4
+    assert len({each.endpoint for each in latencies}) <= 4
     assert len(scene.recorder.take_keys()) == 2
     for number in range(400):
         scene.check(tier=f"tier-{number}")
     counts = scene.recorder.take_counts()[0]
     assert {count.tier for count in counts} == {"tier-0", "tier-1", "tier-2", OTHER}
     assert sum(count.requests for count in counts) == 400
-    scene.check("/" + "x" * LONGEST)
+    scene.check("/" + "x" * MAX_NAME)
     assert [count.endpoint for count in scene.recorder.take_counts()[0]] == [OTHER]
 
 
@@ -398,8 +398,8 @@ def test_descriptions_that_are_counted_are_recorded() -> None:
     """What Envoy describes is recorded like any other request."""
     scene = Scene()
     request = Request(user="ann", path="/two")
-    part = together.Part(scene.limiter.plan(request, 2), request=request, cost=2)
-    asyncio.run(together.decide(scene.limiter, [part]))
+    part = multi_descriptor.DescriptorPlan(scene.limiter.plan(request, 2), request=request, cost=2)
+    asyncio.run(multi_descriptor.decide(scene.limiter, [part]))
     (event,) = scene.recorder.take_events()
     assert (event.user, event.decision, event.extra) == ("ann", "allowed", {"cost": 2})
 

@@ -10,12 +10,12 @@ import pytest
 from tests.support.fake_records import Set
 from tests.support.waiting import wait_until_async
 
-from headgate.core.known import KnownUser
 from headgate.core.own_limits import NO_LIMITS
+from headgate.core.records import UserRecord
 from headgate.dataplane.lookups import MAX_NAMES
 
 if TYPE_CHECKING:
-    from headgate.dataplane.wanted import Entry
+    from headgate.dataplane.record_cache import Entry
 
 PRO = {"tier": "pro", "overrides": {}}
 DIGEST = bytes(32)
@@ -274,7 +274,7 @@ def test_nonsense_in_the_cache_is_not_there(value: bytes) -> None:
         set_up = Set()
         set_up.cache.values["hg:user:u1"] = value
         set_up.source.users_on_record["u1"] = PRO
-        assert (await set_up.records.user("u1")).record == KnownUser("pro", NO_LIMITS)
+        assert (await set_up.records.user("u1")).record == UserRecord("pro", NO_LIMITS)
         await set_up.records.close()
 
     asyncio.run(run())

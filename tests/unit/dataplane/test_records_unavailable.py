@@ -11,7 +11,7 @@ from tests.support.fake_records import Set
 from tests.support.waiting import wait_until_async
 
 if TYPE_CHECKING:
-    from headgate.dataplane.wanted import Entry
+    from headgate.dataplane.record_cache import Entry
 
 PRO = {"tier": "pro", "overrides": {}}
 DIGEST = bytes(32)

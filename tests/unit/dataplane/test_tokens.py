@@ -9,8 +9,7 @@ from tests.unit.dataplane.signing import CLAIMS, NOW, SECRET, pem, private_key, 
 
 from headgate.core.units import SECOND
 from headgate.dataplane import jwt_verifier
-from headgate.dataplane.jwks import OneKey
-from headgate.dataplane.jwt_keys import check_algorithms, key_from_jwk, key_from_text
+from headgate.dataplane.jwt_keys import OneKey, check_algorithms, key_from_jwk, key_from_text
 from headgate.dataplane.jwt_verifier import Bearer, Demands, JwtVerifier, Refusal
 from headgate.errors import InvalidSettings
 from headgate.testing import FakeClock
@@ -99,7 +98,7 @@ def test_a_verified_token_is_remembered_until_it_expires() -> None:
 
 def test_not_more_tokens_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many tokens, the oldest are forgotten; they are verified again."""
-    monkeypatch.setattr(jwt_verifier, "_MOST_REMEMBERED", 2)
+    monkeypatch.setattr(jwt_verifier, "_MAX_REMEMBERED", 2)
     tokens = verifier()
     for user in ("a", "b", "c", "a"):
         assert tokens.verify(signed({**CLAIMS, "sub": user}))[0] == user

@@ -64,7 +64,7 @@ def fast_path(store: MemoryStore, meters: Mapping[str, Mapping[object, Meter]], 
                     record[0] = after if meter.commit is None else meter.commit(state, meter, after)
                     record[1] = meter
                 verdict = Verdict()
-                verdict._asked = key  # noqa: SLF001 (in place of __init__)
+                verdict._plan_or_key = key  # noqa: SLF001 (in place of __init__)
                 verdict._answer = outcome  # noqa: SLF001 (as above)
                 verdict._meter = meter  # noqa: SLF001 (as above)
                 verdict._cost = cost  # noqa: SLF001 (as above)

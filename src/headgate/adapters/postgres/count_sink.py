@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.postgres.daily_users import MAX_USERS, DailyUsers
 from headgate.core.counts import added_up, usage_columns
-from headgate.core.metric_rows import Known, Place, metric_rows
+from headgate.core.metric_rows import Known, Series, metric_rows
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
@@ -23,7 +23,7 @@ from headgate.ports import Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from headgate.core.counts import Count, CountBatch, Took, UsageColumns
+    from headgate.core.counts import Count, CountBatch, LatencyBucket, UsageColumns
     from headgate.core.metric_rows import MetricRow
     from headgate.core.units import Micros
     from headgate.ports import Database, Writing
@@ -78,7 +78,7 @@ class PostgresCounts:
     async def _add(self, writing: Writing, batch: CountBatch, region: str) -> None:
         """Rows are added in the order of their keys: so processes that add at once do not wait in a circle."""
         await writing.run("counts.take_turn")
-        minutes = {count.minute for count in batch.counts} | {took.minute for took in batch.took}
+        minutes = {count.minute for count in batch.counts} | {each.minute for each in batch.latencies}
         known = await _known(writing, minutes, region)
         metrics = sorted(await asyncio.to_thread(metric_rows, batch, known))
         usage = await asyncio.to_thread(usage_columns, await self._daily_users.bounded(writing, batch))
@@ -89,14 +89,14 @@ def _fit(batch: CountBatch) -> CountBatch:
     """A batch without what is of a time that PostgreSQL does not know."""
     return batch._replace(
         counts=[count for count in batch.counts if 0 <= count.minute < _END],
-        took=[took for took in batch.took if 0 <= took.minute < _END],
+        latencies=[each for each in batch.latencies if 0 <= each.minute < _END],
     )
 
 
 def _together(batches: Sequence[CountBatch]) -> CountBatch:
     """Batches as one, with nothing in it that cannot be stored."""
     batch = added_up(batches)
-    return batch._replace(counts=[*map(_clean_count, batch.counts)], took=[*map(_clean_took, batch.took)])
+    return batch._replace(counts=[*map(_clean_count, batch.counts)], latencies=[*map(_clean_latency, batch.latencies)])
 
 
 async def _store(writing: Writing, metrics: list[MetricRow], usage: UsageColumns, region: str) -> None:
@@ -115,7 +115,7 @@ async def _store(writing: Writing, metrics: list[MetricRow], usage: UsageColumns
 
 async def _known(writing: Writing, minutes: set[Micros], region: str) -> dict[Micros, Known]:
     """The rows that minutes have already."""
-    found = {minute: (set[Place](), set[str]()) for minute in minutes}
+    found = {minute: (set[Series](), set[str]()) for minute in minutes}
     times = {_time(minute): minute for minute in minutes}
     for row in await writing.rows("counts.known", region, [*times]):
         at, rule, endpoint, tier, user = row.values()
@@ -147,11 +147,11 @@ def _clean_count(count: Count) -> Count:
     )
 
 
-def _clean_took(took: Took) -> Took:
-    return took._replace(
-        tier=_text(took.tier or "", _LONGEST_NAME),
-        endpoint=_text(took.endpoint or "", _LONGEST_ENDPOINT),
-        rules=tuple(_text(rule, _LONGEST_NAME) for rule in took.rules),
+def _clean_latency(each: LatencyBucket) -> LatencyBucket:
+    return each._replace(
+        tier=_text(each.tier or "", _LONGEST_NAME),
+        endpoint=_text(each.endpoint or "", _LONGEST_ENDPOINT),
+        rules=tuple(_text(rule, _LONGEST_NAME) for rule in each.rules),
     )
 
 

@@ -26,8 +26,8 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote
 
-from headgate.core.safety import OnOverload, OnStoreError
-from headgate.errors import InvalidSettings, shown
+from headgate.core.failure_policy import OnOverload, OnStoreError
+from headgate.errors import InvalidSettings, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +258,7 @@ class _Options:
         self._refuse = parts.refuse
         self._given = dict(parse_qsl(parts.query, keep_blank_values=True))
         if unknown := set(self._given) - _OPTIONS:
-            self._refuse(f"unknown option {shown(min(unknown))}; known are {', '.join(sorted(_OPTIONS))}")
+            self._refuse(f"unknown option {short_repr(min(unknown))}; known are {', '.join(sorted(_OPTIONS))}")
 
     def text(self, name: str) -> str:
         return self._given.get(name, "")
@@ -275,7 +275,7 @@ class _Options:
         try:
             return type(usual)(text)
         except ValueError:
-            self._refuse(f"{name} is one of {', '.join(type(usual))}, not {shown(text)}")
+            self._refuse(f"{name} is one of {', '.join(type(usual))}, not {short_repr(text)}")
 
     def tls(self) -> ssl.SSLContext:
         try:
@@ -286,7 +286,7 @@ class _Options:
             self._refuse(f"the certificates cannot be used: {error}")
         check = self._given.get("ssl_check", "yes")
         if check not in {"yes", "no"}:
-            self._refuse(f"ssl_check is yes or no, not {shown(check)}")
+            self._refuse(f"ssl_check is yes or no, not {short_repr(check)}")
         if check == "no":
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

@@ -30,7 +30,7 @@ from headgate.adapters.redis.connection import keep_alive
 from headgate.adapters.redis.replies import NOSCRIPT, code_of, error_of, is_outage
 from headgate.core import degraded
 from headgate.core.decision import Source
-from headgate.core.safety import OnStoreError
+from headgate.core.failure_policy import OnStoreError
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def _is_usual(hits: Sequence[Hit]) -> bool:
     """Whether nothing is asked but to count; several hits of one request go the long way, which looks at them first."""
     if len(hits) != 1:
         return False
-    safety = hits[0].safety
-    return safety is None or (safety.on_error is not OnStoreError.LOCAL and not safety.replicas)
+    failure_policy = hits[0].failure_policy
+    return failure_policy is None or (failure_policy.on_error is not OnStoreError.LOCAL and not failure_policy.replicas)
 
 
 class _Waiter:

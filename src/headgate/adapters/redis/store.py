@@ -13,8 +13,8 @@ from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
 from headgate.adapters.redis.routing import deliver
 from headgate.adapters.redis.scripts import PRESENCE, give_back_script, packed_receipt
 from headgate.adapters.redis.send_queue import SendQueue
+from headgate.core.failure_policy import OnOverload
 from headgate.core.keys import companion
-from headgate.core.safety import OnOverload
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class RedisStore:
         queue = self._only or self._queue(loop, shard)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
         replicas = 0
-        if hits[0].safety is not None or len(hits) > 1:
+        if hits[0].failure_policy is not None or len(hits) > 1:
             replicas = 0 if only_peek else _replicas(hits)
             if queue.is_full and not only_peek and _may_not_wait(hits):
                 future.set_exception(queue.refusal())
@@ -293,8 +293,8 @@ def _replicas(hits: Sequence[Hit]) -> int:
     """How many replicas must have all of a request's hits."""
     most = 0
     for hit in hits:
-        if hit.safety is not None and hit.safety.replicas > most:
-            most = hit.safety.replicas
+        if hit.failure_policy is not None and hit.failure_policy.replicas > most:
+            most = hit.failure_policy.replicas
     return most
 
 
@@ -302,7 +302,7 @@ def _may_not_wait(hits: Sequence[Hit]) -> bool:
     """Whether a rule of the request would rather be refused than wait."""
     if all(hit.forced for hit in hits):  # what was used is charged, however long that takes
         return False
-    return any(hit.safety is not None and hit.safety.on_overload is OnOverload.DENY for hit in hits)
+    return any(hit.failure_policy is not None and hit.failure_policy.on_overload is OnOverload.DENY for hit in hits)
 
 
 def _settle(done: asyncio.Future[object], answer: object) -> None:

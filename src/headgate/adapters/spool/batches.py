@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from headgate.core.counts import Count, CountBatch, Took, cut
+from headgate.core.counts import Count, CountBatch, LatencyBucket, cut
 from headgate.core.event import Event, EventBatch
 from headgate.core.ids import new_id
 
@@ -73,14 +73,14 @@ def counts_from(payload: bytes) -> CountBatch:
     """A batch of counts again; `ValueError` if it is none."""
     batch = _decoded(payload)
     try:
-        id_, server, region, counts, took, *_ = batch
-        known_of_took = len(Took._fields)
+        id_, server, region, counts, latencies, *_ = batch
+        known_fields = len(LatencyBucket._fields)
         return CountBatch(
             id_,
             server,
             region,
             [_count(*fields) for fields in counts],
-            [Took(*each[:known_of_took])._replace(rules=tuple(each[3])) for each in took],
+            [LatencyBucket(*each[:known_fields])._replace(rules=tuple(each[3])) for each in latencies],
         )
     except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of counts: {error}"
@@ -110,11 +110,11 @@ def _halves(batch: Batch) -> tuple[Batch, Batch]:
     if isinstance(batch, EventBatch):
         half = len(batch.events) // 2
         return batch._replace(events=batch.events[:half]), batch._replace(id=new_id(), events=batch.events[half:])
-    took, users = len(batch.took) // 2, batch.size - len(batch.took)
+    latencies, users = len(batch.latencies) // 2, batch.size - len(batch.latencies)
     counts = cut(batch.counts, (users + 1) // 2)
     return (
-        batch._replace(counts=next(counts, []), took=batch.took[:took]),
-        batch._replace(id=new_id(), counts=next(counts, []), took=batch.took[took:]),
+        batch._replace(counts=next(counts, []), latencies=batch.latencies[:latencies]),
+        batch._replace(id=new_id(), counts=next(counts, []), latencies=batch.latencies[latencies:]),
     )
 
 
@@ -124,7 +124,7 @@ def _cleaned(batch: Batch) -> tuple[Batch, int]:
         events = _usable(batch.events, Event._make)
         return batch._replace(events=events), len(batch.events) - len(events)
     counts = _usable([each for count in batch.counts for each in _told_apart(count)], Count._make)
-    clean = batch._replace(counts=counts, took=_usable(batch.took, Took._make))
+    clean = batch._replace(counts=counts, latencies=_usable(batch.latencies, LatencyBucket._make))
     return clean, size(batch) - size(clean)
 
 

@@ -185,7 +185,7 @@ class Reader:
         return self._cursor.number
 
     @property
-    def account(self) -> tuple[int, int, int]:
+    def ledger(self) -> tuple[int, int, int]:
         """How many were stored, refused, and lost before they could be read. Together they are all that came by."""
         done = self._cursor.number - self._begun
         return self._stored, self._refused, done - self._stored - self._refused

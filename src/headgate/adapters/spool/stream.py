@@ -12,8 +12,8 @@ from headgate.adapters.spool import batches
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
 from headgate.adapters.spool.log import delete, segments
 from headgate.adapters.spool.reader import Cursor, Reader, places
-from headgate.core.account import NOTHING, Account
 from headgate.core.counts import CountBatch
+from headgate.core.delivery_ledger import NOTHING, DeliveryLedger
 from headgate.core.event import EventBatch
 
 if TYPE_CHECKING:
@@ -85,10 +85,10 @@ class _Spooled:
         waiting = {name: self._end.number - reader.number for name, reader in self._absent.items()}
         return {name: many for name, many in waiting.items() if many > 0 and not self.is_gone}
 
-    def account(self, sink: str) -> Account:
+    def ledger(self, sink: str) -> DeliveryLedger:
         reader = self.readers[sink]
-        account = Account(*reader.account, spooled=max(0, self._end.number - reader.number))
-        return account.ended if self.is_gone else account
+        ledger = DeliveryLedger(*reader.ledger, spooled=max(0, self._end.number - reader.number))
+        return ledger.ended if self.is_gone else ledger
 
 
 def spooled_events(root: Path, sinks: Sequence[str]) -> SpooledStream[EventBatch]:
@@ -182,9 +182,9 @@ class SpooledStream(Generic[B]):
             log.error(words, folder, error.filename or "it", error.strerror or error)
             self._aside.add(folder)
 
-    def account(self, sink: str) -> Account:
+    def ledger(self, sink: str) -> DeliveryLedger:
         """What became of everything that this sink was to store, since this object looks after it."""
-        return sum((spooled.account(sink) for spooled in self._logs.values()), start=self._past[sink])
+        return sum((spooled.ledger(sink) for spooled in self._logs.values()), start=self._past[sink])
 
     def _tell_of_absent(self) -> None:
         """Say once that something waits for a sink which is not configured any more."""
@@ -202,4 +202,4 @@ class SpooledStream(Generic[B]):
         with suppress(OSError):
             remove_stream(folder, self._name)
         for sink in self._sinks:
-            self._past[sink] += spooled.account(sink).ended
+            self._past[sink] += spooled.ledger(sink).ended

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.core.units import MOST_COUNTED
+from headgate.core.units import MAX_COUNTED
 
 if TYPE_CHECKING:
     from headgate.core.decision import Outcome, Stamp
@@ -63,7 +63,7 @@ def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
     """Count without asking."""
     start, _ = window(meter, now)
     count = 0 if state is None or state[0] < start else state[1]
-    return (start, min(count + cost, MOST_COUNTED))
+    return (start, min(count + cost, MAX_COUNTED))
 
 
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:

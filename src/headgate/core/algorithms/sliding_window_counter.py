@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from headgate.core.units import MOST_COUNTED
+from headgate.core.units import MAX_COUNTED
 
 if TYPE_CHECKING:
     from headgate.core.decision import Outcome, Stamp
@@ -63,7 +63,7 @@ def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
     """Count without asking."""
     start = now - now % meter.period
     current, previous = _counts(state, meter, start)
-    return (start, min(current + cost, MOST_COUNTED), previous)
+    return (start, min(current + cost, MAX_COUNTED), previous)
 
 
 def _until(previous: int, current: int, most: int, period: Micros, elapsed: Micros) -> Micros:

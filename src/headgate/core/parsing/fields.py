@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headgate.core.units import MAX_PERIOD, SECOND, Micros, parse_duration
-from headgate.errors import InvalidLimit, Problem, shown
+from headgate.errors import InvalidLimit, Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     Path = tuple[str | int, ...]
 
-__all__ = ["NAME", "Fields", "name_problem", "shown", "unusable"]
+__all__ = ["NAME", "Fields", "name_problem", "short_repr", "unusable"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound="StrEnum")
 
-MOST_ENTRIES: Final = 100_000
+MAX_ENTRIES: Final = 100_000
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 # Half of a surrogate pair cannot be sent to anybody, and NUL cannot be kept in PostgreSQL.
 _UNUSABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
@@ -30,18 +30,18 @@ _UNUSABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 def unusable(text: str) -> str | None:
     """What keeps a text from being stored and sent, or None."""
     found = _UNUSABLE.search(text)
-    return None if found is None else f"{shown(text)} contains {found[0]!r}, which cannot be part of a text"
+    return None if found is None else f"{short_repr(text)} contains {found[0]!r}, which cannot be part of a text"
 
 
 def name_problem(name: object) -> str | None:
     """What is wrong with the name of a rule, tier, limit or region, or None."""
     if isinstance(name, str) and NAME.fullmatch(name):
         return None
-    return f"{shown(name)} is not a name: use up to 64 letters, digits, '_', '.' and '-', a letter or digit first"
+    return f"{short_repr(name)} is not a name: use up to 64 letters, digits, '_', '.' and '-', a letter or digit first"
 
 
 def _usable(value: object) -> str:
-    wrong = unusable(value) if isinstance(value, str) and value else f"expected a text, not {shown(value)}"
+    wrong = unusable(value) if isinstance(value, str) and value else f"expected a text, not {short_repr(value)}"
     if wrong:
         raise ValueError(wrong)
     return str(value)
@@ -57,7 +57,7 @@ class Fields:
         self.is_mapping = isinstance(data, Mapping)
         self.data: Mapping[Any, Any] = data if isinstance(data, Mapping) else {}
         if not self.is_mapping:
-            self.problem(f"expected a mapping with {', '.join(known[:3])}…, not {shown(data)}")
+            self.problem(f"expected a mapping with {', '.join(known[:3])}…, not {short_repr(data)}")
         for name in self.data:
             if name not in known:
                 close = get_close_matches(name, known, 1) if isinstance(name, str) else []
@@ -83,7 +83,7 @@ class Fields:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            self.problem(f"expected a mapping of names, not {shown(value)}", name)
+            self.problem(f"expected a mapping of names, not {short_repr(value)}", name)
             return {}
         return value
 
@@ -93,7 +93,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, str) or not value:
-            self.problem(f"expected a text, not {shown(value)}", name)
+            self.problem(f"expected a text, not {short_repr(value)}", name)
             return default
         if wrong := unusable(value) or (check and check(value)):
             self.problem(wrong, name)
@@ -106,7 +106,7 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.problem(f"expected a whole number from {least} to {most}, not {shown(value)}", name)
+            self.problem(f"expected a whole number from {least} to {most}, not {short_repr(value)}", name)
             return default
         return value
 
@@ -116,7 +116,7 @@ class Fields:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            self.problem(f"expected a number from {least} to {most}, not {shown(value)}", name)
+            self.problem(f"expected a number from {least} to {most}, not {short_repr(value)}", name)
             return default
         return value
 
@@ -126,7 +126,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            self.problem(f"expected true or false, not {shown(value)}", name)
+            self.problem(f"expected true or false, not {short_repr(value)}", name)
             return default
         return value
 
@@ -138,7 +138,7 @@ class Fields:
         try:
             return choices(value)
         except ValueError:
-            self.problem(f"{shown(value)} is not one of {', '.join(choices)}", name)
+            self.problem(f"{short_repr(value)} is not one of {', '.join(choices)}", name)
             return default
 
     def duration(self, name: str, default: T) -> Micros | T:
@@ -153,7 +153,7 @@ class Fields:
                 self.problem(str(error), name)
                 return default
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_PERIOD // SECOND:
-            self.problem(f"expected a duration such as 2s, not {shown(value)}", name)
+            self.problem(f"expected a duration such as 2s, not {short_repr(value)}", name)
             return default
         return round(value * SECOND)
 
@@ -168,10 +168,10 @@ class Fields:
         if isinstance(value, str):
             value = [value]
         if not isinstance(value, list | tuple) or not value:
-            self.problem(f"expected a list of texts, not {shown(value)}", name)
+            self.problem(f"expected a list of texts, not {short_repr(value)}", name)
             return ()
-        if len(value) > MOST_ENTRIES:  # each is read and compiled, in every process
-            self.problem(f"at most {MOST_ENTRIES:,} entries, not {len(value):,}", name)
+        if len(value) > MAX_ENTRIES:  # each is read and compiled, in every process
+            self.problem(f"at most {MAX_ENTRIES:,} entries, not {len(value):,}", name)
             return ()
         good: dict[T, None] = {}
         for index, item in enumerate(value):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headgate.core.rule import Rule
 
 _TIER_PREFIX: Final = "tier:"
-_MOST_LIMITS: Final = 8
+_MAX_LIMITS: Final = 8
 
 
 def rule_limits(fields: Fields) -> tuple[str | None, tuple[Limit, ...]]:
@@ -37,8 +37,8 @@ def limits(value: object, path: Path, problems: list[Problem]) -> tuple[Limit, .
     """One limit or a list of them."""
     several = list(value) if isinstance(value, list | tuple) else [value]
     found: list[Limit] = []
-    if not 0 < len(several) <= _MOST_LIMITS:
-        problems.append(Problem(path, f"expected one to {_MOST_LIMITS} limits, not {len(several)}"))
+    if not 0 < len(several) <= _MAX_LIMITS:
+        problems.append(Problem(path, f"expected one to {_MAX_LIMITS} limits, not {len(several)}"))
         return ()
     for index, text in enumerate(several):
         at = path if len(several) == 1 else (*path, index)

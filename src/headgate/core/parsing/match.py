@@ -9,7 +9,7 @@ from headgate.core import endpoint
 from headgate.core.address import parse_network
 from headgate.core.parsing.fields import NAME, unusable
 from headgate.core.rule import ATTRIBUTE, PER_ORDER, Match
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 if TYPE_CHECKING:
     from headgate.core.parsing.fields import Fields
@@ -38,7 +38,7 @@ def _endpoint(pattern: str) -> str:
 
 def _method(text: str) -> str:
     if not METHOD.fullmatch(text):
-        msg = f"{shown(text)} is not an HTTP method"
+        msg = f"{short_repr(text)} is not an HTTP method"
         raise ValueError(msg)
     return text.upper()
 
@@ -49,7 +49,7 @@ def _attributes(given: Fields) -> tuple[tuple[str, str], ...]:
         if not isinstance(name, str) or not name or unusable(name):
             given.problem("the name of an attribute is a text", "attributes", name)
         elif not isinstance(value, str) or unusable(value):
-            given.problem(f"expected a text, not {shown(value)}; put it in quotes", "attributes", name)
+            given.problem(f"expected a text, not {short_repr(value)}; put it in quotes", "attributes", name)
         else:
             pairs.append((name, value))
     return tuple(sorted(pairs))
@@ -68,5 +68,5 @@ def per(fields: Fields) -> tuple[str, ...]:
 def _part(text: str) -> str:
     if text in PER_ORDER or (text.startswith(ATTRIBUTE) and NAME.fullmatch(text.removeprefix(ATTRIBUTE))):
         return text
-    msg = f"{shown(text)} is not something to count per; use {', '.join(PER_ORDER)} or attribute:NAME"
+    msg = f"{short_repr(text)} is not something to count per; use {', '.join(PER_ORDER)} or attribute:NAME"
     raise ValueError(msg)

@@ -1,4 +1,7 @@
-"""One rule: every field, and the table of what goes together."""
+"""One rule: every field, and the table of what goes together.
+
+Where the parts of a rule's limit are held: exact, leased, auto, in shards, between regions.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from headgate.core.failure_policy import OnOverload, OnStoreError
 from headgate.core.meter import ALGORITHMS, Algorithm
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, rule_limits
 from headgate.core.parsing.match import METHOD, match, per
-from headgate.core.parsing.spread import spread
-from headgate.core.rule import (
-    DEFAULT_MAX_DELAY,
-    Action,
-    RegionMode,
-    Response,
-    Rule,
-    SpreadMode,
-    default_layer,
-)
-from headgate.core.safety import OnOverload, OnStoreError
+from headgate.core.rule import DEFAULT_MAX_DELAY, Action, RegionMode, Response, Rule, Spread, SpreadMode, default_layer
 from headgate.core.units import MAX_AMOUNT
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 if TYPE_CHECKING:
     from headgate.core.parsing.fields import Path
@@ -52,7 +46,7 @@ _FIELDS: Final = (
     "enabled",
 )
 _CHECKED_TOGETHER: Final = frozenset({"limits", "algorithm", "action", "max_delay", "spread"})
-_LONGEST_MESSAGE: Final = 1_000
+_MAX_MESSAGE: Final = 1_000
 
 
 def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
@@ -102,7 +96,7 @@ def _max_delay(fields: Fields, action: Action) -> Micros | None:
 def _layer_problem(layer: str) -> str | None:
     if _LAYER.fullmatch(layer):
         return None
-    return f"{shown(layer)} is not a layer: use up to 200 letters, digits and any of _.:+@/-"
+    return f"{short_repr(layer)} is not a layer: use up to 200 letters, digits and any of _.:+@/-"
 
 
 def _cost(fields: Fields) -> Mapping[str, int]:
@@ -113,11 +107,11 @@ def _cost(fields: Fields) -> Mapping[str, int]:
     for word, value in prices.items():
         at = ("cost", word) if by_method else ("cost",)
         if not isinstance(word, str) or not METHOD.fullmatch(word):
-            fields.problem(f"{shown(word)} is neither an HTTP method nor 'default'", *at)
+            fields.problem(f"{short_repr(word)} is neither an HTTP method nor 'default'", *at)
             continue
         name = "default" if word.lower() == "default" else word.upper()
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_AMOUNT:
-            fields.problem(f"a cost is a whole number from 0 to {MAX_AMOUNT}, not {shown(value)}", *at)
+            fields.problem(f"a cost is a whole number from 0 to {MAX_AMOUNT}, not {short_repr(value)}", *at)
         if name in costs:
             fields.problem(f"the cost of {name} is there twice", *at)
         costs[name] = value
@@ -134,9 +128,9 @@ def _response(fields: Fields, status: int) -> Response:
 
 
 def _message_problem(message: str) -> str | None:
-    if len(message) <= _LONGEST_MESSAGE:
+    if len(message) <= _MAX_MESSAGE:
         return None
-    return f"a message has at most {_LONGEST_MESSAGE} characters, not {len(message)}"
+    return f"a message has at most {_MAX_MESSAGE} characters, not {len(message)}"
 
 
 def _check_together(rule: Rule, fields: Fields) -> None:
@@ -160,3 +154,53 @@ def _check_together(rule: Rule, fields: Fields) -> None:
         fields.problem(f"{name} can only be shared between regions as 'central'", "spread")
     for problem in fit_problems(rule, rule.limits):
         fields.problem(problem, "limits")
+
+
+_SPREAD_FIELDS: Final = ("shards", "regions", "home", "shares")
+_WORDS: Final = (SpreadMode.EXACT, SpreadMode.LEASED, SpreadMode.AUTO)
+_MAX_SHARDS: Final = 1_024
+
+
+def spread(fields: Fields) -> Spread:
+    """What stands under `spread`: a word, shards or regions."""
+    data = fields.data.get("spread")
+    if data is None:
+        return Spread()
+    if isinstance(data, str):
+        if data in _WORDS:
+            return Spread(SpreadMode(data))
+        fields.problem(f"{short_repr(data)} is not one of exact, leased, auto, {{shards: N}}, {{regions: …}}", "spread")
+        return Spread()
+    given = fields.below("spread", _SPREAD_FIELDS)
+    if given.has("shards") == given.has("regions"):
+        if given.is_mapping:
+            given.problem("give either shards or regions")
+        return Spread()
+    return _regions(given) if given.has("regions") else _shards(given)
+
+
+def _shards(given: Fields) -> Spread:
+    for name in ("home", "shares"):
+        if given.has(name):
+            given.problem("goes with regions, not with shards", name)
+    return Spread(SpreadMode.SHARDS, shards=given.whole("shards", 1, 1, _MAX_SHARDS))
+
+
+def _regions(given: Fields) -> Spread:
+    known = len(given.problems)
+    mode = given.choice("regions", RegionMode, RegionMode.CENTRAL)
+    if len(given.problems) > known:
+        return Spread()
+    shares = given.mapping("shares")
+    for region, share in shares.items():
+        if wrong := name_problem(region):
+            given.problem(wrong, "shares", region)
+        if isinstance(share, bool) or not isinstance(share, int) or not 0 < share <= MAX_AMOUNT:
+            wrong = f"a share is a whole number from 1 to {MAX_AMOUNT}, not {short_repr(share)}"
+            given.problem(wrong, "shares", region)
+    if mode is RegionMode.SPLIT and given.data.get("shares") in (None, {}):
+        given.problem("'split' needs the shares of the regions, as in {eu: 2, us: 1}", "shares")
+    if mode in {RegionMode.CENTRAL, RegionMode.BORROW} and not given.has("home"):
+        given.problem(f"{mode.value!r} needs the home region", "home")
+    home = given.text("home", None, name_problem)
+    return Spread(SpreadMode.REGIONS, regions=mode, home=home, shares=MappingProxyType(dict(shares)))

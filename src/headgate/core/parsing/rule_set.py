@@ -15,7 +15,7 @@ from headgate.core.parsing.limits import fit_problems, limits
 from headgate.core.parsing.rule import rule
 from headgate.core.rule import Override, Rule, RuleSet, Tier
 from headgate.core.rule_data import rule_data
-from headgate.errors import InvalidLimit, InvalidRules, Problem, shown
+from headgate.errors import InvalidLimit, InvalidRules, Problem, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def parse_rule_set(data: object, zones: Zones | None = None) -> RuleSet:
     # A file without a default means its first tier: people list the plainest first.
     default_tier = fields.text("default_tier", next(iter(tiers), None))
     if default_tier is not None and default_tier not in tiers:
-        fields.problem(f"there is no tier {shown(default_tier)}", "default_tier")
+        fields.problem(f"there is no tier {short_repr(default_tier)}", "default_tier")
     _check_tiers(rules, tiers, problems)
     overrides = _overrides(fields, rules)
     if zones is not None:
@@ -89,7 +89,7 @@ def _list(fields: Fields, name: str) -> Sequence[Any]:
     if data is None:
         return []
     if not isinstance(data, list | tuple):
-        fields.problem(f"expected a list, not {shown(data)}", name)
+        fields.problem(f"expected a list, not {short_repr(data)}", name)
         return []
     return data
 
@@ -114,7 +114,7 @@ def _check_tiers(rules: Sequence[Rule], tiers: Mapping[str, Tier], problems: lis
         place = ("rules", index, "match", "tiers")
         if tiers:  # where none are defined, callers may name any
             unknown = [tier for tier in one.match.tiers if tier not in tiers]
-            problems += [Problem(place, f"there is no tier {shown(tier)}") for tier in unknown]
+            problems += [Problem(place, f"there is no tier {short_repr(tier)}") for tier in unknown]
         if one.tier_limit is not None:
             problems += [Problem(("rules", index, "limits"), message) for message in _tier_problems(one, tiers)]
 
@@ -129,7 +129,8 @@ def _tier_problems(one: Rule, tiers: Mapping[str, Tier]) -> list[str]:
             continue
         named = tiers[name].limits.get(one.tier_limit or "")
         if named is None:
-            messages.append(f"tier {name!r}, which this rule can match, has no limit named {shown(one.tier_limit)}")
+            wanted = short_repr(one.tier_limit)
+            messages.append(f"tier {name!r}, which this rule can match, has no limit named {wanted}")
         else:
             messages += [f"with tier {name!r}: {problem}" for problem in fit_problems(one, named)]
     return messages
@@ -151,7 +152,7 @@ def _overrides(fields: Fields, rules: Sequence[Rule]) -> dict[int, Override]:
         name = override.data.get("rule")
         one = by_name.get(name) if isinstance(name, str) else None
         if one is None:
-            override.problem(f"there is no rule {shown(name)}", "rule")
+            override.problem(f"there is no rule {short_repr(name)}", "rule")
             continue
         if one.is_gate:
             override.problem(f"{one.name!r} has 'action: {one.action.value}' and takes no limits", "rule")

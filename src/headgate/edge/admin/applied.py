@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.errors import DatabaseError, InvalidFields, Problem, shown
+from headgate.errors import DatabaseError, InvalidFields, Problem, short_repr
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -62,7 +62,7 @@ def seconds_to_wait(request: Request) -> float:
         return _DEFAULT_SECONDS
     if _NUMBER.fullmatch(text) and (seconds := float(text)) <= _MAX_SECONDS:
         return seconds
-    raise InvalidFields([Problem((WAIT,), f"expected a number of seconds from 0 to 10, not {shown(text)}")])
+    raise InvalidFields([Problem((WAIT,), f"expected a number of seconds from 0 to 10, not {short_repr(text)}")])
 
 
 async def add_applied(response: Response, processes: Processes, seconds: float) -> None:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from headgate.controlplane.gc_paused import in_thread
 from headgate.edge.problems import CLOSE, HttpProblem
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ async def parse_body(request: Request, body: bytes) -> object:
     """The JSON of a body. Large bodies are parsed in a thread, so that checks do not wait."""
     kind = request.headers.get("content-type", "")
     if not _JSON.fullmatch(kind.strip()):
-        sentence = f"send the body as Content-Type: application/json, not {shown(kind)}"
+        sentence = f"send the body as Content-Type: application/json, not {short_repr(kind)}"
         raise HttpProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, sentence, ("accept", "application/json"))
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         sentence = "send the body uncompressed, without a Content-Encoding"
@@ -97,7 +97,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in found if names.count(name) > 1)
-        msg = f"{shown(twice)} appears twice"
+        msg = f"{short_repr(twice)} appears twice"
         raise ValueError(msg)
     return found
 
@@ -110,7 +110,7 @@ def _constant(word: str) -> float:
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        msg = f"{shown(text)} is too large"
+        msg = f"{short_repr(text)} is too large"
         raise ValueError(msg)
     return number
 

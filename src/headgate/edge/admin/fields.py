@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 from starlette.convertors import Convertor, register_url_convertor
 
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
@@ -46,7 +46,7 @@ def whole_number(value: object) -> object:
         return value
     if not _WHOLE.fullmatch(value):
         msg = "whole_number"
-        raise PydanticCustomError(msg, "expected a whole number, not {given}", {"given": shown(value)})
+        raise PydanticCustomError(msg, "expected a whole number, not {given}", {"given": short_repr(value)})
     return int(value)
 
 
@@ -56,7 +56,7 @@ def _truth(value: object) -> object:
         return value
     if value not in words:
         msg = "truth"
-        raise PydanticCustomError(msg, "expected true or false, not {given}", {"given": shown(value)})
+        raise PydanticCustomError(msg, "expected true or false, not {given}", {"given": short_repr(value)})
     return words[value]
 
 
@@ -83,7 +83,7 @@ def _day(value: object) -> object:
 def _not_a(what: str, value: object) -> object:
     such = "2026-01-31" if what == "day" else "2026-01-31T12:00:00Z"
     raise PydanticCustomError(
-        what, "expected a {what} such as {such}, not {given}", {"what": what, "such": such, "given": shown(value)}
+        what, "expected a {what} such as {such}, not {given}", {"what": what, "such": such, "given": short_repr(value)}
     )
 
 
@@ -96,7 +96,7 @@ def _limits(value: object) -> object:
     ):
         msg = "limits"
         sentence = 'expected a limit such as "100/minute", or a list of up to {most}, not {given}'
-        raise PydanticCustomError(msg, sentence, {"most": _MAX_LIMITS, "given": shown(value)})
+        raise PydanticCustomError(msg, sentence, {"most": _MAX_LIMITS, "given": short_repr(value)})
     return value
 
 

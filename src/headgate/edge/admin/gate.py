@@ -15,7 +15,7 @@ from headgate.edge.admin.access import ROLES, changes_something, reaches_process
 from headgate.edge.admin.body import max_bytes, parse_body, read_body
 from headgate.edge.admin.parts import AdminParts
 from headgate.edge.problems import HttpProblem
-from headgate.errors import InvalidFields, Problem, shown
+from headgate.errors import InvalidFields, Problem, short_repr
 
 _NO_BODY: Final = (b"", b"{}")
 
@@ -126,7 +126,7 @@ def _refuse_other_queries(request: Request, known: frozenset[str]) -> None:
             hint = f"known are {', '.join(sorted(known))}" if known else "this endpoint takes none"
             problems.append(Problem((name,), f"unknown query parameter; {hint}"))
         elif given.count(name) > 1:
-            problems.append(Problem((name,), f"{shown(name)} appears {given.count(name)} times; send it once"))
+            problems.append(Problem((name,), f"{short_repr(name)} appears {given.count(name)} times; send it once"))
     if problems:
         raise InvalidFields(problems)
 

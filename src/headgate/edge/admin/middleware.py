@@ -18,12 +18,12 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.datastructures import MutableHeaders
 
-from headgate.core.path import MAX_PATH
+from headgate.core.endpoint import MAX_PATH
 from headgate.edge.admin.access import token_of
 from headgate.edge.admin.problems import problem
 from headgate.edge.fairness import RoundRobin
 from headgate.edge.problems import INTERNAL_ERROR, HttpProblem
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -71,7 +71,9 @@ class Frame:
         try:
             await self._app(inner, receive, sending)
         except Exception:
-            log.exception("admin API: %s %s failed with an unexpected error", scope["method"], shown(scope["path"]))
+            log.exception(
+                "admin API: %s %s failed with an unexpected error", scope["method"], short_repr(scope["path"])
+            )
             if sending.started:  # the answer has begun; the server closes the connection
                 raise
             await problem(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)(scope, receive, sending)

@@ -30,7 +30,7 @@ from headgate.errors import (
     Problem,
     Stale,
     StoreError,
-    shown,
+    short_repr,
 )
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ async def _of_pydantic(request: Request, error: Exception) -> Response:
 async def _of_starlette(request: Request, error: Exception) -> Response:
     """The router found no endpoint."""
     assert isinstance(error, HTTPException)  # noqa: S101 (registered for it)
-    path = shown(request.scope["path"])
+    path = short_repr(request.scope["path"])
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         methods = sorted(_methods(request))
-        sentence = f"{path} accepts {' and '.join(methods)}, not {shown(request.method)}"
+        sentence = f"{path} accepts {' and '.join(methods)}, not {short_repr(request.method)}"
         return problem(HTTPStatus.METHOD_NOT_ALLOWED, sentence, headers=[("allow", ", ".join(methods))])
     if error.status_code == HTTPStatus.NOT_FOUND:
         return problem(HTTPStatus.NOT_FOUND, f"there is no endpoint {path}; /openapi.json lists all endpoints")
@@ -190,7 +190,7 @@ def _problem(found: dict[str, Any], route: object) -> Problem:
     expected = _EXPECTED.get(kind)
     if expected is None:  # a sentence of our own, from a validator
         return Problem(tuple(path), found["msg"])
-    return Problem(tuple(path), f"{expected.format(**found.get('ctx', {}))}, not {shown(found['input'])}")
+    return Problem(tuple(path), f"{expected.format(**found.get('ctx', {}))}, not {short_repr(found['input'])}")
 
 
 def _members(route: object) -> list[str]:

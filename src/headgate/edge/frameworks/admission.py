@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core.meter import check_cost
 from headgate.dataplane.bare_keys import span
-from headgate.dataplane.held import Reservation
+from headgate.dataplane.reservations import Reservation
 
 if TYPE_CHECKING:
     from headgate.core.request import Request

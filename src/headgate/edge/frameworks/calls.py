@@ -11,11 +11,11 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headgate.core.path import MAX_PATH
+from headgate.core.endpoint import MAX_PATH
 from headgate.core.request import Request
 from headgate.dataplane.identity import Call
 from headgate.edge.problems import HttpProblem
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,7 +93,7 @@ def described(who: Who, call: Call, address: str | None, route: str | None) -> R
     if who is None or isinstance(who, str):
         return Request(user=who, ip=address, method=call.method, path=call.path, route=route)
     if not isinstance(who, Request):
-        msg = f"identify returns a user's id, a headgate.Request or None, not {shown(who)}"
+        msg = f"identify returns a user's id, a headgate.Request or None, not {short_repr(who)}"
         raise InvalidRequest(msg)
     return who._replace(ip=who.ip or address, method=call.method, path=call.path, route=route)
 

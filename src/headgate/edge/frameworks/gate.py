@@ -10,13 +10,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from headgate.core import headers as header_names
-from headgate.core.endpoint import canonical, matches
+from headgate.core.endpoint import canonical, matches, normalise_path
 from headgate.core.endpoint import problem as pattern_problem
 from headgate.core.header_lines import HeaderLines, T
-from headgate.core.path import normalise_path
 from headgate.core.problem import CONTENT_TYPE
 from headgate.edge.problems import HttpProblem, LogLimit, retry_later
-from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError, shown
+from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -96,7 +95,7 @@ def header_set(given: object) -> HeaderSet:
     try:
         return HeaderSet(given)  # type: ignore[arg-type] # StrEnum raises ValueError
     except ValueError:
-        msg = f"headers must be one of {', '.join(HeaderSet)}, not {shown(given)}"
+        msg = f"headers must be one of {', '.join(HeaderSet)}, not {short_repr(given)}"
         raise InvalidSettings(msg) from None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headgate.adapters.blocking import BackgroundLoop
 from headgate.adapters.clock import sleep
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import call_of_wsgi, decoded_path, described, path_of
 from headgate.edge.frameworks.gate import ONE_EACH, is_one_of_several
@@ -153,10 +153,10 @@ class ThreadGate:
             return None
         call = call_of_wsgi(environ, path, self._identity.api_key_header)
         if identify is None:
-            request = run(self._identity.called(call))._replace(route=route.template)
+            request = run_now(self._identity.called(call))._replace(route=route.template)
         else:
             address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
-            request = run(self._identity.stated(described(identify(), call, address, route.template)))
+            request = run_now(self._identity.stated(described(identify(), call, address, route.template)))
         verdict = self.gate.limiter_for(route.limits).check(request, None if cost is None else cost())
         if not verdict.allowed:
             return self.gate.refusal(verdict)
@@ -167,7 +167,7 @@ class ThreadGate:
     def close(self, admission: Admission) -> None:
         """Count the settled cost and release slots, once the answer has been sent."""
         if admission.is_owed:
-            run(admission.close(self._store))
+            run_now(admission.close(self._store))
 
 
 KEY: Final = "headgate"

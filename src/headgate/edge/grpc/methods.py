@@ -10,7 +10,7 @@ from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE
 from headgate.edge.rls.admission import Admissions
 from headgate.edge.rls.decisions import overload_response, prepare, response_of
 from headgate.edge.rls.protobuf import read_request, read_text, write_response
-from headgate.errors import InvalidRequest, NoRules, Overloaded, StoreError, shown
+from headgate.errors import InvalidRequest, NoRules, Overloaded, StoreError, short_repr
 from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def methods(
     def check_health(message: bytes) -> bytes:
         service = read_text(message)
         if service not in _SERVICES:
-            sentence = f"unknown service {shown(service)}"
+            sentence = f"unknown service {short_repr(service)}"
             raise GrpcError(GrpcStatus.NOT_FOUND, sentence)
         return _SERVING if is_ready() else _NOT_SERVING
 

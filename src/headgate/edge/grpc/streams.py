@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.edge.access import TOKEN_REQUIRED
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_MESSAGE, MAX_STREAMS, WINDOW
 from headgate.edge.grpc.methods import Delayed, grpc_error
-from headgate.errors import shown
+from headgate.errors import short_repr
 from headgate.protocols.http2 import frames
 from headgate.protocols.http2.frames import END_STREAM, PADDED, ErrorCode, Frame, Http2Error
 from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus
@@ -168,7 +168,7 @@ class Streams:
             self._budget.refused += 1
             return None
         if method is None:
-            self._fail(stream, GrpcError(GrpcStatus.UNIMPLEMENTED, f"unknown method {shown(path)}"))
+            self._fail(stream, GrpcError(GrpcStatus.UNIMPLEMENTED, f"unknown method {short_repr(path)}"))
             return None
         if not self._routes.admits(fields):
             self._fail(stream, GrpcError(GrpcStatus.UNAUTHENTICATED, TOKEN_REQUIRED))

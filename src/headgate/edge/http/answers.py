@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from headgate.core import exposition, problem
+from headgate.core import metrics, problem
 from headgate.core.header_lines import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.edge.problems import retry_later
@@ -28,7 +28,7 @@ Answer: TypeAlias = tuple[int, str, bytes]
 _JSON: Final = header_lines([("content-type", "application/json")])
 _PROBLEM: Final = header_lines([("content-type", problem.CONTENT_TYPE)])
 _NO_STORE: Final = header_lines([("cache-control", "no-store")])
-_SCRAPE: Final = header_lines([("content-type", exposition.CONTENT_TYPE)])
+_SCRAPE: Final = header_lines([("content-type", metrics.CONTENT_TYPE)])
 _FAULTS: Final = 500
 _encode: Final = msgspec.json.Encoder().encode
 _text: Final = VerdictText()

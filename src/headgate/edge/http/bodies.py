@@ -15,7 +15,7 @@ import msgspec
 from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.core.units import DAY, MAX_AMOUNT, SECOND
-from headgate.errors import InvalidRequest, shown
+from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ class JsonBody(Generic[S]):
         path = found[1] if (found := _PATH.search(text)) else ""
         if found := _UNKNOWN.search(text.removesuffix(f" - at `{path}`")):
             close = get_close_matches(found[1], self._known, 1) if len(found[1]) <= _MAX_GUESSED else ()
-            return f"unknown member {shown(found[1])}; " + (
+            return f"unknown member {short_repr(found[1])}; " + (
                 f"did you mean {close[0]!r}?" if close else f"known are {', '.join(self._known)}"
             )
         if names := _NAME.findall(path):
@@ -97,7 +97,7 @@ def _once(pairs: list[tuple[str, object]]) -> None:
     seen = set()
     for name, _ in pairs:
         if name in seen:
-            msg = f"{shown(name)} is there twice"
+            msg = f"{short_repr(name)} is there twice"
             raise InvalidRequest(msg)
         seen.add(name)
 

@@ -11,10 +11,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qs
 
-from headgate.core.path import MAX_PATH, is_too_long
+from headgate.core.endpoint import MAX_PATH, is_too_long
 from headgate.dataplane.identity import Call
 from headgate.edge.problems import HttpProblem
-from headgate.errors import shown
+from headgate.errors import short_repr
 
 if TYPE_CHECKING:
     from headgate.edge.http.application import HttpRequest
@@ -78,7 +78,7 @@ def _mode(query: str) -> str | None:
     given = parse_qs(query, keep_blank_values=True).get("mode", [None])[-1]
     if given in {None, NGINX}:
         return given
-    sentence = f"mode is {NGINX} or left out, not {shown(given)}"
+    sentence = f"mode is {NGINX} or left out, not {short_repr(given)}"
     raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
 
 

@@ -14,13 +14,13 @@ import msgspec
 
 from headgate.core.calendar import Bounds
 from headgate.core.decision import Hit, Receipt
+from headgate.core.failure_policy import FailurePolicy, OnStoreError
 from headgate.core.limit import Unlimited, parse_limit
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.request import Request
-from headgate.core.safety import OnStoreError, Safety
-from headgate.dataplane import settling
+from headgate.dataplane import reservations
 from headgate.dataplane.bare_keys import span
-from headgate.dataplane.settling import Charge, Reserved
+from headgate.dataplane.reservations import Charge, Reserved
 from headgate.edge.http import answers
 from headgate.edge.http.bodies import read_release, read_reserve, read_settle
 from headgate.errors import NotFound
@@ -81,21 +81,21 @@ class Reservations:
         verdict = taken.verdict
         if not verdict.allowed:
             return answers.for_verdict(verdict)
-        held = settling.reserved(verdict, span(ttl))
+        held = reservations.reserved(verdict, span(ttl))
         return answers.for_reservation(verdict, self._tokens.write(held), held.amount)
 
     async def settle(self, body: bytes) -> HttpResponse:
         """Book the amount that was used, once."""
         read = read_settle(body)
         held = self._tokens.read(read.reservation)
-        settled = await settling.settle(self._limiter.store, held, read.actual)
+        settled = await reservations.settle(self._limiter.store, held, read.actual)
         used = held.amount if read.actual is None else read.actual
         return answers.for_outcome({"settled": settled, "reserved": held.amount, "actual": used})
 
     async def release(self, body: bytes) -> HttpResponse:
         """Give everything back, as if it had never been taken, once."""
         held = self._tokens.read(read_release(body))
-        released = await settling.settle(self._limiter.store, held, 0)
+        released = await reservations.settle(self._limiter.store, held, 0)
         return answers.for_outcome({"released": released, "reserved": held.amount})
 
 
@@ -131,7 +131,7 @@ class ReservationTokens:
 
 def _written(charge: Charge) -> _Charge:
     hit, receipt = charge
-    meter, safety = hit.meter, hit.safety
+    meter, failure_policy = hit.meter, hit.failure_policy
     return _Charge(
         hit.key,
         str(meter.limit),
@@ -140,8 +140,8 @@ def _written(charge: Charge) -> _Charge:
         meter.bounds,
         hit.cost,
         hit.holder,
-        None if safety is None else safety.on_error,
-        0 if safety is None else safety.replicas,
+        None if failure_policy is None else failure_policy.on_error,
+        0 if failure_policy is None else failure_policy.replicas,
         0 if receipt is None else receipt.stamp,
         None if receipt is None else receipt.id,
     )
@@ -152,8 +152,8 @@ def _read(written: _Charge) -> Charge:
     assert not isinstance(limit, Unlimited)  # noqa: S101 (it was taken from, and the signature is ours)
     bounds = None if written.bounds is None else Bounds(*written.bounds)
     meter = Meter(limit, written.algorithm, written.max_delay, bounds)
-    safety = None if written.on_error is None else Safety(written.on_error, written.replicas)
-    hit = Hit(written.key, meter, written.cost, written.holder, safety=safety)
+    failure_policy = None if written.on_error is None else FailurePolicy(written.on_error, written.replicas)
+    hit = Hit(written.key, meter, written.cost, written.holder, failure_policy=failure_policy)
     if written.receipt is None:
         return Charge(hit, None)
     return Charge(hit, Receipt(hit.key, meter, written.stamp, hit.cost, written.receipt))

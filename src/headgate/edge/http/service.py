@@ -9,10 +9,9 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from headgate.core.exposition import exposition
+from headgate.core.endpoint import MAX_PATH, is_too_long
 from headgate.core.ids import new_id
-from headgate.core.metrics import Sample, summed
-from headgate.core.path import MAX_PATH, is_too_long
+from headgate.core.metrics import Sample, exposition, summed
 from headgate.dataplane.identity import Identity
 from headgate.edge.access import Access
 from headgate.edge.fairness import RoundRobin
@@ -22,7 +21,7 @@ from headgate.edge.http.reservations import Reservations, ReservationTokens
 from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE, HttpProblem, LogLimit, retry_later
 from headgate.edge.rls.decisions import RateLimits, prepare
 from headgate.edge.rls.messages import read_json
-from headgate.errors import InvalidLimit, InvalidRequest, NoRules, NotFound, Overloaded, StoreError, shown
+from headgate.errors import InvalidLimit, InvalidRequest, NoRules, NotFound, Overloaded, StoreError, short_repr
 from headgate.protocols.http1.messages import CLOSE_LINE
 
 if TYPE_CHECKING:
@@ -131,11 +130,11 @@ class DecisionService:
         if methods is None and head.path.startswith(f"{forward_auth.PATH}/"):
             return self._forward_auth
         if methods is None:
-            sentence = f"unknown path {shown(head.path)}; known are {', '.join(self._endpoints)}"
+            sentence = f"unknown path {short_repr(head.path)}; known are {', '.join(self._endpoints)}"
             raise HttpProblem(HTTPStatus.NOT_FOUND, sentence)
         endpoint = methods.get(head.method) or methods.get(_ANY)
         if endpoint is None:
-            sentence = f"{head.path} takes {' and '.join(methods)}, not {shown(head.method)}"
+            sentence = f"{head.path} takes {' and '.join(methods)}, not {short_repr(head.method)}"
             raise HttpProblem(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
         return endpoint
 
@@ -213,7 +212,7 @@ class DecisionService:
                 log.error("no decision: %s (%d since the last such line)", error, times)
             return HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, STORE_UNAVAILABLE)
         if times:
-            what = (head.method, shown(head.path), times)
+            what = (head.method, short_repr(head.path), times)
             log.error("%s %s failed (%d since the last such line)", *what, exc_info=error)
         return HttpProblem(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
 

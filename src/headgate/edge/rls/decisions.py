@@ -13,18 +13,18 @@ import msgspec
 
 from headgate.core import problem
 from headgate.core.decision import Source
+from headgate.core.endpoint import is_too_long
 from headgate.core.matching import Plan
 from headgate.core.meter import Algorithm
-from headgate.core.path import is_too_long
 from headgate.core.request import Request
 from headgate.core.rule import Action, Response, Rule
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
 from headgate.core.verdict import bare_plan
-from headgate.dataplane import together
-from headgate.dataplane.together import Part, Purpose, Together
+from headgate.dataplane import multi_descriptor
+from headgate.dataplane.multi_descriptor import CallVerdict, DescriptorPlan, Purpose
 from headgate.edge.problems import STORE_UNAVAILABLE
 from headgate.edge.rls.messages import MAX_UINT32, Code, CurrentLimit, RateLimitResponse, Status, Unit
-from headgate.errors import InvalidRequest, StoreError, shown
+from headgate.errors import InvalidRequest, StoreError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -125,7 +125,7 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
 def _written(limit: Override) -> str:
     """A limit in the syntax of rules."""
     if limit.unit not in _PERIODS:
-        msg = f"a limit's unit is one of {', '.join(unit.name for unit in _PERIODS)}, not {shown(limit.unit)}"
+        msg = f"a limit's unit is one of {', '.join(unit.name for unit in _PERIODS)}, not {short_repr(limit.unit)}"
         raise InvalidRequest(msg)
     return f"{limit.requests_per_unit}/{_PERIODS[Unit(limit.unit)]}" if limit.requests_per_unit else ""
 
@@ -142,15 +142,15 @@ class RateLimits:
         """The response; `StoreError` without a decision, so that Envoy's failure mode applies."""
         return response_of(*await self.decided(checks))
 
-    async def decided(self, checks: tuple[DescriptorCheck, ...]) -> Together:
+    async def decided(self, checks: tuple[DescriptorCheck, ...]) -> CallVerdict:
         """The verdict on the whole, and one for each descriptor."""
         if not _is_simple(checks):
-            return await together.decide(self._limiter, [await self._part(each) for each in checks])
+            return await multi_descriptor.decide(self._limiter, [await self._part(each) for each in checks])
         request, cost = checks[0].request, checks[0].cost
         if self._stated is not None:
             request = await self._stated(request)
         made = await self._limiter.check(request, cost)
-        return Together(made, (made,))
+        return CallVerdict(made, (made,))
 
     def decide_now(self, checks: tuple[DescriptorCheck, ...]) -> Verdict | None:
         """The fast path of `decided`: the verdict on a simple check, if the store needs no waiting; else None."""
@@ -159,14 +159,14 @@ class RateLimits:
             return None
         return check_now(checks[0].request, checks[0].cost)
 
-    async def _part(self, check: DescriptorCheck) -> Part:
+    async def _part(self, check: DescriptorCheck) -> DescriptorPlan:
         if check.limit is None:
             request = check.request if self._stated is None else await self._stated(check.request)
-            return Part(self._limiter.plan(request, check.cost), check.purpose, request, check.cost)
+            return DescriptorPlan(self._limiter.plan(request, check.cost), check.purpose, request, check.cost)
         if not check.limit:
-            return Part(_DENY_ALL, check.purpose)
+            return DescriptorPlan(_DENY_ALL, check.purpose)
         hit = self._limiter.bare_keys.hit(check.key, check.limit, check.cost or 0, Algorithm.FIXED_WINDOW)
-        return Part(bare_plan(hit), check.purpose)
+        return DescriptorPlan(bare_plan(hit), check.purpose)
 
 
 def _is_simple(checks: tuple[DescriptorCheck, ...]) -> bool:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from headgate.core.address import parse_network
+from headgate.core.failure_policy import OnStoreError
 from headgate.core.limit import Rate, Slots, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import Action, Match, RegionMode, Response, Rule, Spread, SpreadMode
-from headgate.core.safety import OnStoreError
 from headgate.core.units import HOUR, MINUTE, SECOND
 from headgate.errors import InvalidRules
 

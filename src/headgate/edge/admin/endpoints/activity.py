@@ -9,7 +9,7 @@ from pydantic import Field
 
 from headgate.controlplane.activity import MAX_SPAN
 from headgate.controlplane.changes import Kind, changes
-from headgate.dataplane import quota
+from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.blocks import BlockView
 from headgate.edge.admin.endpoints.decisions import QuotaEntry, user_on_record
 from headgate.edge.admin.fields import Instant, Name, Output, Text, example
@@ -247,7 +247,7 @@ async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
     """
     user = await user_on_record(parts, id)
     _, until = parts.activity.span(None, None)
-    entries = await quota.quota(parts.limiter, user)
+    entries = await inspection.quota(parts.limiter, user)
     fullest = sorted(entries, key=_left)[:_MAX_STORY_LIMITS]
     return {
         "user": id,
@@ -260,7 +260,7 @@ async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
     }
 
 
-def _left(entry: quota.QuotaEntry) -> float:
+def _left(entry: inspection.QuotaEntry) -> float:
     """The share of a limit that is left; entries without a counter come last."""
     if entry.hit is None or entry.decision is None:
         return 2.0

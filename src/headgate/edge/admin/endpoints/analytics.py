@@ -9,12 +9,12 @@ from pydantic import Field
 
 from headgate.controlplane.analytics import NEAR, Asked, Dimension, Granularity, Order
 from headgate.controlplane.time_spans import time_of
-from headgate.dataplane import quota
+from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Instant, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, page, position_of
-from headgate.errors import InvalidFields, Problem, shown
+from headgate.errors import InvalidFields, Problem, short_repr
 
 _SECONDS = Field(description="In seconds; null if nothing was timed.")
 
@@ -203,11 +203,11 @@ async def list_utilisation(
 
 
 async def _near_now(parts: Parts, user: str, share: float) -> list[dict[str, Any]]:
-    entries = await quota.quota(parts.limiter, await user_on_record(parts, user))
+    entries = await inspection.quota(parts.limiter, await user_on_record(parts, user))
     return [near for entry in entries if (near := _near(entry, user)) is not None and near["share"] >= share]
 
 
-def _near(entry: quota.QuotaEntry, user: str) -> dict[str, Any] | None:
+def _near(entry: inspection.QuotaEntry, user: str) -> dict[str, Any] | None:
     if entry.hit is None or entry.decision is None:
         return None
     capacity = entry.hit.meter.capacity
@@ -229,7 +229,7 @@ def _dimensions(by: str) -> frozenset[Dimension]:
     words = [word for word in by.split(",") if word]
     for word in words:
         if word not in set(Dimension):
-            sentence = f"{shown(word)} is not a dimension; known are {', '.join(Dimension)}"
+            sentence = f"{short_repr(word)} is not a dimension; known are {', '.join(Dimension)}"
             raise InvalidFields([Problem(("by",), sentence)])
     return frozenset(map(Dimension, words))
 

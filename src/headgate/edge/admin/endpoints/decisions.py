@@ -10,8 +10,8 @@ from pydantic import ConfigDict, Field
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.core.units import MAX_AMOUNT
-from headgate.dataplane import quota
-from headgate.dataplane.explaining import explain
+from headgate.dataplane import inspection
+from headgate.dataplane.inspection import explain
 from headgate.edge.admin.body import large_json
 from headgate.edge.admin.fields import Input, Name, Output, example
 from headgate.edge.admin.gate import Gate, Parts, Who
@@ -128,7 +128,7 @@ async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users ha
     A user without a record has the quota of the default tier.
     """
     user = await user_on_record(parts, id)
-    entries = await quota.quota(parts.limiter, user)
+    entries = await inspection.quota(parts.limiter, user)
     # There may be as many entries as rules, so this runs in threads.
     items = await asyncio.to_thread(lambda: [entry.as_dict() for entry in entries])
     return await large_json({"user": id, "tier": user.tier, "items": items})
@@ -138,7 +138,7 @@ async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users ha
 async def reset_quota(parts: Parts, who: Who, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
     """Reset a user's quota: delete the counters that count only this user."""
     record = await parts.users.mark_quota_reset(id, who)
-    count = await quota.reset(parts.limiter, await user_on_record(parts, id))
+    count = await inspection.reset(parts.limiter, await user_on_record(parts, id))
     return {"user": id, "counters": count, "quota_reset": record.quota_reset}
 
 

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from headgate.controlplane.changes import changes
 from headgate.controlplane.processes import ProcessRecord
-from headgate.core.exposition import CONTENT_TYPE
+from headgate.core.metrics import CONTENT_TYPE
 from headgate.edge.admin.fields import Output, example
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import Page

@@ -14,7 +14,7 @@ from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm
 from headgate.core.rule import Action
 from headgate.core.units import DAY
-from headgate.dataplane import quota
+from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Day, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
@@ -122,7 +122,7 @@ def _by_day(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def _by_counter(parts: Parts, user: str) -> list[dict[str, Any]]:
     today = parts.activity.today()
-    entries = await quota.quota(parts.limiter, await user_on_record(parts, user))
+    entries = await inspection.quota(parts.limiter, await user_on_record(parts, user))
     used = {row["day"]: row["costs"] for row in await parts.activity.days_of(user, 1)}.get(today, {})
     return [
         _entry(
@@ -134,7 +134,7 @@ async def _by_counter(parts: Parts, user: str) -> list[dict[str, Any]]:
     ]
 
 
-def _is_daily(entry: quota.QuotaEntry) -> bool:
+def _is_daily(entry: inspection.QuotaEntry) -> bool:
     """Whether a counter counts exactly the usage of one user on one day under the rule."""
     rule, hit = entry.rule, entry.hit
     if hit is None or rule.action is Action.LOG or tuple(rule.per) != ("user",):

@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class DeliveryLedger:
     """Events, or counts, by what became of them. Together they are all that were emitted."""
 
     stored: int = 0
@@ -24,13 +24,13 @@ class Account:
         return self.stored + self.refused + self.dropped + self.spooled
 
     @property
-    def ended(self) -> Account:
+    def ended(self) -> DeliveryLedger:
         """The same, where nobody can read any more what is still to be stored."""
-        return Account(self.stored, self.refused, self.dropped + self.spooled)
+        return DeliveryLedger(self.stored, self.refused, self.dropped + self.spooled)
 
-    def __add__(self, other: Account) -> Account:
+    def __add__(self, other: DeliveryLedger) -> DeliveryLedger:
         """Both together."""
-        return Account(
+        return DeliveryLedger(
             self.stored + other.stored,
             self.refused + other.refused,
             self.dropped + other.dropped,
@@ -43,4 +43,4 @@ class Account:
         return f"{words} + {self.dropped} dropped + {self.refused} refused"
 
 
-NOTHING: Final = Account()
+NOTHING: Final = DeliveryLedger()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headgate.core.decision import Key
 
 
-class Questions:
+class SingleFlight:
     """What is being asked just now, by counter."""
 
     def __init__(self, *, blocks: bool) -> None:
@@ -25,8 +25,8 @@ class Questions:
         if not self._blocks and self._loop is not (loop := _running_loop()):
             self._loop, self._open = loop, {}  # a question on a loop that has ended is never answered
         mine = threading.Event() if self._blocks else asyncio.Event()
-        asked = self._open.setdefault(key, mine)
-        return asked, asked is mine
+        flight = self._open.setdefault(key, mine)
+        return flight, flight is mine
 
     def end(self, key: Key, mine: threading.Event | asyncio.Event) -> None:
         """The question was answered, or given up."""
@@ -39,12 +39,12 @@ class Questions:
         self._open.clear()
 
 
-async def wait_for(asked: threading.Event | asyncio.Event) -> None:
+async def wait_for(flight: threading.Event | asyncio.Event) -> None:
     """Wait for the end of a question."""
-    if isinstance(asked, asyncio.Event):
-        await asked.wait()
+    if isinstance(flight, asyncio.Event):
+        await flight.wait()
     else:
-        asked.wait()
+        flight.wait()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

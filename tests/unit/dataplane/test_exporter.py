@@ -11,10 +11,10 @@ import pytest
 from tests.support.spool import batch
 from tests.support.waiting import wait_until_async
 
-from headgate.core.account import Account
+from headgate.core.delivery_ledger import DeliveryLedger
 from headgate.core.units import SECOND
-from headgate.dataplane import courier, shipping
-from headgate.dataplane.shipping import Route, Shipping
+from headgate.dataplane import exporter
+from headgate.dataplane.exporter import Exporter, Route
 from headgate.errors import SinkError
 from headgate.ports import Stored
 
@@ -26,9 +26,9 @@ _PATIENCE: Final = 60.0
 
 @pytest.fixture(autouse=True)
 def _in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"_FIRST_PAUSE": 0.001, "_LONGEST_PAUSE": 0.002, "_SECONDS_BETWEEN_LOOKS": 0.001}.items():
-        monkeypatch.setattr(courier, name, seconds)
-    monkeypatch.setattr(shipping, "_SECONDS_BETWEEN_TRIES", 0.001)
+    for name, seconds in {"_FIRST_PAUSE": 0.001, "_MAX_PAUSE": 0.002, "_SECONDS_BETWEEN_LOOKS": 0.001}.items():
+        monkeypatch.setattr(exporter, name, seconds)
+    monkeypatch.setattr(exporter, "_SECONDS_BETWEEN_TRIES", 0.001)
 
 
 class _Taken(NamedTuple):
@@ -57,10 +57,10 @@ class _Source:
         self.places[sink] = self.places.get(sink, 0) + 1
         self.refused[sink] = self.refused.get(sink, 0) + refused
 
-    def account(self, sink: str) -> Account:
+    def ledger(self, sink: str) -> DeliveryLedger:
         place, refused = self.places.get(sink, 0), self.refused.get(sink, 0)
         done = sum(len(each.events) for each in self.batches[:place])
-        return Account(done - refused, refused, 0, sum(len(each.events) for each in self.batches[place:]))
+        return DeliveryLedger(done - refused, refused, 0, sum(len(each.events) for each in self.batches[place:]))
 
 
 class _Sink:
@@ -112,8 +112,8 @@ class _Lock:
         self.is_taken = False
 
 
-def _shipping(source: _Source, *sinks: _Sink, lock: _Lock | None = None, now: int = 0, seconds: float = 60) -> Shipping:
-    return Shipping([Route("events", source, sinks)], (lock or _Lock()).take, lambda: now, seconds)
+def _shipping(source: _Source, *sinks: _Sink, lock: _Lock | None = None, now: int = 0, seconds: float = 60) -> Exporter:
+    return Exporter([Route("events", source, sinks)], (lock or _Lock()).take, lambda: now, seconds)
 
 
 def test_every_sink_stores_everything_in_order() -> None:
@@ -128,7 +128,7 @@ def test_every_sink_stores_everything_in_order() -> None:
         assert one.stored == two.stored == source.batches
         assert one.is_closed
         assert two.is_closed
-        assert shipped.state()["events", "one"] == (Account(stored=42), None, 0.0)
+        assert shipped.state()["events", "one"] == (DeliveryLedger(stored=42), None, 0.0)
 
     asyncio.run(run())
 
@@ -179,7 +179,7 @@ def test_an_end_waits_for_sinks_only_so_long(caplog: pytest.LogCaptureFixture) -
         async with _shipping(source, sink, seconds=0.1) as shipped:
             await wait_until_async(sink.tried.is_set)
         assert source.places == {}
-        assert shipped.state()["events", "one"].account == Account(spooled=4)
+        assert shipped.state()["events", "one"].ledger == DeliveryLedger(spooled=4)
 
     asyncio.run(run())
     assert "events to one: 4 emitted = 0 stored + 4 spooled + 0 dropped + 0 refused" in caplog.messages
@@ -207,7 +207,7 @@ def test_refused_events_are_accounted_for() -> None:
         sink.refuses = 1
         async with _shipping(source, sink) as shipped:
             await wait_until_async(lambda: sink.stored != [])
-        assert shipped.state()["events", "one"].account == Account(stored=3, refused=1)
+        assert shipped.state()["events", "one"].ledger == DeliveryLedger(stored=3, refused=1)
 
     asyncio.run(run())
 
@@ -260,11 +260,11 @@ def test_the_lag_is_for_how_long_a_sink_has_not_had_everything() -> None:
         time = [10 * SECOND]
         source, sink = _Source(), _Sink("one")
         sink.is_away = True
-        async with Shipping([Route("events", source, [sink])], _Lock().take, lambda: time[0], 0.01) as shipped:
+        async with Exporter([Route("events", source, [sink])], _Lock().take, lambda: time[0], 0.01) as shipped:
             assert shipped.state()["events", "one"].lag == 0
             source.batches.append(batch(0, 1))
             await wait_until_async(sink.tried.is_set)
-            await wait_until_async(lambda: shipped.state()["events", "one"].account.spooled == 1)
+            await wait_until_async(lambda: shipped.state()["events", "one"].ledger.spooled == 1)
             time[0] += 3 * SECOND
             assert shipped.state()["events", "one"].lag == 3
 

@@ -9,13 +9,13 @@ from tests.support.spool import AT, count_batch, event
 
 from headgate.core.counts import CountBatch
 from headgate.core.event import EventBatch
-from headgate.dataplane import recording
-from headgate.dataplane.recording import COUNTS, EVENTS, Counted, Origin, Recorded, Recording
+from headgate.dataplane import flusher
+from headgate.dataplane.flusher import COUNTS, EVENTS, Counted, Flusher, Origin, Recorded
 
 if TYPE_CHECKING:
     import pytest
 
-    from headgate.core.counts import Count, Took
+    from headgate.core.counts import Count, LatencyBucket
     from headgate.core.event import Event
 
 ORIGIN = Origin("host-1", "eu")
@@ -30,7 +30,7 @@ class _Recorder:
         self.left_out = 0
         self.is_last = False
         self._events: list[Event] = []
-        self.counts: tuple[list[Count], list[Took]] = ([], [])
+        self.counts: tuple[list[Count], list[LatencyBucket]] = ([], [])
 
     @property
     def waiting(self) -> int:
@@ -49,7 +49,7 @@ class _Recorder:
         taken, self._events = self._events, []
         return taken
 
-    def take_counts(self) -> tuple[list[Count], list[Took]]:
+    def take_counts(self) -> tuple[list[Count], list[LatencyBucket]]:
         taken, self.counts = self.counts, ([], [])
         return taken
 
@@ -95,7 +95,7 @@ def test_everything_is_brought_over_in_batches_of_bounded_size() -> None:
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True) as bringing:
+        async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=True) as bringing:
             recorder.emit(4_500)
             recorder.counts = count_batch(15_000, groups=3)[3:]
             assert bringing.state() == Recorded(4_500, 4_500, 0)
@@ -105,7 +105,7 @@ def test_everything_is_brought_over_in_batches_of_bounded_size() -> None:
         counts = [each for each in journal.given if isinstance(each, CountBatch)]
         assert [len(each.events) for each in events] == [2_000, 2_000, 500]
         assert [one.sequence for each in events for one in each.events] == list(range(4_500))
-        assert [(len(each.counts), each.size, len(each.took)) for each in counts] == [
+        assert [(len(each.counts), each.size, len(each.latencies)) for each in counts] == [
             (2, 20_001, 1),
             (2, 20_000, 0),
             (1, 5_000, 0),
@@ -122,7 +122,7 @@ def test_what_was_pushed_out_of_memory_is_told_once() -> None:
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True) as bringing:
+        async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=True) as bringing:
             recorder.emit(10)
             recorder.drop(4)
             await bringing.flush()
@@ -139,7 +139,7 @@ def test_counts_that_nobody_stores_are_forgotten() -> None:
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
         recorder.counts = count_batch()[3:]
-        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=False) as bringing:
+        async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=False) as bringing:
             await bringing.flush()
         assert journal.given == []
         assert recorder.counts == ([], [])
@@ -152,7 +152,7 @@ def test_it_is_brought_over_every_so_many_seconds() -> None:
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        async with Recording(recorder, journal, ORIGIN, 0.02, counts=True):
+        async with Flusher(recorder, journal, ORIGIN, 0.02, counts=True):
             recorder.emit(1)
             await asyncio.wait_for(journal.written.wait(), 60)
 
@@ -161,11 +161,11 @@ def test_it_is_brought_over_every_so_many_seconds() -> None:
 
 def test_a_memory_that_is_rather_full_is_emptied_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long events may wait otherwise."""
-    monkeypatch.setattr(recording, "_SECONDS_BETWEEN_LOOKS", (0.01, 0.01))
+    monkeypatch.setattr(flusher, "_SECONDS_BETWEEN_LOOKS", (0.01, 0.01))
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True):
+        async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=True):
             recorder.emit(10)
             await asyncio.sleep(0.1)
             assert journal.given == []
@@ -180,7 +180,7 @@ def test_the_last_events_are_brought_over_at_the_end() -> None:
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True):
+        async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=True):
             recorder.emit(3)
         assert [each.at for batch in journal.given if isinstance(batch, EventBatch) for each in batch.events] == [
             AT,
@@ -197,7 +197,7 @@ def test_nothing_needs_to_begin_to_end() -> None:
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
         recorder.emit(1)
-        await Recording(recorder, journal, ORIGIN, 3600.0, counts=True).__aexit__()
+        await Flusher(recorder, journal, ORIGIN, 3600.0, counts=True).__aexit__()
         assert len(journal.given) == 1
         assert journal.is_closed
 
@@ -211,12 +211,12 @@ def test_observers_are_told_what_was_counted_also_where_nothing_is_kept() -> Non
         recorder = _Recorder()
         heard: list[Counted] = []
         batch = count_batch(2)
-        async with Recording(recorder, None, ORIGIN, 3600.0, counts=False, observers=[heard.append]) as counting:
-            recorder.counts = (batch.counts, batch.took)
+        async with Flusher(recorder, None, ORIGIN, 3600.0, counts=False, observers=[heard.append]) as counting:
+            recorder.counts = (batch.counts, batch.latencies)
             await counting.flush()
             assert counting.state() == Recorded(0, 0, 0)
         assert [len(each.counts) for each in heard] == [len(batch.counts), 0]
-        assert heard[0] == Counted(batch.counts, batch.took, {"key": AT})
+        assert heard[0] == Counted(batch.counts, batch.latencies, {"key": AT})
 
     asyncio.run(run())
 
@@ -230,7 +230,7 @@ def test_an_observer_that_fails_costs_no_event(caplog: pytest.LogCaptureFixture)
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        async with Recording(recorder, journal, ORIGIN, 3600.0, counts=True, observers=[fail]):
+        async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=True, observers=[fail]):
             recorder.emit(1)
         assert len(journal.given) == 1
 

@@ -9,9 +9,9 @@ import pytest
 
 from headgate import Limiter, Request
 from headgate.adapters.clock import monotonic, wall_clock
-from headgate.dataplane import together
+from headgate.dataplane import multi_descriptor
+from headgate.dataplane.multi_descriptor import CallVerdict, DescriptorPlan, Purpose
 from headgate.dataplane.recorder import Recorder
-from headgate.dataplane.together import Part, Purpose, Together
 from headgate.wiring import parts
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ class Scene:
     def __init__(self, rules: list[dict[str, Any]] = RULES, observer: Recorder | None = None) -> None:
         self.limiter = Limiter(*parts("memory://", rules), observer=observer)
 
-    def part(self, user: str, cost: int | None = None, purpose: Purpose = Purpose.TAKE, **attributes: str) -> Part:
-        return Part(self.limiter.plan(Request(user=user, attributes=attributes), cost), purpose)
+    def part(
+        self, user: str, cost: int | None = None, purpose: Purpose = Purpose.TAKE, **attributes: str
+    ) -> DescriptorPlan:
+        return DescriptorPlan(self.limiter.plan(Request(user=user, attributes=attributes), cost), purpose)
 
-    def decide(self, *parts: Part) -> Together:
-        return asyncio.run(together.decide(self.limiter, parts))
+    def decide(self, *parts: DescriptorPlan) -> CallVerdict:
+        return asyncio.run(multi_descriptor.decide(self.limiter, parts))
 
     def left(self, user: str) -> int:
         """Of what rule "users" allows."""
@@ -132,7 +134,7 @@ def test_an_exempt_description_does_not_exempt_the_others() -> None:
 def test_watched_rules_are_counted_once_and_refuse_nothing() -> None:
     """A `log` rule sees a call once, and says in the findings what it would have done."""
     scene = Scene()
-    both: Callable[[], Together] = lambda: scene.decide(scene.part("a", path="/x"), scene.part("a", path="/y"))  # noqa: E731 (asked twice)
+    both: Callable[[], CallVerdict] = lambda: scene.decide(scene.part("a", path="/x"), scene.part("a", path="/y"))  # noqa: E731 (asked twice)
     first, second = both(), both()
     for answer, would_pass in ((first, True), (second, False)):
         shadows = [finding for finding in answer.whole.findings if finding.shadow]
@@ -146,6 +148,6 @@ def test_use_is_recorded_for_what_counts_and_has_somebody_behind_it() -> None:
     scene = Scene([RULES[0] | {"sample": 1}], recorder)
     request = Request(user="a")
     plan = scene.limiter.plan(request)
-    scene.decide(Part(plan, request=request))
-    scene.decide(Part(plan), Part(plan, Purpose.LOOK, request))
+    scene.decide(DescriptorPlan(plan, request=request))
+    scene.decide(DescriptorPlan(plan), DescriptorPlan(plan, Purpose.LOOK, request))
     assert [(event.user, event.decision) for event in recorder.take_events()] == [("a", "allowed")]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from headgate import Limiter, Request
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.dataplane.observer import ObserverChain, log_denial
 from headgate.dataplane.recorder import Recorder
-from headgate.dataplane.telling import Telling, log_denial
 from headgate.wiring import parts
 from headgate.wiring.tracing import observer_of
 
@@ -29,7 +29,7 @@ def test_listeners_hear_of_every_verdict_and_the_recorder_counts_it() -> None:
     async def run() -> None:
         heard: list[Verdict] = []
         recorder = Recorder(wall_clock, monotonic)
-        limiter = Limiter(*parts("memory://", RULES), observer=Telling(recorder, [heard.append, log_denial]))
+        limiter = Limiter(*parts("memory://", RULES), observer=ObserverChain(recorder, [heard.append, log_denial]))
         verdicts = [await limiter.check(Request(user="u")) for _ in range(3)]
         assert heard == verdicts
         counts, _ = recorder.take_counts()
@@ -42,7 +42,7 @@ def test_denials_are_logged_with_their_id(caplog: pytest.LogCaptureFixture) -> N
     """Only what is denied is logged, with the decision's id and rule, and without who asked."""
 
     async def run() -> None:
-        observer = Telling(Recorder(wall_clock, monotonic), [log_denial])
+        observer = ObserverChain(Recorder(wall_clock, monotonic), [log_denial])
         limiter = Limiter(*parts("memory://", RULES), observer=observer)
         with caplog.at_level(logging.DEBUG, "headgate"):
             await limiter.check(Request(user="somebody"))
@@ -60,7 +60,7 @@ def test_the_recorder_observes_alone_unless_traces_or_the_debug_log_do_too(caplo
     with caplog.at_level(logging.INFO, "headgate"):
         assert observer_of(recorder, None) is recorder
     with caplog.at_level(logging.DEBUG, "headgate"):
-        assert isinstance(observer_of(recorder, None), Telling)
+        assert isinstance(observer_of(recorder, None), ObserverChain)
 
 
 def test_without_traces_nothing_of_them_is_loaded() -> None:

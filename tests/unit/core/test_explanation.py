@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.core.test_matching_reference import REQUESTS, RULES, TIERS, named, no_zones
 
-from headgate.core.explaining import MOST_LOST, Applied, Explanation, Origin, explain
+from headgate.core.explanation import MAX_LOST, Applied, Explanation, Origin, explain
 from headgate.core.matching import Snapshot
 from headgate.core.own_limits import NO_LIMITS, LimitsByRule, OwnLimits
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -211,12 +211,12 @@ def test_an_explanation_is_ready_for_json() -> None:
 def test_of_very_many_rules_the_closest_are_told() -> None:
     """However many rules there are, the explanation stays readable, and says how many it leaves out."""
     rules: list[dict[str, Any]] = [
-        {"name": f"r{number}", "match": {"endpoints": f"/{number}"}} for number in range(MOST_LOST + 5)
+        {"name": f"r{number}", "match": {"endpoints": f"/{number}"}} for number in range(MAX_LOST + 5)
     ]
     rules[3]["match"] |= {"methods": "PUT"}
     rules[4] |= {"enabled": False, "match": {"endpoints": "/4", "methods": "GET"}}
     explanation = explained(rules, Request(path="/a", method="GET"))
     told = [each.rule.name for layer in explanation.layers for each in layer.lost]
-    assert len(told) == MOST_LOST
+    assert len(told) == MAX_LOST
     assert explanation.left_out == 5
     assert "r3" not in told

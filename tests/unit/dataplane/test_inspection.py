@@ -7,7 +7,7 @@ import pytest
 
 from headgate import Limiter, Request
 from headgate.core.blocklist import BlockList
-from headgate.dataplane.explaining import explain
+from headgate.dataplane.inspection import explain
 from headgate.errors import InvalidRequest
 from headgate.testing import FakeClock
 

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownUser:
+class UserRecord:
     """A user."""
 
     tier: str | None = None
     limits: LimitsByRule = NO_LIMITS
 
     @classmethod
-    def read(cls, data: object) -> KnownUser:
+    def read(cls, data: object) -> UserRecord:
         """From ``{"tier", "overrides": {rule: [limit]}}``; `ValueError` if it is nothing like it."""
         found = _mapping(data)
         return cls(_text(found, "tier"), _limits(found, "overrides"))
 
 
 @dataclass(frozen=True, slots=True)
-class KnownKey:
+class KeyRecord:
     """An API key; the key itself is nowhere."""
 
     id: str
@@ -42,7 +42,7 @@ class KnownKey:
     revoked: bool = False
 
     @classmethod
-    def read(cls, data: object) -> KnownKey:
+    def read(cls, data: object) -> KeyRecord:
         """From ``{"id", "hash", "user", "tenant", "tier", "limits", "expires", "revoked"}``.
 
         `hash` is in hexadecimal, `expires` in Unix seconds. `ValueError` if it is nothing like it.

@@ -43,7 +43,7 @@ class Purpose(Enum):
 _COUNTING: Final = frozenset({Purpose.TAKE, Purpose.REPORT})
 
 
-class Part(NamedTuple):
+class DescriptorPlan(NamedTuple):
     """One description of a call, and what has to be asked for it."""
 
     plan: Plan
@@ -54,14 +54,14 @@ class Part(NamedTuple):
     """As it was stated."""
 
 
-class Together(NamedTuple):
+class CallVerdict(NamedTuple):
     """The verdict on the whole call, and one for each of its descriptions."""
 
     whole: Verdict
     parts: Sequence[Verdict]
 
 
-async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
+async def decide(limiter: Limiter, parts: Sequence[DescriptorPlan]) -> CallVerdict:
     """Decide one call; it has at least one description."""
     observer = limiter.observer
     timer = None if observer is None else observer.turn()
@@ -74,10 +74,10 @@ async def decide(limiter: Limiter, parts: Sequence[Part]) -> Together:
     return made
 
 
-async def _decided(limiter: Limiter, parts: Sequence[Part]) -> Together:
+async def _decided(limiter: Limiter, parts: Sequence[DescriptorPlan]) -> CallVerdict:
     if len(parts) == 1 and parts[0].purpose is Purpose.TAKE:
         only = await limiter.decide(parts[0].plan)
-        return Together(only, (only,))
+        return CallVerdict(only, (only,))
     store = limiter.store
     await _refund(store, parts)
     looks = _merged(parts, Purpose.LOOK, Purpose.REFUND)
@@ -94,14 +94,14 @@ async def _decided(limiter: Limiter, parts: Sequence[Part]) -> Together:
         seen = {bound.hit.key: decision for bound, decision in zip(shadows, decisions, strict=True)}
     verdicts = [_verdict(part, known, seen) for part in parts]
     if blocked:
-        return Together(verdicts[blocked[0]], verdicts)
+        return CallVerdict(verdicts[blocked[0]], verdicts)
     bounds = looks | counts
     number, is_assumed = max(part.plan.snapshot for part in parts), any(part.plan.assumed for part in parts)
     plan = Plan(number, tuple(bounds.values()), tuple(shadows), None, (), None, is_assumed)
-    return Together(verdict(plan, [known[key] for key in bounds], [*seen.values()]), verdicts)
+    return CallVerdict(verdict(plan, [known[key] for key in bounds], [*seen.values()]), verdicts)
 
 
-def _merged(parts: Sequence[Part], *purposes: Purpose) -> dict[Key, Bound]:
+def _merged(parts: Sequence[DescriptorPlan], *purposes: Purpose) -> dict[Key, Bound]:
     """What the parts of some purposes ask for, each counter once."""
     return _unique(
         bound._replace(hit=_hit(bound.hit, part.purpose))
@@ -127,7 +127,7 @@ def _unique(bounds: Iterable[Bound]) -> dict[Key, Bound]:
     return greatest
 
 
-def _shadows(parts: Sequence[Part]) -> Iterable[Bound]:
+def _shadows(parts: Sequence[DescriptorPlan]) -> Iterable[Bound]:
     return (bound for part in parts if part.purpose in _COUNTING for bound in part.plan.shadows)
 
 
@@ -138,7 +138,7 @@ async def _asked(
     return dict(zip(bounds, decisions, strict=True))
 
 
-async def _refund(store: CounterStore, parts: Sequence[Part]) -> None:
+async def _refund(store: CounterStore, parts: Sequence[DescriptorPlan]) -> None:
     """Give back without a receipt: one is made out for the present window, which the store knows."""
     refunded = (bound for part in parts if part.purpose is Purpose.REFUND for bound in part.plan.enforced)
     hits = [bound.hit for bound in _unique(refunded).values()]
@@ -153,7 +153,7 @@ async def _refund(store: CounterStore, parts: Sequence[Part]) -> None:
     )
 
 
-def _verdict(part: Part, known: dict[Key, Decision], seen: dict[Key, Decision]) -> Verdict:
+def _verdict(part: DescriptorPlan, known: dict[Key, Decision], seen: dict[Key, Decision]) -> Verdict:
     decisions = [known[bound.hit.key] for bound in part.plan.enforced]
     shadows = part.plan.shadows if seen and part.purpose in _COUNTING else ()
     return verdict(part.plan, decisions, [seen[bound.hit.key] for bound in shadows])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 
-class Witness(Protocol):
+class DecisionObserver(Protocol):
     """Whom the limiter tells of each check."""
 
     @property
@@ -26,22 +26,22 @@ class Witness(Protocol):
         """A request was decided; `started` is what the timer said before, 0 if there was none."""
 
 
-class Telling:
+class ObserverChain:
     """A witness that tells others too."""
 
-    def __init__(self, witness: Witness, listeners: Sequence[Callable[[Verdict], None]]) -> None:
-        """`listeners` hear of each verdict after `witness`."""
-        self._witness = witness
+    def __init__(self, observer: DecisionObserver, listeners: Sequence[Callable[[Verdict], None]]) -> None:
+        """`listeners` hear of each verdict after `observer`."""
+        self._observer = observer
         self._listeners = listeners
 
     @property
     def turn(self) -> Callable[[], Timer | None]:
-        """See `Witness.turn`."""
-        return self._witness.turn
+        """See `DecisionObserver.turn`."""
+        return self._observer.turn
 
     def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
-        """See `Witness.offer`."""
-        self._witness.offer(request, cost, verdict, started)
+        """See `DecisionObserver.offer`."""
+        self._observer.offer(request, cost, verdict, started)
         for listener in self._listeners:
             listener(verdict)
 

@@ -12,7 +12,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.rule import Action, default_layer
-from headgate.core.suitability import Asked, Candidate, outranked
+from headgate.core.rule_fit import RequestView, RuleFit, outranked
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headgate.core.request import Request
     from headgate.core.rule import Rule
 
-MOST_LOST: Final = 200
+MAX_LOST: Final = 200
 """Of the rules that lost, so many are told of, the closest first."""
 _GATES: Final = ""
 
@@ -99,7 +99,7 @@ class Explanation:
     """Everything that was looked at for one request."""
 
     plan: Plan
-    asked: Asked
+    request_view: RequestView
     layers: tuple[Layer, ...]
     """None where a gate decides: then no layer is asked."""
     other_gates: tuple[Lost, ...]
@@ -113,7 +113,7 @@ class Explanation:
         gates += [_gate(lost.rule, lost.why, decides=False) for lost in self.other_gates]
         return {
             "snapshot": self.plan.snapshot,
-            "request": self.asked.as_dict(),
+            "request": self.request_view.as_dict(),
             "gates": gates,
             "layers": [layer.as_dict(decisions) for layer in self.layers],
             "left_out": self.left_out,
@@ -123,47 +123,47 @@ class Explanation:
 def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Explanation:
     """Explain what `snapshot.plan` answers for the same request and cost."""
     plan = snapshot.plan(request, cost)
-    asked = Asked.of(request, snapshot.rule_set)
-    candidates = [Candidate.of(rule, asked) for rule in snapshot.rule_set.rules]
-    best = _best(candidates)
+    request_view = RequestView.of(request, snapshot.rule_set)
+    fits = [RuleFit.of(rule, request_view) for rule in snapshot.rule_set.rules]
+    best = _best(fits)
     layers: dict[str, Layer] = {}
-    lost: list[tuple[Candidate, str]] = []
-    for candidate in candidates:
-        if candidate.mismatches:
-            lost.append((candidate, "; ".join(candidate.mismatches)))
-        elif candidate is not (winner := best[_slot(candidate.rule)]):
-            lost.append((candidate, outranked(candidate, winner)))
-        elif not candidate.rule.is_gate:
-            _put(layers, candidate, _applied(candidate, snapshot, request, asked, plan))
+    lost: list[tuple[RuleFit, str]] = []
+    for fit in fits:
+        if fit.mismatches:
+            lost.append((fit, "; ".join(fit.mismatches)))
+        elif fit is not (winner := best[_slot(fit.rule)]):
+            lost.append((fit, outranked(fit, winner)))
+        elif not fit.rule.is_gate:
+            _put(layers, fit, _applied(fit, snapshot, request, request_view, plan))
     if plan.gate is not None:
         layers = {}
-        lost = [(candidate, why) for candidate, why in lost if candidate.rule.is_gate]
-    return _explanation(plan, asked, layers, lost)
+        lost = [(fit, why) for fit, why in lost if fit.rule.is_gate]
+    return _explanation(plan, request_view, layers, lost)
 
 
 def _explanation(
-    plan: Plan, asked: Asked, layers: dict[str, Layer], lost: Sequence[tuple[Candidate, str]]
+    plan: Plan, request_view: RequestView, layers: dict[str, Layer], lost: Sequence[tuple[RuleFit, str]]
 ) -> Explanation:
-    told = nsmallest(MOST_LOST, lost, key=lambda each: each[0].closeness)
+    listed = nsmallest(MAX_LOST, lost, key=lambda each: each[0].closeness)
     gates = []
-    for candidate, why in told:
-        if candidate.rule.is_gate:
-            gates.append(Lost(candidate.rule, why))
+    for fit, why in listed:
+        if fit.rule.is_gate:
+            gates.append(Lost(fit.rule, why))
         else:
-            name = _layer(candidate.rule)
-            layers.setdefault(name, Layer(name)).lost.append(Lost(candidate.rule, why))
+            name = _layer(fit.rule)
+            layers.setdefault(name, Layer(name)).lost.append(Lost(fit.rule, why))
     ordered = sorted(layers.values(), key=lambda layer: (layer.winner is None, layer.watched is None))
-    return Explanation(plan, asked, tuple(ordered), tuple(gates), len(lost) - len(told))
+    return Explanation(plan, request_view, tuple(ordered), tuple(gates), len(lost) - len(listed))
 
 
-def _best(candidates: Iterable[Candidate]) -> dict[tuple[str, bool], Candidate]:
+def _best(fits: Iterable[RuleFit]) -> dict[tuple[str, bool], RuleFit]:
     """The best candidate of each place there is to win."""
-    best: dict[tuple[str, bool], Candidate] = {}
-    for candidate in candidates:
-        if not candidate.mismatches:
-            slot = _slot(candidate.rule)
-            if slot not in best or candidate.rank < best[slot].rank:
-                best[slot] = candidate
+    best: dict[tuple[str, bool], RuleFit] = {}
+    for fit in fits:
+        if not fit.mismatches:
+            slot = _slot(fit.rule)
+            if slot not in best or fit.rank < best[slot].rank:
+                best[slot] = fit
     return best
 
 
@@ -175,34 +175,34 @@ def _layer(rule: Rule) -> str:
     return rule.layer or default_layer(rule.per, rule.match)
 
 
-def _put(layers: dict[str, Layer], candidate: Candidate, applied: Applied) -> None:
-    name = _layer(candidate.rule)
+def _put(layers: dict[str, Layer], fit: RuleFit, applied: Applied) -> None:
+    name = _layer(fit.rule)
     layer = layers.setdefault(name, Layer(name))
-    if candidate.rule.action is Action.LOG:
+    if fit.rule.action is Action.LOG:
         layer.watched = applied
     else:
         layer.winner = applied
 
 
-def _applied(candidate: Candidate, snapshot: Snapshot, request: Request, asked: Asked, plan: Plan) -> Applied:
-    rule = candidate.rule
+def _applied(fit: RuleFit, snapshot: Snapshot, request: Request, request_view: RequestView, plan: Plan) -> Applied:
+    rule = fit.rule
     bounds = tuple(bound for bound in (*plan.enforced, *plan.shadows) if bound.rule is rule)
-    return Applied(rule, candidate.rank.pattern, *_origin(rule, snapshot, request, asked), bounds)
+    return Applied(rule, fit.rank.pattern, *_origin(rule, snapshot, request, request_view), bounds)
 
 
-def _origin(rule: Rule, snapshot: Snapshot, request: Request, asked: Asked) -> tuple[Origin, str]:
+def _origin(rule: Rule, snapshot: Snapshot, request: Request, request_view: RequestView) -> tuple[Origin, str]:
     own = request.limits
     overridden = [override for override in snapshot.rule_set.overrides if override.rule == rule.name]
-    if (own and own.user.steps(rule, snapshot.calendars) is not None) or (
+    if (own and own.user.templates(rule, snapshot.calendars) is not None) or (
         request.user and any(override.user == request.user for override in overridden)
     ):
         return Origin.USER, "the user's own limits for this rule"
-    if (own and own.api_key.steps(rule, snapshot.calendars) is not None) or (
+    if (own and own.api_key.templates(rule, snapshot.calendars) is not None) or (
         request.api_key and any(override.api_key == request.api_key for override in overridden)
     ):
         return Origin.API_KEY, "the API key's own limits for this rule"
     if rule.tier_limit is not None:
-        return Origin.TIER, f"{rule.tier_limit!r} of the tier {asked.tier!r}"
+        return Origin.TIER, f"{rule.tier_limit!r} of the tier {request_view.tier!r}"
     return Origin.RULE, "the rule itself"
 
 

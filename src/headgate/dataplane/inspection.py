@@ -1,4 +1,6 @@
-"""What a user has left: every limit that can apply to them, with its counter as it stands.
+"""An explanation with the counters as they stand, and the verdict that the request would get.
+
+What a user has left: every limit that can apply to them, with its counter as it stands.
 
 entries = await quota(limiter, Request(user="u_42", tier="free"))
 await reset(limiter, Request(user="u_42", tier="free"))
@@ -11,20 +13,51 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core import endpoint
+from headgate.core.explanation import explain as explain_plan
+from headgate.core.matching import Plan
 from headgate.core.probing import probes
-from headgate.core.ranking import rank
-from headgate.core.rule import ATTRIBUTE, Action
+from headgate.core.rule import ATTRIBUTE, Action, rank
 from headgate.core.units import SECOND
+from headgate.core.verdict import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headgate.core.blocklist import Block
     from headgate.core.decision import Decision, Hit
     from headgate.core.matching import Snapshot
     from headgate.core.request import Request
     from headgate.core.rule import Rule
     from headgate.dataplane.limiter import Limiter
     from headgate.ports import CounterStore
+
+
+async def explain(limiter: Limiter, request: Request, cost: int | None = None) -> dict[str, Any]:
+    """Explain a request, ready for JSON. Nothing is counted.
+
+    A block comes before all rules; what they would say is explained all the same.
+    """
+    snapshot, now, blocks = limiter.snapshots.current, limiter.snapshots.clock(), limiter.snapshots.blocks
+    # Every rule is looked at, which may take a while.
+    explanation = await asyncio.to_thread(explain_plan, snapshot, request.check(), cost)
+    plan = explanation.plan
+    enforced = [bound.hit for bound in plan.enforced]
+    watched = [bound.hit for bound in plan.shadows]
+    decided = await limiter.store.peek(enforced) if enforced else ()
+    seen = await limiter.store.peek(watched) if watched else ()
+    would_be = verdict(plan, decided, seen if all(decision.allowed for decision in decided) else ())
+    block = None if blocks is None else blocks.find(request, explanation.request_view.address, now)
+    if block is not None:
+        would_be = verdict(Plan(plan.snapshot, (), (), block.gate(now), (), None, plan.assumed), ())
+    counters = {hit.key: decision for hit, decision in zip([*enforced, *watched], [*decided, *seen], strict=True)}
+    return {"verdict": would_be.as_dict(), "block": _block(block), **explanation.as_dict(counters.get)}
+
+
+def _block(block: Block | None) -> dict[str, Any] | None:
+    if block is None:
+        return None
+    return {"id": block.id, "reason": block.reason, "until": None if block.until is None else block.until / SECOND}
+
 
 _TOGETHER: Final = 100
 """Counters that are looked at in one call; a script must not run for long."""
@@ -123,7 +156,7 @@ def _entries(snapshot: Snapshot, user: Request) -> list[QuotaEntry]:
         for rule in plan.unlimited if plan.gate is None else (plan.gate,):
             if rule.name not in found:
                 found[rule.name] = QuotaEntry(rule, rule.match.endpoints, rule.match.methods)
-    order = {rule.name: place for place, rule in enumerate(snapshot.rule_set.rules)}
+    order = {rule.name: index for index, rule in enumerate(snapshot.rule_set.rules)}
     return sorted(found.values(), key=lambda entry: (entry.rule.action is Action.LOG, order[entry.rule.name]))
 
 

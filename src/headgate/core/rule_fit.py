@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.core import endpoint
 from headgate.core.address import parse_address
 from headgate.core.binding import method_of
-from headgate.core.path import normalise_path
-from headgate.core.ranking import ANY_PATH, rank
-from headgate.errors import shown
+from headgate.core.endpoint import normalise_path
+from headgate.core.rule import ANY_PATH, rank
+from headgate.errors import short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headgate.core.address import Address, Network
-    from headgate.core.ranking import Rank
     from headgate.core.request import Request
-    from headgate.core.rule import Match, Rule, RuleSet
+    from headgate.core.rule import Match, Rank, Rule, RuleSet
 
-_MOST_NAMED: Final = 4
+_MAX_NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestView:
     """A request as rules see it."""
 
     method: str
@@ -37,7 +36,7 @@ class Asked:
     attributes: Mapping[str, str]
 
     @classmethod
-    def of(cls, request: Request, rule_set: RuleSet) -> Asked:
+    def of(cls, request: Request, rule_set: RuleSet) -> RequestView:
         """Bring a request into the shape that conditions are compared with."""
         return cls(
             method_of(request),
@@ -61,7 +60,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RuleFit:
     """A rule, held against a request."""
 
     rule: Rule
@@ -71,13 +70,13 @@ class Candidate:
     """Where it stands by the best of its patterns that matches; by its best of all if none does."""
 
     @classmethod
-    def of(cls, rule: Rule, asked: Asked) -> Candidate:
+    def of(cls, rule: Rule, request_view: RequestView) -> RuleFit:
         """Compare every condition."""
         patterns = rule.match.endpoints or (ANY_PATH,)
-        matching = [pattern for pattern in patterns if endpoint.matches(pattern, asked.path)]
+        matching = [pattern for pattern in patterns if endpoint.matches(pattern, request_view.path)]
         disabled = () if rule.enabled else ("it is disabled",)
-        path = () if matching else (_unlike("the path", asked.path, patterns),)
-        mismatches = (*disabled, *path, *_mismatches(rule.match, asked))
+        path = () if matching else (_unlike("the path", request_view.path, patterns),)
+        mismatches = (*disabled, *path, *_mismatches(rule.match, request_view))
         return cls(rule, mismatches, min(rank(rule, pattern) for pattern in matching or patterns))
 
     @property
@@ -86,18 +85,18 @@ class Candidate:
         return len(self.mismatches), self.rank
 
 
-def _mismatches(match: Match, asked: Asked) -> Iterator[str]:
+def _mismatches(match: Match, request_view: RequestView) -> Iterator[str]:
     methods = match.methods
     # A HEAD request asks for the same work as GET.
-    if methods and asked.method not in methods and not (asked.method == "HEAD" and "GET" in methods):
-        yield _unlike("the method", asked.method, methods)
-    if match.tiers and asked.tier not in match.tiers:
-        yield _unlike("the tier", asked.tier, match.tiers)
-    if match.ip_ranges and not any(_inside(network, asked.address) for network in match.ip_ranges):
-        yield _unlike("the address", asked.ip, [f"in {network}" for network in match.ip_ranges])
+    if methods and request_view.method not in methods and not (request_view.method == "HEAD" and "GET" in methods):
+        yield _unlike("the method", request_view.method, methods)
+    if match.tiers and request_view.tier not in match.tiers:
+        yield _unlike("the tier", request_view.tier, match.tiers)
+    if match.ip_ranges and not any(_inside(network, request_view.address) for network in match.ip_ranges):
+        yield _unlike("the address", request_view.ip, [f"in {network}" for network in match.ip_ranges])
     for name, value in match.attributes:
-        if asked.attributes.get(name) != value:
-            yield _unlike(f"the attribute {name}", asked.attributes.get(name), [shown(value)])
+        if request_view.attributes.get(name) != value:
+            yield _unlike(f"the attribute {name}", request_view.attributes.get(name), [short_repr(value)])
 
 
 def _inside(network: Network, address: Address | None) -> bool:
@@ -109,12 +108,12 @@ def _inside(network: Network, address: Address | None) -> bool:
 
 def _unlike(what: str, found: str | None, wanted: Sequence[str]) -> str:
     """The one sentence for all conditions: ``the method is 'POST', not GET or HEAD``."""
-    named = [*wanted[:_MOST_NAMED], *([f"{len(wanted) - _MOST_NAMED} more"] if len(wanted) > _MOST_NAMED else [])]
+    named = [*wanted[:_MAX_NAMED], *([f"{len(wanted) - _MAX_NAMED} more"] if len(wanted) > _MAX_NAMED else [])]
     listed = " or ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named)
-    return f"{what} is {shown(found)}, not {listed}" if found else f"{what} is not known, and should be {listed}"
+    return f"{what} is {short_repr(found)}, not {listed}" if found else f"{what} is not known, and should be {listed}"
 
 
-def outranked(loser: Candidate, winner: Candidate) -> str:
+def outranked(loser: RuleFit, winner: RuleFit) -> str:
     """Why the winner comes before another rule that matches as well."""
     low, high, name = loser.rank, winner.rank, winner.rule.name
     if low.priority != high.priority:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headgate.dataplane.without_waiting import run
+from headgate.dataplane.limiter import run_now
 
 
 def test_a_coroutine_that_never_waits_is_run_to_its_end() -> None:
@@ -16,7 +16,7 @@ def test_a_coroutine_that_never_waits_is_run_to_its_end() -> None:
     async def steps() -> int:
         return await answer(1) + await answer(2)
 
-    assert run(steps()) == 5
+    assert run_now(steps()) == 5
 
 
 def test_errors_come_through() -> None:
@@ -27,7 +27,7 @@ def test_errors_come_through() -> None:
         raise KeyError(msg)
 
     with pytest.raises(KeyError, match="as it is"):
-        run(fail())
+        run_now(fail())
 
 
 def test_waiting_is_an_error() -> None:
@@ -41,5 +41,5 @@ def test_waiting_is_an_error() -> None:
             cleaned.append(True)
 
     with pytest.raises(RuntimeError, match="made its caller wait"):
-        run(wait())
+        run_now(wait())
     assert cleaned == [True]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
-    from headgate.core.counts import Count, Took
+    from headgate.core.counts import Count, LatencyBucket
     from headgate.core.event import Event
     from headgate.core.units import Micros
 
@@ -58,7 +58,7 @@ class Recorder(Protocol):
     def take_events(self, *, is_last: bool = False) -> list[Event]:
         """All events since the last time; also those that are held back for a while, where it is the last time."""
 
-    def take_counts(self) -> tuple[list[Count], list[Took]]:
+    def take_counts(self) -> tuple[list[Count], list[LatencyBucket]]:
         """All counts since the last time."""
 
     def take_keys(self) -> Mapping[str, Micros]:
@@ -69,7 +69,7 @@ class Counted(NamedTuple):
     """What was counted since the last flush, for whoever wants to know it here and now."""
 
     counts: Sequence[Count]
-    took: Sequence[Took]
+    latencies: Sequence[LatencyBucket]
     keys: Mapping[str, Micros]
 
 
@@ -114,7 +114,7 @@ class Recorded(NamedTuple):
     """Refusals and sampled admissions that no event stands for. They are counted, and were never events."""
 
 
-class Recording:
+class Flusher:
     """Brings what one process decides to its journal. Use it in ``async with``."""
 
     def __init__(
@@ -169,25 +169,25 @@ class Recording:
     async def flush(self, *, is_last: bool = False) -> None:
         """Bring everything over that was recorded by now."""
         events = self._recorder.take_events(is_last=is_last)
-        counts, took = self._take_counts()
+        counts, latencies = self._take_counts()
         if self._journal is None:
             return
         dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped
         self._in_hand = len(events)
         if not self._has_counts:
-            counts, took = [], []
-        writing = partial(self._write, self._journal, events, counts, took, dropped)
+            counts, latencies = [], []
+        writing = partial(self._write, self._journal, events, counts, latencies, dropped)
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, writing))
 
-    def _take_counts(self) -> tuple[list[Count], list[Took]]:
-        counts, took = self._recorder.take_counts()
-        counted = Counted(counts, took, self._recorder.take_keys())
+    def _take_counts(self) -> tuple[list[Count], list[LatencyBucket]]:
+        counts, latencies = self._recorder.take_counts()
+        counted = Counted(counts, latencies, self._recorder.take_keys())
         for observe in self._observers:
             try:
                 observe(counted)
             except Exception:
                 log.exception("whoever was told what happened has failed")  # no reason to lose what happened
-        return counts, took
+        return counts, latencies
 
     async def _run(self) -> None:
         least, most = _SECONDS_BETWEEN_LOOKS
@@ -201,7 +201,7 @@ class Recording:
                 await self.flush()
 
     def _write(
-        self, journal: Journal, events: list[Event], counts: list[Count], took: list[Took], dropped: int
+        self, journal: Journal, events: list[Event], counts: list[Count], latencies: list[LatencyBucket], dropped: int
     ) -> None:
         """In the thread. What was dropped is older than what is there."""
         server, region = self._origin
@@ -210,7 +210,7 @@ class Recording:
         for start in range(0, len(events), _TOGETHER):
             journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
         self._in_hand = 0
-        times = [took[start : start + _COUNTED_TOGETHER] for start in range(0, len(took), _COUNTED_TOGETHER)]
+        times = [latencies[start : start + _COUNTED_TOGETHER] for start in range(0, len(latencies), _COUNTED_TOGETHER)]
         for some, beside in zip_longest(cut(counts, _COUNTED_TOGETHER), times):
             journal.append(COUNTS, CountBatch(new_id(), server, region, some or [], beside or []))
         journal.write()

@@ -26,7 +26,7 @@ class OnOverload(StrEnum):
     """It fails at once with `Overloaded`, and nothing is counted."""
 
 
-class Safety(NamedTuple):
+class FailurePolicy(NamedTuple):
     """What a hit asks of the store, beyond counting."""
 
     on_error: OnStoreError = OnStoreError.ALLOW
@@ -35,7 +35,9 @@ class Safety(NamedTuple):
     on_overload: OnOverload = OnOverload.WAIT
 
 
-def safety_of(on_error: OnStoreError, replicas: int = 0, on_overload: OnOverload = OnOverload.WAIT) -> Safety | None:
+def failure_policy_of(
+    on_error: OnStoreError, replicas: int = 0, on_overload: OnOverload = OnOverload.WAIT
+) -> FailurePolicy | None:
     """What a hit carries; None for what is usual, so that the hot path has nothing to look at."""
-    safety = Safety(on_error, replicas, on_overload)
-    return None if safety == Safety() else safety
+    failure_policy = FailurePolicy(on_error, replicas, on_overload)
+    return None if failure_policy == FailurePolicy() else failure_policy
