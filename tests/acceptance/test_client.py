@@ -1,4 +1,4 @@
-"""The SDK beside a running service."""
+"""The client library with a running service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEARCH = Request(user="sdk", tier="free", method="GET", path="/api/search")
 
 
 def test_the_client_asks_the_service(service: Service) -> None:
-    """The example's free tier gets ten searches, whoever asks; the verdict has its decisions and headers."""
+    """The example's free tier gets ten searches; the verdict has its decisions and headers."""
     with DecisionClient(service.url, deadline=10, on_failure="raise") as client:
         assert client.peek(SEARCH).remaining == 9
         verdicts = [client.check(SEARCH) for _ in range(11)]
@@ -26,7 +26,7 @@ def test_the_client_asks_the_service(service: Service) -> None:
 
 
 def test_batches_and_reservations(service: Service) -> None:
-    """Batches are decided in one call; reservations are settled, once."""
+    """Batches are decided in one call; reservations are settled once."""
 
     async def run() -> None:
         async with AsyncDecisionClient(service.url, deadline=10, on_failure="raise") as client:

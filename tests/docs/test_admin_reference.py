@@ -13,7 +13,7 @@ from headgate.edge.admin.app import admin_app
 if TYPE_CHECKING:
     from pathlib import Path
 
-_NOBODY: Any = None
+_NO_SERVICES: Any = None
 """The description needs no services."""
 
 
@@ -22,14 +22,14 @@ def _page(root: Path) -> str:
 
 
 def test_every_endpoint_is_documented_with_its_role(root: Path) -> None:
-    """The table has every endpoint of the application, in some order, with the role that it takes."""
+    """The table has every endpoint of the application with the role that it needs."""
     rows = re.findall(r"^\| `([A-Z]+ /[^`]+)` \| `?(\w+)`? \| .+ \|$", _page(root), re.MULTILINE)
     roles = {endpoint: role.value for endpoint, role in ROLES.items()} | dict.fromkeys(OPEN, "none")
     assert len(rows) == len(dict(rows))
     assert dict(rows) == roles
     offered = {
         f"{method} {route.path_format}"
-        for route in admin_app(_NOBODY).routes
+        for route in admin_app(_NO_SERVICES).routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }
@@ -37,9 +37,9 @@ def test_every_endpoint_is_documented_with_its_role(root: Path) -> None:
 
 
 def test_every_query_parameter_is_documented(root: Path) -> None:
-    """Every name that a query can have stands in the page as code."""
+    """Every query parameter is on the page, as code."""
     spans = set(re.findall(r"[\w-]+", " ".join(re.findall(r"`([^`\n]+)`", _page(root)))))
-    described = admin_app(_NOBODY).openapi()
+    described = admin_app(_NO_SERVICES).openapi()
     for path, methods in described["paths"].items():
         for operation in methods.values():
             for parameter in operation.get("parameters", []):
@@ -50,8 +50,8 @@ def test_every_query_parameter_is_documented(root: Path) -> None:
 
 
 def test_every_operation_is_described_with_an_example() -> None:
-    """The description has a name, a sentence and its answers for each operation, and examples of bodies."""
-    described = admin_app(_NOBODY).openapi()
+    """Each operation has a name, a sentence and its answers, and bodies have examples."""
+    described = admin_app(_NO_SERVICES).openapi()
     schemas = described["components"]["schemas"]
     operations = [operation for methods in described["paths"].values() for operation in methods.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations) == len(ROLES) + 2

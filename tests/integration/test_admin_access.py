@@ -1,4 +1,4 @@
-"""Who may do what through the admin API: every endpoint, every role, and every way not to have a token."""
+"""Who may do what through the admin API: every endpoint, every role, and every kind of bad token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _endpoints(app: FastAPI) -> list[str]:
-    """All of them, as method and path."""
+    """All endpoints, as method and path."""
     assert all(isinstance(route, APIRoute) for route in app.routes)
     return [
         f"{method} {route.path_format}"
@@ -34,7 +34,7 @@ def _target(endpoint: str) -> tuple[str, str]:
 
 
 def test_every_endpoint_is_in_the_table_of_roles(database_url: str) -> None:
-    """Nothing is offered that the table does not name, and nothing is named that is not offered."""
+    """The application offers exactly the endpoints of the table."""
 
     async def test(admin: Admin) -> None:
         assert sorted(_endpoints(admin.app)) == sorted([*ROLES, *OPEN])
@@ -43,7 +43,7 @@ def test_every_endpoint_is_in_the_table_of_roles(database_url: str) -> None:
 
 
 def test_every_role_may_do_what_the_table_says_and_no_more(database_url: str) -> None:
-    """A role that does not suffice gets 403 with the role it takes; one that does gets any other answer."""
+    """A role that is not sufficient gets 403 with the required role; a sufficient one gets another answer."""
 
     async def test(admin: Admin) -> None:
         tokens = {role: await admin.token(role) for role in Role}
@@ -61,8 +61,8 @@ def test_every_role_may_do_what_the_table_says_and_no_more(database_url: str) ->
     with_admin(database_url, test)
 
 
-def test_nobody_without_a_good_token_is_let_in(database_url: str) -> None:
-    """Missing, unknown, expired, revoked and malformed tokens get 401 everywhere, and are told what to send."""
+def test_a_valid_token_is_required(database_url: str) -> None:
+    """Missing, unknown, expired, revoked and malformed tokens get 401 everywhere, with what to send."""
 
     async def test(admin: Admin) -> None:
         expired, revoked = await admin.token(Role.ADMIN, name="old"), await admin.token(Role.ADMIN, name="bad")
@@ -100,7 +100,7 @@ def test_nobody_without_a_good_token_is_let_in(database_url: str) -> None:
 
 
 def test_what_needs_no_token_needs_none(database_url: str) -> None:
-    """Health and the description are open, and nothing else is."""
+    """Health and the description need no token, and nothing else does."""
 
     async def test(admin: Admin) -> None:
         for endpoint in OPEN:
@@ -108,7 +108,7 @@ def test_what_needs_no_token_needs_none(database_url: str) -> None:
             assert (await admin.ask(method, path, token=None)).status_code == 200
         for path in ("/docs", "/redoc", "/", "/v1"):
             problem_of(await admin.ask("GET", path, token=None), 404)
-        for path in ("/v1/", "/v1/nothing"):  # what there is under /v1 is told to those who have a token
+        for path in ("/v1/", "/v1/nothing"):  # unknown paths under /v1 need a token too
             problem_of(await admin.ask("GET", path, token=None), 401)
             problem_of(await admin.ask("GET", path), 404)
 
@@ -116,7 +116,7 @@ def test_what_needs_no_token_needs_none(database_url: str) -> None:
 
 
 def test_a_revoked_token_ends_within_a_second(database_url: str) -> None:
-    """Whoever was let in a moment ago is not any more."""
+    """A token that was valid a moment ago is refused."""
 
     async def test(admin: Admin) -> None:
         secret = await admin.token(Role.VIEWER, name="ci")
@@ -125,13 +125,13 @@ def test_a_revoked_token_ends_within_a_second(database_url: str) -> None:
         await admin.good("DELETE", f"/v1/tokens/{token['id']}")
         async with asyncio.timeout(1.5):
             while (await admin.ask("GET", "/v1/me", token=secret)).status_code != 401:
-                pass  # each question waits for the database, or for nobody
+                pass  # each request waits for the database, or not at all
 
     with_admin(database_url, test)
 
 
 def test_changes_carry_the_name_of_the_token(database_url: str) -> None:
-    """Who did what can be read afterwards."""
+    """Change records name the token that made the change."""
 
     async def test(admin: Admin) -> None:
         operator = await admin.token(Role.OPERATOR, name="ops")

@@ -1,4 +1,4 @@
-"""Every field of every body of the admin API, filled with what does not belong there."""
+"""Every field of every body of the admin API, with invalid values."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WRONG_TIMES: tuple[object, ...] = (
 )
 WRONG_TRUTHS: tuple[object, ...] = ("true", 1, 0, "yes", [])
 WRONG_WHOLES: tuple[object, ...] = ("1", 1.5, True, -1, 10**30, [], {})
-NOBODY = "0f8fad5b-d9cb-469f-a165-70867728950e"
+UNKNOWN_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
 def _bodies(good: dict[str, Any], **wrong: tuple[object, ...]) -> Iterator[dict[str, Any]]:
-    """The good body with each of its members wrong in each way, one at a time, and with one too many."""
+    """The valid body with each of its members invalid in each way, one at a time, and with one member too many."""
     for member, values in wrong.items():
         for value in values:
             yield good | {member: value}
@@ -67,7 +67,7 @@ def _poisons() -> Iterator[tuple[str, str, object]]:
             *("POST", "/v1/blocks", {}),
             {
                 "user": (7, [], "", "x" * 256, "\0"),
-                "api_key": (7, "", "nobody", NOBODY, "x" * 300),
+                "api_key": (7, "", "nobody", UNKNOWN_ID, "x" * 300),
                 "network": (
                     7,
                     "",
@@ -149,7 +149,7 @@ def _poisoned_rules() -> Iterator[tuple[str, str, object]]:
 
 
 def test_nothing_that_is_wrong_is_stored(database_url: str) -> None:
-    """Hundreds of poisoned bodies: each is refused with a sentence, and not a row changes."""
+    """Hundreds of invalid bodies: each is refused with a message, and no row changes."""
 
     async def test(admin: Admin) -> None:
         await admin.good("POST", "/v1/rules", SEARCH)

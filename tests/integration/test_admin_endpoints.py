@@ -1,4 +1,4 @@
-"""Everything that the admin API offers, done once."""
+"""Every feature of the admin API, used once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_a_rule_from_draft_to_history(database_url: str) -> None:
-    """A rule is drafted, published, switched off and on, rolled back and taken away, and every form is remembered."""
+    """A rule is drafted, published, disabled, enabled, rolled back and deleted, and every version is in its history."""
 
     async def test(admin: Admin) -> None:
         made = await admin.ask("POST", "/v1/rules?draft=true", SEARCH)
@@ -54,7 +54,7 @@ def test_a_rule_from_draft_to_history(database_url: str) -> None:
 
 
 def test_a_rule_set_as_code(database_url: str) -> None:
-    """Validate, plan, apply, sync and dump speak of whole rule sets, and import makes them of other formats."""
+    """Validate, plan, apply, sync and dump work on whole rule sets, and import converts other formats."""
 
     async def test(admin: Admin) -> None:
         rule_set: dict[str, Any] = {"tiers": {"free": {"limits": {"api": "9/hour"}}}, "rules": [SEARCH]}
@@ -84,7 +84,7 @@ def test_a_rule_set_as_code(database_url: str) -> None:
 
 
 def test_snapshots_lead_back(database_url: str) -> None:
-    """Every published rule set can be read and put in force again; tables written by hand can be published."""
+    """Every published rule set can be read and restored; tables that were edited by hand can be published."""
 
     async def test(admin: Admin) -> None:
         nothing = await admin.good("GET", "/v1/snapshot")
@@ -113,7 +113,7 @@ def test_snapshots_lead_back(database_url: str) -> None:
 
 
 def test_tiers_users_and_overrides(database_url: str) -> None:
-    """Accounts are made, changed, listed and taken away."""
+    """Accounts are created, changed, listed and deleted."""
 
     async def test(admin: Admin) -> None:
         await admin.good("POST", "/v1/rules", SEARCH)
@@ -145,7 +145,7 @@ def test_tiers_users_and_overrides(database_url: str) -> None:
 
 
 def test_keys_are_shown_once_rotated_and_revoked(database_url: str) -> None:
-    """A secret is in the answer that makes it and in nothing that is asked or stored afterwards."""
+    """A secret is in the answer that creates it, and in no later answer and no table."""
 
     async def test(admin: Admin) -> None:
         await admin.good("POST", "/v1/users", {"id": "u1"})
@@ -194,7 +194,7 @@ def test_blocks_begin_change_and_end(database_url: str) -> None:
 
 
 def test_quota_and_explanation_are_live(database_url: str) -> None:
-    """What is used shows at once, a reset forgives it, and asking counts nothing."""
+    """Usage shows at once, a reset clears it, and reading counts nothing."""
 
     async def test(admin: Admin) -> None:
         await admin.good("POST", "/v1/rules", SEARCH)
@@ -203,8 +203,8 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
             await admin.parts.limiter.check(Request(user="u1"))
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert (entry["rule"], entry["limit"], entry["used"], entry["remaining"]) == ("search", "100/minute", 3, 97)
-        (told,) = await quota(admin.parts.limiter, Request(user="u1"))
-        assert entry.keys() == told.as_dict().keys()
+        (expected,) = await quota(admin.parts.limiter, Request(user="u1"))
+        assert entry.keys() == expected.as_dict().keys()
         explained = await admin.good("POST", "/v1/explain", {"user": "u1", "method": "GET", "path": "/x"})
         assert (explained["verdict"]["allowed"], explained["verdict"]["remaining"]) == (True, 96)
         await admin.good("PUT", "/v1/users/u1/overrides/search", {"limits": "50/minute"})
@@ -225,7 +225,7 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
 
 
 async def _some_events(admin: Admin) -> datetime:
-    """Twelve denials and some admissions of the last two hours, and one from long ago."""
+    """Twelve denials and some admissions of the last two hours, and one old event."""
     now = datetime.now(UTC)
     await admin.execute("SELECT make_event_partition(now()), make_event_partition(now() - interval '60 days')")
     await admin.execute("SELECT make_event_partition(now() - interval '2 hours')")
@@ -246,7 +246,7 @@ async def _some_events(admin: Admin) -> datetime:
 
 
 def test_events_in_pages(database_url: str) -> None:
-    """The newest first, each once, of the last day unless another span is named."""
+    """Events come newest first, each once, from the last day unless another span is given."""
 
     async def test(admin: Admin) -> None:
         now = await _some_events(admin)
@@ -282,7 +282,7 @@ def test_events_in_pages(database_url: str) -> None:
 
 
 def test_the_worst_violators_of_a_day(database_url: str) -> None:
-    """Who was denied how often, and when last."""
+    """Violators have the number of denials and the time of the last."""
 
     async def test(admin: Admin) -> None:
         await _some_events(admin)
@@ -297,7 +297,7 @@ def test_the_worst_violators_of_a_day(database_url: str) -> None:
 
 @pytest.mark.usefixtures("one_day")
 def test_usage_by_day(database_url: str) -> None:
-    """Yesterday and today, or up to a year."""
+    """Usage covers yesterday and today, or up to a year."""
 
     async def test(admin: Admin) -> None:
         today = datetime.now(UTC).date()
@@ -327,7 +327,7 @@ def test_usage_by_day(database_url: str) -> None:
 
 
 def test_changes_in_pages(database_url: str) -> None:
-    """The newest first; what comes meanwhile does not shift the pages."""
+    """Changes come newest first; new changes do not shift the pages."""
 
     async def test(admin: Admin) -> None:
         for number in range(5):
@@ -342,7 +342,7 @@ def test_changes_in_pages(database_url: str) -> None:
 
 
 def test_large_rule_sets_do_not_stall_the_others(database_url: str) -> None:
-    """While thousands of rules are validated, small questions are answered."""
+    """While thousands of rules are validated, small requests are answered."""
 
     async def test(admin: Admin) -> None:
         rules = [{"name": f"r{n}", "match": {"endpoints": [f"/api/{n}"]}, "limits": "5/minute"} for n in range(5_000)]

@@ -1,4 +1,4 @@
-"""What holds for every request to the admin API: problems, bodies, tags, pages, copies."""
+"""What applies to every request to the admin API: problems, bodies, tags, pages, repeated requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_answers_are_not_kept_and_not_shown_as_pages(database_url: str) -> None:
-    """Every answer says that nobody keeps it, and that it is what it says it is."""
+    """Every answer forbids caching and sniffing."""
 
     async def test(admin: Admin) -> None:
         for path in ("/v1/me", "/v1/nothing", "/livez"):
@@ -50,7 +50,7 @@ def test_a_path_that_takes_other_methods_says_which(database_url: str) -> None:
 
 
 def test_head_is_get_without_the_body(database_url: str) -> None:
-    """For whoever only wants to know whether something is there."""
+    """HEAD gets the headers of GET, without a body."""
 
     async def test(admin: Admin) -> None:
         answer = await admin.ask("HEAD", "/v1/me")
@@ -64,7 +64,7 @@ IDS = ("a/b", "a%2Fb", "ü", "日本", "a b", "?", "#", ".", "..", "a+b", "%", "
 
 
 def test_an_id_can_be_any_text(database_url: str) -> None:
-    """Ids are opaque: percent-encoded they go into paths whole, slashes too."""
+    """Ids are opaque: percent-encoded, they may contain anything, including slashes."""
 
     async def test(admin: Admin) -> None:
         for id_ in IDS:
@@ -80,7 +80,7 @@ def test_an_id_can_be_any_text(database_url: str) -> None:
 
 
 def test_a_path_that_is_not_utf_8_is_refused(database_url: str) -> None:
-    """Nobody guesses what was meant."""
+    """A path that is not UTF-8 gets 400."""
 
     async def test(admin: Admin) -> None:
         problem_of(await admin.ask("GET", "/v1/users/%ff"), 400)
@@ -115,7 +115,7 @@ BAD_JSON = [
 
 
 def test_what_is_not_a_json_object_is_refused(database_url: str) -> None:
-    """With a sentence, and nothing is stored."""
+    """It gets a message, and nothing is stored."""
 
     async def test(admin: Admin) -> None:
         for body in BAD_JSON:
@@ -138,7 +138,7 @@ NOT_JSON: list[dict[str, str]] = [
 
 
 def test_a_body_must_be_said_to_be_json(database_url: str) -> None:
-    """415, with what to write."""
+    """Another Content-Type gets 415 with the right one."""
 
     async def test(admin: Admin) -> None:
         for headers in NOT_JSON:
@@ -148,7 +148,7 @@ def test_a_body_must_be_said_to_be_json(database_url: str) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused_while_it_is_read(database_url: str) -> None:
-    """Whether it says its length or not; no more of it is read than is taken."""
+    """With or without a Content-Length, no more is read than is allowed."""
 
     async def test(admin: Admin) -> None:
         answer = await admin.ask("POST", "/v1/users", b" " * (1024 * 1024 + 1), content_type="application/json")
@@ -174,7 +174,7 @@ def test_a_body_that_is_too_large_is_refused_while_it_is_read(database_url: str)
 
 
 def test_a_body_of_very_many_parts_is_refused_before_it_is_read(database_url: str) -> None:
-    """A few bytes each become many more in memory, so that a rule set of nothing could take all there is."""
+    """A few bytes each take many more in memory, so a rule set of empty parts could use up the memory."""
 
     async def test(admin: Admin) -> None:
         token = await admin.token(Role.VIEWER)
@@ -186,7 +186,7 @@ def test_a_body_of_very_many_parts_is_refused_before_it_is_read(database_url: st
 
 
 def test_a_body_where_none_is_taken_is_refused(database_url: str) -> None:
-    """What somebody means by it would get lost."""
+    """A body that would be ignored is refused."""
 
     async def test(admin: Admin) -> None:
         problem_of(await admin.ask("POST", "/v1/rules/publish", {"names": ["search"]}), 400)
@@ -196,7 +196,7 @@ def test_a_body_where_none_is_taken_is_refused(database_url: str) -> None:
 
 
 def test_unknown_and_repeated_query_parameters_are_refused(database_url: str) -> None:
-    """A misspelt filter is not one that is not there."""
+    """A misspelt filter is not silently ignored."""
 
     async def test(admin: Admin) -> None:
         assert "tier" in problem_of(await admin.ask("GET", "/v1/users?teir=free"), 422)["message"]
@@ -213,7 +213,7 @@ def test_unknown_and_repeated_query_parameters_are_refused(database_url: str) ->
 def test_what_goes_wrong_inside_is_logged_and_not_shown(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """500 and 503 have a sentence, and no trace of the program."""
+    """500 and 503 have a message without details of the program."""
 
     async def test(admin: Admin) -> None:
         for error, status in (
@@ -236,7 +236,7 @@ def test_what_goes_wrong_inside_is_logged_and_not_shown(
 
 
 def test_not_ready_without_a_database(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load balancers learn of it; the process is alive all the same."""
+    """Without a database the process is alive, but not ready."""
 
     async def test(admin: Admin) -> None:
         assert (await admin.good("GET", "/readyz"))["status"] == "ready"
@@ -253,7 +253,7 @@ def test_not_ready_without_a_database(database_url: str, monkeypatch: pytest.Mon
 
 
 def test_tags_keep_changes_apart(database_url: str) -> None:
-    """If-Match lets a change through only if nothing has changed since; all its forms are read as RFC 9110 has them."""
+    """If-Match admits a change only if the record has not changed since; all its forms work as in RFC 9110."""
 
     async def test(admin: Admin) -> None:
         made = await admin.ask("POST", "/v1/tiers", {"name": "free"})
@@ -273,7 +273,7 @@ def test_tags_keep_changes_apart(database_url: str) -> None:
 
 
 def test_what_has_not_changed_is_not_sent_again(database_url: str) -> None:
-    """If-None-Match gets 304 without a body; parts that change by themselves count as a change."""
+    """If-None-Match gets 304 without a body; members that change without a new version count as a change."""
 
     async def test(admin: Admin) -> None:
         await admin.good("POST", "/v1/tiers", {"name": "free"})
@@ -293,7 +293,7 @@ def test_what_has_not_changed_is_not_sent_again(database_url: str) -> None:
 
 
 def test_of_two_changes_of_the_same_version_one_wins(database_url: str) -> None:
-    """The other gets 412, and nothing of it is stored."""
+    """The other change gets 412, and nothing of it is stored."""
 
     async def test(admin: Admin) -> None:
         await admin.good("POST", "/v1/users", {"id": "u1"})
@@ -310,7 +310,9 @@ def test_of_two_changes_of_the_same_version_one_wins(database_url: str) -> None:
 
 
 def test_pages_have_everything_once_while_others_write(database_url: str) -> None:
-    """What is there from the first page to the last is seen exactly once, whatever comes or goes meanwhile."""
+    """Records that exist from the first page to the last are listed exactly once, whatever is added or deleted
+    meanwhile.
+    """
 
     async def test(admin: Admin) -> None:
         for number in range(10, 30):
@@ -335,7 +337,7 @@ def test_pages_have_everything_once_while_others_write(database_url: str) -> Non
 
 
 def test_a_cursor_that_was_tampered_with_is_refused(database_url: str) -> None:
-    """So is one of another list."""
+    """A changed cursor is refused, and so is one of another list."""
 
     async def test(admin: Admin) -> None:
         for number in range(3):
@@ -361,7 +363,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(database_url: str) -> None:
 
 
 def test_a_cursor_that_was_made_up_is_refused(database_url: str) -> None:
-    """Its check is no secret, so whoever may read lists can put anything into one."""
+    """The checksum is not a secret, so a caller can forge a cursor; its content is checked."""
     at = "2026-01-31T12:00:00"
     wrong: list[object] = [None, True, 1.5, -1, 2**70, [], {}, ["x"], ["x", "y", "z"], [at, "y", at], [at, 1, 2], "\0"]
 
@@ -379,7 +381,7 @@ def test_a_cursor_that_was_made_up_is_refused(database_url: str) -> None:
 
 
 def test_a_copy_of_a_request_gets_the_same_answer(database_url: str) -> None:
-    """With an Idempotency-Key a request takes effect once, and a secret is shown once."""
+    """With an Idempotency-Key a request takes effect once, and a secret is sent once."""
 
     async def test(admin: Admin) -> None:
         body = {"name": "phone"}
@@ -411,7 +413,7 @@ def test_a_copy_of_a_request_gets_the_same_answer(database_url: str) -> None:
 
 
 def test_copies_at_the_same_time_take_effect_once(database_url: str) -> None:
-    """Those that come while the first is under way get 409."""
+    """Copies that arrive while the first is in flight get 409."""
 
     async def test(admin: Admin) -> None:
         answers = await asyncio.gather(
@@ -428,7 +430,7 @@ def test_copies_at_the_same_time_take_effect_once(database_url: str) -> None:
 
 
 def test_what_failed_can_be_tried_again_with_the_same_key(database_url: str) -> None:
-    """Only success is kept; keys are forgotten after a day."""
+    """Only success is stored; keys are deleted after a day."""
 
     async def test(admin: Admin) -> None:
         problem_of(await admin.ask("POST", "/v1/users", {"id": "u1", "tier": "gold"}, idempotency_key="k"), 422)
@@ -444,10 +446,10 @@ def test_what_failed_can_be_tried_again_with_the_same_key(database_url: str) -> 
     with_admin(database_url, test)
 
 
-def test_what_was_done_is_told_even_if_the_answer_cannot_be_kept(
+def test_a_change_is_reported_even_if_the_answer_cannot_be_stored(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A second copy then takes no effect, and is told to look."""
+    """The caller gets the answer; a repeat has no effect and gets 409."""
 
     async def test(admin: Admin) -> None:
         rows = type(admin.database).rows
@@ -469,7 +471,7 @@ def test_what_was_done_is_told_even_if_the_answer_cannot_be_kept(
 
 
 def test_a_change_that_may_have_been_made_is_not_made_again(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the answer to a commit is lost, nobody is told to try again, and a second copy takes no effect."""
+    """If the answer to a commit is lost, the caller is not told to retry, and a repeat has no effect."""
 
     async def test(admin: Admin) -> None:
         create = admin.parts.keys.create
@@ -489,8 +491,10 @@ def test_a_change_that_may_have_been_made_is_not_made_again(database_url: str, m
     with_admin(database_url, test)
 
 
-def test_a_body_that_breaks_off_is_not_an_accident_of_ours(database_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever hangs up in the middle leaves nothing behind, in the tables or in the log."""
+def test_a_body_that_breaks_off_is_not_an_error_of_the_service(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that disconnects in the middle leaves no row and no log line."""
 
     async def test(admin: Admin) -> None:
         half: MutableMapping[str, Any] = {"type": "http.request", "body": b'{"id": ', "more_body": True}

@@ -8,7 +8,7 @@ from tests.support.admin import opened, problem_of
 
 
 def test_metrics_are_those_of_a_service(database_url: str) -> None:
-    """Where there is no service, as behind a command that goes to the database itself, there are no metrics."""
+    """A process without a decision service, as a command that uses the database itself, has no metrics."""
 
     async def run() -> None:
         async with opened(database_url, metrics=None) as admin:

@@ -1,4 +1,4 @@
-"""The admin API holds to its own description, whatever is sent."""
+"""The admin API matches its own description, for any input."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CHECKS = [
 
 
 class _Elsewhere:
-    """The application on a loop of its own, which its database connections belong to; asked from any other."""
+    """The application on its own event loop, which its database connections belong to; called from any other loop."""
 
     def __init__(self, url: str) -> None:
         self._ready, self._stop = threading.Event(), asyncio.Event()
@@ -64,7 +64,7 @@ class _Elsewhere:
             await self._stop.wait()
 
     def fill(self) -> dict[str, str]:
-        """Make one of everything, unless there is; returns their names, by where they are."""
+        """Create one record of each kind, unless it exists; returns their names by path."""
         return asyncio.run_coroutine_threadsafe(_fill(self._admin), self._loop).result()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class _Elsewhere:
         self._thread.join()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Carry one request over, and its answer back."""
+        """Forward one request, and its answer."""
         if scope["type"] != "http":
             return
         coming: list[Message] = [await receive()]
@@ -120,7 +120,7 @@ class _Described(NamedTuple):
 
 @pytest.fixture(scope="module")
 def described(postgres: Postgres) -> Iterator[_Described]:
-    """The application and its description; tokens are tried elsewhere, endpoint by endpoint."""
+    """The application and its description; other tests check tokens, endpoint by endpoint."""
     app = _Elsewhere(postgres.new_database())
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     for methods in schema.raw_schema["paths"].values():
@@ -132,7 +132,7 @@ def described(postgres: Postgres) -> Iterator[_Described]:
 
 @pytest.mark.parametrize("endpoint", sorted(ROLES))
 def test_every_answer_is_described(described: _Described, endpoint: str) -> None:
-    """No 5xx, no answer that the description does not have, nothing accepted that it does not allow."""
+    """No 5xx, no answer that is not described, and no input accepted that the description forbids."""
     method, path = endpoint.split(" ")
     operation = described.schema[path][method]
     names = described.app.fill()

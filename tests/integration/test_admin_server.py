@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_the_api_is_served_on_the_loop_of_its_process(database_url: str) -> None:
-    """Names with slashes, HEAD, bodies without a length and bodies that are too large come through a server, too."""
+    """Names with slashes, HEAD, bodies without a length and bodies that are too large work through a real server."""
 
     async def test(admin: Admin) -> None:
         address, started = free_address("127.0.0.1", 0), asyncio.Event()
@@ -46,6 +46,6 @@ def _ask(url: str) -> None:
         assert client.get("/v1/users/a%2Fb", headers={"if-none-match": found.headers["etag"]}).status_code == 304
         assert client.delete("/v1/users/a%2Fb").status_code == 204
         problem_of(client.post("/v1/users", content=b" " * (1024 * 1024 + 1)), 413)
-        with suppress(httpx.TransportError):  # the answer may be lost on somebody who is still sending
+        with suppress(httpx.TransportError):  # the answer may be lost while the client is still sending
             problem_of(client.post("/v1/users", content=iter([b" " * 65_536] * 64)), 413)
         problem_of(client.get("/v1/users/%ff"), 400)

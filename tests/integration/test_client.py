@@ -1,4 +1,4 @@
-"""The SDK against a real server, over real sockets: httpx with and without await, and requests."""
+"""The client library against a real server, over real sockets: httpx with and without await, and requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LimitedServer(ThreadingHTTPServer):
-    """Answers fifty times a second."""
+    """Answers fifty calls a second."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -46,7 +46,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -86,6 +86,6 @@ def _by_requests(url: str) -> list[int]:
 
 @pytest.mark.parametrize("calls", [_by_httpx_async, _by_httpx, _by_requests])
 def test_a_limited_server_is_called_within_its_limit(calls: Callable[[str], list[int]], server: LimitedServer) -> None:
-    """A hundred calls by tasks or threads all get their answer, though the server takes only fifty a second."""
+    """A hundred calls by tasks or threads are all answered, though the server admits only fifty a second."""
     assert calls(server.url) == [200] * 100
     assert server.answers.count(429) < 20  # of a naive client's, half

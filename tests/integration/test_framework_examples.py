@@ -60,13 +60,13 @@ def _answers(address: str) -> bool:
 
 
 def _get(address: str, path: str, **headers: str) -> httpx.Response:
-    """GET on a connection of its own, so that any worker may answer."""
+    """GET on a new connection, so that any worker may answer."""
     with httpx.Client(verify=False, timeout=30, trust_env=False) as client:  # noqa: S501 (no TLS here, so nothing to load)
         return client.get(address + path, headers=headers)
 
 
 def _raw(address: str, request: str) -> int:
-    """The status of a request that is sent as it stands; 0 if the server only hangs up."""
+    """The status of a request that is sent unchanged; 0 if the server closes the connection."""
     with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10) as connection:
         connection.sendall(request.encode("latin-1"))
         try:
@@ -79,7 +79,7 @@ def _raw(address: str, request: str) -> int:
 
 @each
 def test_limits_hold_with_four_workers(name: str, valkey: Server) -> None:
-    """Of forty searches by one user exactly ten pass, whichever worker they come to; others are not concerned."""
+    """Of forty searches by one user exactly ten pass, whichever workers answer; other users are not affected."""
     # With more patience than a busy machine may need: without the server everybody would be let in.
     with _running(name, f"{valkey.url}?deadline_ms=10000") as address:
 
@@ -109,7 +109,7 @@ def test_limits_hold_with_four_workers(name: str, valkey: Server) -> None:
 
 
 def _spellings(address: str) -> None:
-    """Whatever is written differently is the same caller at the same place, or is not answered at all."""
+    """Another spelling is the same caller at the same endpoint, or is refused."""
     paths = ["/login", "/login/", "//login", "/lo%67in", "/%6cogin?a=1", "/./login", "/x/../login", "/x/%2e%2e/login"]
     spoofed = ["", "X-Forwarded-For: 1.2.3.4\r\n", "X-Forwarded-For: 5.6.7.8\r\nX-Forwarded-For: 9.9.9.9\r\n"]
     spoofed += ["Forwarded: for=1.2.3.4\r\n", "X-Real-IP: 1.2.3.4\r\nX-User: \r\n", "X-User: a\r\nX-User: b\r\n"]
@@ -127,7 +127,7 @@ def _spellings(address: str) -> None:
 
 
 def test_memory_for_several_workers_is_refused() -> None:
-    """Four workers that each count for themselves are no limit, so the server does not start."""
+    """Four workers with memory:// would multiply every limit, so the server does not start."""
     words = [word.format(port=free_port(), workers=4) for word in SERVERS["flask"]]
     environment = {**os.environ, "REDIS_URL": "memory://"}
     server = subprocess.Popen(  # noqa: S603 (ours)

@@ -1,4 +1,4 @@
-"""Middleware of applications that belong to a control plane, on a real PostgreSQL and a real Valkey."""
+"""Middleware of applications that use a control plane, on a real PostgreSQL and a real Valkey."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _url(server: Server) -> str:
 
 
 class Operator:
-    """Changes a control plane from elsewhere, and has the changes announced."""
+    """Makes changes in the control plane, which are announced."""
 
     def __init__(self, database_url: str, redis_url: str) -> None:
         self._urls = database_url, redis_url
@@ -62,23 +62,23 @@ class Operator:
 
 
 class Application:
-    """A way to call an application that says whom it was called by, in which tier."""
+    """A way to call an application that answers with its caller and tier."""
 
     def __init__(self, get: Callable[[str, dict[str, str]], Any]) -> None:
         self._get = get
 
     def said(self, path: str = "/", **headers: str) -> str:
-        """What it says, or the status if it refuses."""
+        """Its answer, or the status if it refuses."""
         answer = self._get(path, {name.replace("_", "-"): value for name, value in headers.items()})
         text: str = answer.text
         return text if answer.status_code == 200 else str(answer.status_code)
 
     def comes_to_say(self, expected: str, path: str = "/", **headers: str) -> None:
-        """Wait until it says that."""
+        """Wait until it gives this answer."""
         wait_until(lambda: self.said(path, **headers) == expected, f"the application says {expected}", _PATIENCE)
 
 
-def _told(found: Any) -> str:  # noqa: ANN401 (an admission)
+def _summary(found: Any) -> str:  # noqa: ANN401 (an admission)
     request = found.request
     return f"{request.user} {request.tier} {found.verdict.limit}"
 
@@ -91,7 +91,7 @@ def _identified(connection: Any) -> str | None:  # noqa: ANN401 (a request of ei
 def _in_fastapi(store: str, **options: Any) -> Iterator[Application]:  # noqa: ANN401 (of the middleware)
     app = FastAPI(default_response_class=PlainTextResponse)
     limit = fastapi.rate_limit("5/day", name="own")
-    app.add_route("/", lambda request: PlainTextResponse(_told(fastapi.admission(request))))
+    app.add_route("/", lambda request: PlainTextResponse(_summary(fastapi.admission(request))))
     app.get("/own", dependencies=[Depends(limit)])(lambda: "own")
     fastapi.setup(app, store, **options)
     with _living(app) as ask:
@@ -105,7 +105,7 @@ async def _get(app: FastAPI, path: str, headers: dict[str, str]) -> httpx.Respon
 
 @contextmanager
 def _living(app: FastAPI) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
-    """An application that was started, on an event loop in a thread, as in a server; and a way to do things there."""
+    """A started application on an event loop in a thread, as in a server; and a way to run code there."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -113,13 +113,13 @@ def _living(app: FastAPI) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
     def ask(step: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(step, loop).result(_PATIENCE)
 
-    told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+    events: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     said: asyncio.Queue[Any] = asyncio.Queue()
     scope = {"type": "lifespan", "asgi": {"version": "3.0"}}
-    living = asyncio.run_coroutine_threadsafe(app(scope, told.get, said.put), loop)
+    living = asyncio.run_coroutine_threadsafe(app(scope, events.get, said.put), loop)
     try:
         for moment in ("startup", "shutdown"):
-            ask(told.put({"type": f"lifespan.{moment}"}))
+            ask(events.put({"type": f"lifespan.{moment}"}))
             assert ask(said.get())["type"] == f"lifespan.{moment}.complete"
             if moment == "startup":
                 yield ask
@@ -133,7 +133,7 @@ def _living(app: FastAPI) -> Iterator[Callable[[Coroutine[Any, Any, T]], T]]:
 def _in_flask(store: str, **options: Any) -> Iterator[Application]:  # noqa: ANN401 (of the extension)
     app = Flask("small")
     limiter = RateLimiter(app, store, **options)
-    app.get("/", endpoint="told")(lambda: _told(limiter.admission()))
+    app.get("/", endpoint="summary")(lambda: _summary(limiter.admission()))
     app.get("/own", endpoint="own")(limiter.limit("5/day", name="own")(lambda: "own"))
     yield Application(lambda path, headers: app.test_client().get(path, headers=headers))
     identity = limiter._threads._identity
@@ -151,7 +151,7 @@ def making(request: pytest.FixtureRequest) -> Callable[..., Iterator[Application
 def test_keys_rules_and_blocks_of_a_control_plane(
     making: Callable[..., Iterator[Application]], database_url: str, valkey: Server
 ) -> None:
-    """An application knows callers by their API keys, takes the rules, and hears of what changes."""
+    """An application identifies callers by API key, uses the published rules, and follows changes."""
     operator = Operator(database_url, _url(valkey))
 
     async def prepare(accounts: Accounts) -> tuple[Any, str]:
@@ -181,7 +181,9 @@ def test_rules_of_ones_own_stay(
     valkey: Server,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With rules of its own an application has only users, keys and blocks there; `identify` may name the user."""
+    """With rules of its own an application uses only users, keys and blocks of the control plane; `identify` may name
+    the user.
+    """
     operator = Operator(database_url, _url(valkey))
 
     async def prepare(accounts: Accounts) -> None:
@@ -200,7 +202,7 @@ def test_rules_of_ones_own_stay(
 def test_a_database_needs_counters_that_are_shared(
     making: Callable[..., Iterator[Application]], database_url: str
 ) -> None:
-    """Where changes could not be heard of, the application says so when it is put together."""
+    """Without Redis, where changes are announced, `database_url` raises when the application is built."""
     with pytest.raises(InvalidSettings, match="needs counters on redis"):
         next(making("memory://", database_url=database_url))
 
@@ -212,7 +214,9 @@ _NOWHERE = {"store": "redis://127.0.0.1:9?deadline_ms=5000", "database_url": "po
 def test_an_application_that_knows_of_no_rules_decides_nothing_unless_told_otherwise(
     making: Callable[..., Iterator[Application]], chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With database and Redis unavailable its routes answer 503, those with limits of their own too; or all pass."""
+    """With database and Redis unavailable its routes answer 503, those with limits of their own too; or all pass, if
+    configured.
+    """
     monkeypatch.setenv("HEADGATE_ON_NO_RULES", chosen)
     for application in making(_NOWHERE["store"], database_url=_NOWHERE["database_url"]):
         assert application.said() == ("503" if chosen == "deny" else "None None None")
@@ -220,7 +224,7 @@ def test_an_application_that_knows_of_no_rules_decides_nothing_unless_told_other
 
 
 def test_an_application_with_rules_of_its_own_needs_no_others(making: Callable[..., Iterator[Application]]) -> None:
-    """It decides by them whatever is unavailable, as `on_store_error` says."""
+    """It decides by its own rules whatever is unavailable, as `on_store_error` says."""
     rules = [{**_EACH, "on_store_error": "local", "limits": "7/day"}]
     for application in making(_NOWHERE["store"], rules=rules, database_url=_NOWHERE["database_url"]):
         assert application.said() == "None None 7"
@@ -229,7 +233,9 @@ def test_an_application_with_rules_of_its_own_needs_no_others(making: Callable[.
 def test_an_application_takes_no_published_rules_for_an_answer(
     making: Callable[..., Iterator[Application]], database_url: str, valkey: Server
 ) -> None:
-    """A database in which nothing was published exempts; what is published then holds, though Redis is unavailable."""
+    """A database without published rules limits nothing; rules that are published then apply, though Redis is
+    unavailable.
+    """
     for application in making(_url(valkey), database_url=database_url):
         application.comes_to_say("None None None")
         valkey.kill()

@@ -1,4 +1,4 @@
-"""The admin API on a database of its own, asked without a network between."""
+"""The admin API on its own database, called without a network."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def problem_of(answer: httpx.Response, status: int) -> Mapping[str, Any]:
 
 @asynccontextmanager
 async def opened(url: str, metrics: Callable[[], str] | None = lambda: "") -> AsyncIterator[Admin]:
-    """The API on a database. Rules that are published are in force in its limiter at once."""
+    """The API on a database. Published rules are active in its limiter at once."""
     database, limiter = Database(url), Limiter.open()
     publisher = Publisher(zones.zone, wall_clock)
 

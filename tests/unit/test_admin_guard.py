@@ -1,4 +1,4 @@
-"""What callers of the admin API can take before their token is known to be good."""
+"""What callers of the admin API can use before their token is known to be valid."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class _Access:
 
 
 class _Routes:
-    """An application that answers when it is told to."""
+    """An application that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
-        self.in_flight = self.asked = 0
+        self.in_flight = self.calls = 0
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        self.asked += 1
+        self.calls += 1
         self.in_flight += 1
         await self.goes_on.wait()
         self.in_flight -= 1
@@ -62,7 +62,7 @@ async def _status(app: Frame, path: str = "/v1/rules", *headers: tuple[bytes, by
 
 
 def test_calls_without_a_token_are_refused_before_anything_is_parsed() -> None:
-    """Nothing behind the guard hears of them, and nothing of their bodies is read."""
+    """A call without a token does not reach the application, and its body is not read."""
 
     async def run() -> None:
         routes = _Routes()
@@ -71,20 +71,20 @@ def test_calls_without_a_token_are_refused_before_anything_is_parsed() -> None:
         assert [await _status(app, "/v1/rules", *headers) for headers in ([], *malformed)] == [401] * 4
         assert await _status(app, "/" + "%41" * 20_000) == 400
         assert await _status(app, "/v1/rules", _GOOD, query=b"a&" * 20_000) == 400
-        assert routes.asked == 0
+        assert routes.calls == 0
 
     asyncio.run(run())
 
 
-def test_guessed_tokens_leave_places_to_those_who_have_one() -> None:
-    """Only a few guesses are looked up at once, a few more wait, and the rest is told to come back."""
+def test_guessed_tokens_do_not_use_up_the_capacity_of_known_ones() -> None:
+    """Only a few guessed tokens are looked up at once, a few more wait, and the rest is refused; known tokens pass."""
 
     async def run() -> None:
         routes = _Routes()
         app = Frame(Guard(routes))
         guessing = [asyncio.create_task(_status(app, "/v1/rules", _GUESS)) for _ in range(500)]
         asking = [asyncio.create_task(_status(app, "/livez")) for _ in range(500)]
-        # Nothing is told when a call begins or ends.
+        # There is no event for the begin or end of a call.
         while len([task for task in (*guessing, *asking) if task.done()]) < 2 * (500 - 8 - 128):  # noqa: ASYNC110 (see above)
             await asyncio.sleep(0)
         assert routes.in_flight == 2 * 8
@@ -101,7 +101,7 @@ def test_guessed_tokens_leave_places_to_those_who_have_one() -> None:
 
 
 def test_calls_begin_one_in_a_turn() -> None:
-    """However many come at the same time, what else the loop has to do is done between them."""
+    """However many calls arrive together, other work of the loop runs between them."""
 
     async def run() -> None:
         routes = _Routes()
@@ -109,9 +109,9 @@ def test_calls_begin_one_in_a_turn() -> None:
         app = Frame(Guard(routes))
         asking = [asyncio.create_task(_status(app, "/v1/rules", _GOOD)) for _ in range(20)]
         seen = [0]
-        while routes.asked < 20:
+        while routes.calls < 20:
             await asyncio.sleep(0)
-            seen.append(routes.asked)
+            seen.append(routes.calls)
         assert max(after - before for before, after in pairwise(seen)) == 1
         await asyncio.gather(*asking)
 
@@ -119,14 +119,14 @@ def test_calls_begin_one_in_a_turn() -> None:
 
 
 def test_a_call_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who holds all limit with calls that do not end makes others wait for seconds, not for ever."""
+    """While calls that do not end use all capacity, the others are refused after seconds."""
     monkeypatch.setattr("headgate.edge.admin.middleware.InFlightLimit.__init__.__defaults__", (0.01,))
 
     async def run() -> None:
         routes = _Routes()
         app = Frame(Guard(routes))
         holding = [asyncio.create_task(_status(app, "/readyz")) for _ in range(8)]
-        while routes.in_flight < 8:  # noqa: ASYNC110 (nothing is told)
+        while routes.in_flight < 8:  # noqa: ASYNC110 (there is no event to wait for)
             await asyncio.sleep(0)
         assert await _status(app, "/readyz") == 503
         routes.goes_on.set()

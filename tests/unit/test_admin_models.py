@@ -1,4 +1,4 @@
-"""What the admin API answers has all that the records have."""
+"""The admin API's answers have every field of the records."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     ],
 )
 def test_every_field_of_a_record_is_answered(view: type[BaseModel], record: Any, left_out: set[str]) -> None:  # noqa: ANN401 (any dataclass)
-    """A record that gets a new field is shown with it."""
+    """A new field of a record is in the answer."""
     assert set(view.model_fields) == {each.name for each in fields(record)} - left_out
 
 
 @pytest.mark.parametrize("model", [NewTier, NewUser, NewKey, NewBlock, NewToken])
 def test_bodies_are_read_strictly(model: type[BaseModel]) -> None:
-    """Nothing is converted, and nothing unknown is let through."""
+    """No type is converted, and no unknown member is accepted."""
     assert model.model_config["strict"]
     assert model.model_config["extra"] == "forbid"
     assert model.model_config["json_schema_extra"], "an example"
@@ -71,11 +71,11 @@ def test_bodies_are_read_strictly(model: type[BaseModel]) -> None:
     ],
 )
 def test_a_path_has_one_spelling(raw: bytes, path: str | None) -> None:
-    """However it was percent-encoded, as long as it is UTF-8."""
+    """A path is canonical however it was percent-encoded, as long as it is UTF-8."""
     assert canonical(raw) == path
 
 
 @pytest.mark.parametrize("position", ["u1", "", "ü/日本", 7, ["2026-01-31T12:00:00+00:00", "id", "x"]])
-def test_a_cursor_is_the_place_it_was_made_of(position: object) -> None:
-    """In its own list."""
+def test_a_cursor_gives_back_its_position(position: object) -> None:
+    """A cursor gives back its position, in its own list."""
     assert position_of("users", cursor("users", position), lambda read: read) == position

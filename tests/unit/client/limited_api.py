@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 
 def all_headers(verdict: Verdict) -> dict[str, str]:
-    """Everything that headgate says."""
+    """All headers that headgate sends."""
     return verdict.headers()
 
 
 def only_x(verdict: Verdict) -> dict[str, str]:
-    """What most APIs say: nothing about the window."""
+    """The headers of most APIs: nothing about the window."""
     return {name: value for name, value in verdict.headers().items() if name.startswith("X-") or name == "Retry-After"}
 
 
 def nothing(verdict: Verdict) -> dict[str, str]:
-    """What some APIs say."""
+    """No headers, as some APIs do."""
     return {} if verdict.allowed else {"X-Nothing": "429 is all I say"}
 
 
 class LimitedApi(httpx.AsyncBaseTransport):
-    """Answers after a while, and refuses what is too much."""
+    """Answers after a delay, and refuses calls above its limit."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class LimitedApi(httpx.AsyncBaseTransport):
         self.answers: list[int] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Decide somewhere between the question and the answer."""
+        """Decide at some time between request and answer."""
         await asyncio.sleep(self._latency * self._chance.random())
         verdict = await self._limiter.check(Request(path=request.url.path))
         self.answers.append(200 if verdict.allowed else 429)

@@ -1,4 +1,4 @@
-"""Asking the decision service: what is sent, what comes back, and what holds if nothing does."""
+"""Clients of the decision service: what is sent, what is returned, and what applies without an answer."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ REFUSAL = VERDICT | {"allowed": False, "retry_after": None, "status": 403, "mess
 
 
 class Service:
-    """Answers the same to everything, and remembers what it was asked."""
+    """Gives every request the same answer, and records the requests."""
 
     def __init__(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         self.status, self.body, self.headers = status, body, headers
-        self.asked: list[tuple[str, Any]] = []
+        self.requests: list[tuple[str, Any]] = []
         self.tokens: list[str | None] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append((request.url.path, json.loads(request.content)))
+        self.requests.append((request.url.path, json.loads(request.content)))
         self.tokens.append(request.headers.get("x-headgate-token"))
         content = self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
         return httpx.Response(self.status, headers=self.headers, content=content)
@@ -43,19 +43,19 @@ def _client(service: Callable[[httpx.Request], httpx.Response], **options: Any) 
 
 
 def test_a_verdict_is_typed() -> None:
-    """An admission has all members of a verdict, and the headers that callers are told."""
+    """An admission has all members of a verdict, and the rate-limit headers for the caller."""
     service = Service(200, VERDICT, {"X-RateLimit-Limit": "5", "RateLimit": '"r";r=4;t=60', "Server": "granian"})
     with _client(service, token="secret") as client:  # noqa: S106 (not one)
         verdict = client.check(Request(user="u", path="/a", attributes={"k": "v"}), cost=2)
     assert verdict
     assert (verdict.snapshot, verdict.remaining, verdict.decisions[0].window) == (3, 4, 60.0)
     assert set(verdict.headers) == {"x-ratelimit-limit", "ratelimit"}
-    assert service.asked == [("/v1/check", {"user": "u", "path": "/a", "cost": 2, "attributes": {"k": "v"}})]
+    assert service.requests == [("/v1/check", {"user": "u", "path": "/a", "cost": 2, "attributes": {"k": "v"}})]
     assert service.tokens == ["secret"]
 
 
 def test_a_refusal_is_a_value() -> None:
-    """A refusal says why, what to answer with and when to come back."""
+    """A refusal has its reason, a status and a time to retry."""
     verdict = _client(Service(429, REFUSAL)).peek(Request())
     assert not verdict
     assert (verdict.status, verdict.message, verdict.retry_after) == (403, "no", None)
@@ -66,7 +66,7 @@ def test_a_refusal_is_a_value() -> None:
     [(400, InvalidRequest), (401, Forbidden), (404, NotFound), (413, InvalidRequest), (500, StoreError)],
 )
 def test_what_is_wrong_is_raised(status: int, error: type[Exception]) -> None:
-    """A question that has no answer is an error that repeats what the service says."""
+    """An invalid request raises an error with the service's own message."""
     client = _client(Service(status, {"detail": "because"}), on_failure="raise")
     with pytest.raises(error, match="because"):
         client.check(Request())
@@ -75,7 +75,7 @@ def test_what_is_wrong_is_raised(status: int, error: type[Exception]) -> None:
 @pytest.mark.parametrize("service", [Service(503, {}), Service(200, b"<html>"), Service(200, [1]), Service(200, {})])
 @pytest.mark.parametrize("on_failure", OnFailure)
 def test_without_an_answer_the_caller_decides(service: Service, on_failure: OnFailure) -> None:
-    """If the service cannot answer, or is none, the request passes, is refused, or the error is raised."""
+    """If the service does not answer, the request passes, is refused, or an error is raised, as `on_failure` says."""
     client = _client(service, on_failure=on_failure)
     if on_failure is OnFailure.RAISE:
         with pytest.raises(StoreError):
@@ -86,16 +86,16 @@ def test_without_an_answer_the_caller_decides(service: Service, on_failure: OnFa
 
 
 def test_a_lost_connection_is_no_answer() -> None:
-    """A service that cannot be reached is one that does not answer; settling says so."""
+    """An unreachable service counts as one that does not answer; settling raises."""
 
     def lost(_request: httpx.Request) -> httpx.Response:
-        msg = "nobody listens"
+        msg = "connection refused"
         raise httpx.ConnectError(msg)
 
     client = _client(lost, on_failure="deny")
     assert not client.check(Request())
     assert client.check_many([Request(), Request()]) == [client.check(Request())] * 2
-    with pytest.raises(StoreError, match="nobody listens"):
+    with pytest.raises(StoreError, match="connection refused"):
         client.settle("r", 1)
     with pytest.raises(StoreError):
         _client(lost, on_failure="raise").check_many([Request()])
@@ -106,11 +106,11 @@ def test_batches() -> None:
     service = Service(200, {"verdicts": [VERDICT, REFUSAL]})
     verdicts = _client(service).check_many([Request(user="a"), Request(user="b")])
     assert [verdict.allowed for verdict in verdicts] == [True, False]
-    assert service.asked == [("/v1/check:batch", {"checks": [{"user": "a"}, {"user": "b"}]})]
+    assert service.requests == [("/v1/check:batch", {"checks": [{"user": "a"}, {"user": "b"}]})]
 
 
 def test_reservations() -> None:
-    """What is reserved, by a key or for a request, is settled or released by the text in the verdict."""
+    """A reservation, by key or for a request, is settled or released by the token in the verdict."""
     service = Service(200, VERDICT | {"reservation": "text", "reserved": 4000, "settled": True, "released": False})
     with _client(service) as client:
         taken = client.reserve("tokens:u", "100000/hour", 4000)
@@ -119,7 +119,7 @@ def test_reservations() -> None:
         assert client.settle("text", 1730)
         assert client.settle("text")
         assert not client.release("text")
-    assert service.asked == [
+    assert service.requests == [
         ("/v1/reserve", {"key": "tokens:u", "limit": "100000/hour", "cost": 4000, "ttl": 60.0}),
         ("/v1/reserve", {"user": "u", "ttl": 5}),
         ("/v1/settle", {"reservation": "text", "actual": 1730}),
@@ -129,13 +129,13 @@ def test_reservations() -> None:
 
 
 def test_only_requests_are_checked() -> None:
-    """What is no request is refused before anything is sent."""
+    """A value that is not a Request is refused before anything is sent."""
     with pytest.raises(InvalidRequest, match=r"headgate\.Request"):
         _client(Service(200, VERDICT)).check("u")  # type: ignore[arg-type] # wrong on purpose
 
 
 def test_the_same_with_await() -> None:
-    """Every method has a twin that is awaited, and the deadline is for the whole answer."""
+    """Every method has an asynchronous twin, and the deadline covers the whole answer."""
     service = Service(200, VERDICT | {"reservation": "text", "settled": True, "released": True, "verdicts": [VERDICT]})
 
     async def never(_request: httpx.Request) -> httpx.Response:

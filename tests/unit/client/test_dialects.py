@@ -1,4 +1,4 @@
-"""Reading what servers say about their limits."""
+"""Reading the rate-limit headers of servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOW = NEW_YEAR + 250_000
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    """Seconds, dates and milliseconds are understood; dates by the server's clock if ours is another."""
+    """Seconds, dates and milliseconds are understood; dates by the server's clock if it differs from ours."""
     expected = None if seconds is None else round(seconds * SECOND)
     assert read(headers.items(), NOW).retry_after == expected
 
@@ -131,7 +131,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     ],
 )
 def test_dialects(headers: dict[str, str], standings: list[Standing]) -> None:
-    """Every dialect comes out in one form."""
+    """Every dialect is read into one form."""
     assert list(read(headers.items(), NOW).standings) == standings
 
 
@@ -154,7 +154,7 @@ _values = st.text(max_size=50) | _words.map("".join) | st.datetimes().map(str) |
 def test_hostile_headers_never_crash_and_never_ask_for_more_than_the_longest_wait(
     headers: list[tuple[str, str]], now: int
 ) -> None:
-    """Whatever stands in the headers, it is read or passed over, and no wait is negative or endless."""
+    """Any header is read or ignored, and no wait is negative or endless."""
     reading = read(headers, now)
     spans = [reading.retry_after, *(standing.reset for standing in reading.standings)]
     assert all(span is None or 0 <= span <= MAX_SPAN for span in spans)
@@ -163,7 +163,7 @@ def test_hostile_headers_never_crash_and_never_ask_for_more_than_the_longest_wai
 
 
 def test_a_flood_of_policies_is_cut_off() -> None:
-    """A server that names a thousand limits is believed only some of them, and a huge value not at all."""
+    """Of a thousand limits only some are read, and a huge value is ignored."""
     many = {f"X-RateLimit-Remaining-p{number}": "1" for number in range(1_000)}
     assert len(read(many.items(), NOW).standings) == 32
     assert read([("RateLimit", '"a";r=1,' * 10_000)], NOW).standings == ()

@@ -1,4 +1,4 @@
-"""Calling a limited API: full use of the limit, and next to no refusals. All of it in virtual time."""
+"""Calling a limited API: full use of the limit with almost no refusals, in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENT = RetryPolicy(max_wait=3_600, attempts=50, circuit_after=1_000)
 
 
 def _calls(api: LimitedApi, calls: int, tasks: int, policy: RetryPolicy = _PATIENT) -> float:
-    """Let tasks make calls until all are answered; how many seconds that takes."""
+    """Run tasks that make calls until all are answered; returns the seconds this takes."""
     pacers = Pacers(policy, clocks=clocks(api.clock), chance=lambda: 0.5)
 
     async def work(client: httpx.AsyncClient, numbers: list[int]) -> None:
@@ -40,7 +40,7 @@ def _calls(api: LimitedApi, calls: int, tasks: int, policy: RetryPolicy = _PATIE
 
 @pytest.mark.parametrize("algorithm", ["sliding_window_log", "sliding_window_counter", "fixed_window", "token_bucket"])
 def test_tasks_share_a_limit_and_use_all_of_it(algorithm: str) -> None:
-    """20 tasks get 1,000 calls through a limit of 50 a second in at most 22 s, with at most 2 % refused."""
+    """20 tasks make 1,000 calls under a limit of 50 a second in at most 22 s, with at most 2 % refused."""
     api = LimitedApi(FakeClock(), "50/second", algorithm)
     seconds = _calls(api, 1_000, 20)
     assert seconds <= 22
@@ -48,13 +48,13 @@ def test_tasks_share_a_limit_and_use_all_of_it(algorithm: str) -> None:
 
 
 def test_a_naive_client_is_refused_most_of_the_time() -> None:
-    """Without pacing, and with a fixed short wait after refusals, most calls are refused: the contrast."""
+    """Without pacing, with a fixed short wait after refusals, most calls are refused."""
     api = LimitedApi(FakeClock(), "50/second")
 
     async def work(client: httpx.AsyncClient, numbers: list[int]) -> None:
         while numbers:
             numbers.pop()
-            while (await client.get("http://api.test/things")).status_code != 200:  # noqa: ASYNC110 (nobody tells it)
+            while (await client.get("http://api.test/things")).status_code != 200:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(0.05)
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_a_naive_client_is_refused_most_of_the_time() -> None:
 
 
 def test_an_api_that_does_not_tell_its_window_is_paced_by_what_is_left() -> None:
-    """With remaining and reset only, the rest is spread over the time until the reset; hardly a call is refused."""
+    """With remaining and reset only, calls are spread until the reset, and few are refused."""
     api = LimitedApi(FakeClock(), "100/minute", "fixed_window", only_x)
     seconds = _calls(api, 300, 10)
     assert api.refused <= 6
@@ -75,7 +75,7 @@ def test_an_api_that_does_not_tell_its_window_is_paced_by_what_is_left() -> None
 
 
 def test_an_api_that_says_nothing_is_paced_by_guesses() -> None:
-    """Where a refusal is all that is known, the pace is found by trying, and far fewer calls are refused."""
+    """If refusals are all that is known, the pace is found by trying, and far fewer calls are refused."""
     api = LimitedApi(FakeClock(), "50/second", headers=nothing)
     seconds = _calls(api, 500, 20)
     assert api.refused < 150
@@ -89,7 +89,7 @@ def test_a_long_window_may_be_used_at_will_while_plenty_is_left() -> None:
 
 
 def test_a_long_window_is_not_emptied_early() -> None:
-    """Beyond the first half of an hour's calls, the rest is spread, and none is refused."""
+    """After the first half of an hour's limit, the rest is spread, and no call is refused."""
     api = LimitedApi(FakeClock(), "1000/hour", "fixed_window")
     seconds = _calls(api, 990, 20)
     assert api.refused == 0
@@ -97,7 +97,7 @@ def test_a_long_window_is_not_emptied_early() -> None:
 
 
 def test_other_callers_of_the_same_limit_are_noticed() -> None:
-    """Two programs that know nothing of each other share a limit by what the server tells each of them."""
+    """Two independent programs share a limit by the headers that each receives."""
     api = LimitedApi(FakeClock(), "50/second", "fixed_window")
 
     def work() -> list[Pacers]:
@@ -133,7 +133,7 @@ _readings = st.builds(Reading, _spans, st.lists(_standings, max_size=2).map(tupl
 def test_whatever_servers_say_a_wait_ends_when_it_was_said_to_end(
     answers: list[tuple[Reading, bool]], chance: float
 ) -> None:
-    """No wait is longer than the longest that is believed, and who waits as told may call."""
+    """No wait exceeds the maximum, and a client that has waited may call."""
     pacer, now = Pacer(RetryPolicy(circuit_after=1_000)), 1
     for reading, refused in answers:
         number, wait = pacer.ask(now)

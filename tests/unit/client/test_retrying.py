@@ -1,4 +1,4 @@
-"""What is sent again after a refusal, when, and what is not."""
+"""Which refused calls are sent again, and when."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ LATER: Answer = (429, {"Retry-After": "2"})
 
 
 class Scripted(httpx.BaseTransport):
-    """Answers as it was told to, one after the other, and the last answer for ever."""
+    """Gives its answers one after the other, and the last one forever."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.asked: list[bytes] = []
+        self.requests: list[bytes] = []
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """The next answer."""
-        self.asked.append(request.read())
+        self.requests.append(request.read())
         status, headers = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return httpx.Response(status, headers=headers)
 
 
 class Sleeper:
-    """A clock, and a way to sleep by it."""
+    """A clock, and a sleep function that moves it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -67,7 +67,7 @@ class Sleeper:
 
 @pytest.fixture
 def sleeper() -> Sleeper:
-    """Time that passes when somebody sleeps."""
+    """Time that passes only in sleep."""
     return Sleeper()
 
 
@@ -77,12 +77,12 @@ def _client(script: Scripted, sleeper: Sleeper, policy: RetryPolicy | None = Non
 
 
 def test_a_refused_call_is_sent_again_when_the_server_says(sleeper: Sleeper) -> None:
-    """After a 429 with Retry-After the call waits so long, and a little longer, and is sent again."""
+    """After a 429 with Retry-After the call waits that long and a little more, and is sent again."""
     script = Scripted(LATER, OK)
     with _client(script, sleeper) as client:
         assert client.get("http://api.test/").status_code == 200
     assert sleeper.slept == [2.1]
-    assert len(script.asked) == 2
+    assert len(script.requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -99,36 +99,36 @@ def test_a_refused_call_is_sent_again_when_the_server_says(sleeper: Sleeper) -> 
     ],
 )
 def test_which_answers_are_refusals(answer: Answer, *, is_refusal: bool, sleeper: Sleeper) -> None:
-    """429 and 503 are refusals, and 403 where it is about a limit; all else is handed on."""
+    """429 and 503 are refusals, and 403 with rate-limit headers; all other answers go to the program."""
     script = Scripted(answer, OK)
     with _client(script, sleeper) as client:
         assert (client.get("http://api.test/").status_code == 200) is is_refusal
 
 
 def test_without_a_word_from_the_server_the_wait_doubles(sleeper: Sleeper) -> None:
-    """Back-off is exponential: 0.5, 1, 2 and 4 s at most."""
+    """Back-off is exponential: at most 0.5, 1, 2 and 4 s."""
     script = Scripted((429, {}))
     with _client(script, sleeper) as client:
         assert client.get("http://api.test/").status_code == 429
     assert sleeper.slept == [0.5, 1.0, 2.0, 4.0]
-    assert len(script.asked) == 5
+    assert len(script.requests) == 5
 
 
 @given(row=st.integers(1, 10_000), chance=st.floats(0, 1))
 def test_back_off_has_full_jitter_and_a_bound(row: int, chance: float) -> None:
-    """A wait is anything between nothing and a bound that doubles, up to the longest."""
+    """A wait is random between 0 and a bound that doubles, up to the longest."""
     policy = RetryPolicy()
     assert 0 <= policy.backoff(row, chance) <= min(60.0, 0.5 * 2.0 ** min(row - 1, 100)) * 1_000_000
 
 
 @pytest.mark.parametrize("method", sorted({*IDEMPOTENT, "POST", "PATCH"}))
 def test_only_what_is_safe_is_sent_again(method: str, sleeper: Sleeper) -> None:
-    """Methods that may do something twice are sent once, and the refusal is handed on."""
+    """Methods that are not idempotent are sent once, and the refusal goes to the program."""
     script = Scripted(LATER, OK)
     with _client(script, sleeper) as client:
         status = client.request(method, "http://api.test/", content=b"body").status_code
     assert status == (200 if method in IDEMPOTENT else 429)
-    assert set(script.asked) == {b"body"}
+    assert set(script.requests) == {b"body"}
 
 
 def test_other_methods_are_sent_again_where_one_says_so(sleeper: Sleeper) -> None:
@@ -139,7 +139,7 @@ def test_other_methods_are_sent_again_where_one_says_so(sleeper: Sleeper) -> Non
 
 
 def test_a_body_that_is_gone_is_not_sent_again(sleeper: Sleeper) -> None:
-    """A body that comes from a generator cannot be sent twice."""
+    """A body from a generator cannot be sent twice."""
 
     def body() -> Iterator[bytes]:
         yield b"once"
@@ -147,11 +147,11 @@ def test_a_body_that_is_gone_is_not_sent_again(sleeper: Sleeper) -> None:
     script = Scripted(LATER, OK)
     with _client(script, sleeper) as client:
         assert client.put("http://api.test/", content=body()).status_code == 429
-    assert script.asked == [b"once"]
+    assert script.requests == [b"once"]
 
 
-def test_who_must_wait_too_long_is_told_at_once(sleeper: Sleeper) -> None:
-    """A wait beyond max_wait is not begun: the refusal is handed on, and later calls are not even sent."""
+def test_a_wait_that_is_too_long_does_not_begin(sleeper: Sleeper) -> None:
+    """A wait beyond max_wait does not begin: the refusal goes to the program, and later calls are not sent."""
     script = Scripted((429, {"Retry-After": "3600"}))
     with _client(script, sleeper) as client:
         assert client.get("http://api.test/").status_code == 429
@@ -159,11 +159,11 @@ def test_who_must_wait_too_long_is_told_at_once(sleeper: Sleeper) -> None:
             client.get("http://api.test/")
     assert refused.value.seconds == pytest.approx(3600.1)
     assert sleeper.slept == []
-    assert len(script.asked) == 1
+    assert len(script.requests) == 1
 
 
 def test_hosts_have_budgets_of_their_own(sleeper: Sleeper) -> None:
-    """A refusal by one host holds back no call to another."""
+    """A refusal by one host does not delay calls to another."""
     script = Scripted((429, {"Retry-After": "3600"}), OK)
     with _client(script, sleeper) as client:
         assert client.get("http://one.test/").status_code == 429
@@ -171,7 +171,7 @@ def test_hosts_have_budgets_of_their_own(sleeper: Sleeper) -> None:
 
 
 def test_budgets_go_by_any_key(sleeper: Sleeper) -> None:
-    """With a key function calls share a budget by whatever matters to the API."""
+    """With a key function, calls share a budget by any property of the call."""
     pacers = Pacers(clocks=clocks(sleeper.clock), key=lambda _url, headers: headers["x-api-key"])
     script = Scripted((429, {"Retry-After": "3600"}), OK)
     with httpx.Client(transport=RateLimitTransport(script, pacers, sleep=sleeper)) as client:
@@ -182,13 +182,13 @@ def test_budgets_go_by_any_key(sleeper: Sleeper) -> None:
 
 
 def test_the_circuit_opens_after_refusals_in_a_row_and_closes_again(sleeper: Sleeper) -> None:
-    """After five refusals nothing is sent for 30 s; then one call tries, and its answer decides."""
+    """After five refusals nothing is sent for 30 s; then one call is the trial, and its answer decides."""
     script = Scripted((429, {}))
     with _client(script, sleeper) as client:
         assert client.get("http://api.test/").status_code == 429
         with pytest.raises(CircuitOpen) as refused:
             client.get("http://api.test/")
-        assert len(script.asked) == 5
+        assert len(script.requests) == 5
         sleeper.clock.advance(refused.value.seconds)
         assert client.get("http://api.test/").status_code == 429  # the trial: refused, and the rest is twice as long
         with pytest.raises(CircuitOpen) as refused:
@@ -201,7 +201,7 @@ def test_the_circuit_opens_after_refusals_in_a_row_and_closes_again(sleeper: Sle
 
 
 def test_calls_that_are_refused_together_count_once() -> None:
-    """Twenty calls that went out before the first refusal came do not open the circuit."""
+    """Twenty calls that were sent before the first refusal do not open the circuit."""
     pacers = Pacers()
     pacer = pacers.call("GET", "http://api.test/", {}, has_replayable_body=True).pacer
     pacer.answered(pacer.ask(1).number, refused=False, reading=sdk.Reading(), now=1, chance=0.5)
@@ -212,7 +212,7 @@ def test_calls_that_are_refused_together_count_once() -> None:
 
 
 def test_a_trial_that_breaks_off_is_followed_by_another(sleeper: Sleeper) -> None:
-    """If the call that tries whether an API is back finds no network, the next call tries."""
+    """If the trial call fails without an answer, the next call is the trial."""
     pacers = Pacers(RetryPolicy(circuit_after=1), clocks=clocks(sleeper.clock))
     pacer = pacers.call("GET", "http://api.test/", {}, has_replayable_body=True).pacer
     pacer.answered(pacer.ask(1).number, refused=True, reading=sdk.Reading(), now=2, chance=0.0)
@@ -226,12 +226,12 @@ def test_a_trial_that_breaks_off_is_followed_by_another(sleeper: Sleeper) -> Non
 
 
 def test_the_first_call_goes_alone() -> None:
-    """Of many calls to an API that is not known yet one goes out, and the others learn from its answer."""
+    """Of many calls to an unknown API one is sent first, and the others learn from its answer."""
     clock = FakeClock()
-    asked: list[int] = []
+    requests: list[int] = []
 
     async def answer(_request: httpx.Request) -> httpx.Response:
-        asked.append(clock())
+        requests.append(clock())
         await asyncio.sleep(0.3)
         return httpx.Response(200, headers={"RateLimit-Policy": '"a";q=10;w=1', "RateLimit": '"a";r=9;t=1'})
 
@@ -241,18 +241,18 @@ def test_the_first_call_goes_alone() -> None:
             await asyncio.gather(*[client.get("http://api.test/") for _ in range(5)])
 
     run(main(), clock)
-    assert asked[1] - asked[0] >= 300_000
-    assert all(later - earlier >= 100_000 for earlier, later in itertools.pairwise(asked))
+    assert requests[1] - requests[0] >= 300_000
+    assert all(later - earlier >= 100_000 for earlier, later in itertools.pairwise(requests))
 
 
 def test_who_may_not_wait_does_not_wait_for_the_first_call() -> None:
-    """Without patience every call goes out at once, known or not."""
+    """With max_wait 0 every call is sent at once."""
     pacer = Pacers(RetryPolicy(max_wait=0)).call("GET", "http://api.test/", {}, has_replayable_body=True).pacer
     assert [pacer.ask(1).number for _ in range(3)] == [1, 2, 3]
 
 
 def test_cancelled_calls_leave_the_queue() -> None:
-    """A task that is cancelled while it waits holds nobody up."""
+    """A task that is cancelled while it waits blocks no other task."""
     clock = FakeClock()
     pacers = Pacers(clocks=clocks(clock), chance=lambda: 1.0)
 
@@ -275,7 +275,7 @@ def test_cancelled_calls_leave_the_queue() -> None:
 
 
 def test_patience_ends_for_those_behind_others_too() -> None:
-    """A call gives up when its max_wait is over, even if it still stands behind others."""
+    """A call gives up after max_wait, even if it is still behind others in the queue."""
     clock = FakeClock()
     pacers = Pacers(RetryPolicy(max_wait=7), clocks=clocks(clock), chance=lambda: 1.0)
 
@@ -296,11 +296,11 @@ def test_patience_ends_for_those_behind_others_too() -> None:
 
 
 def test_a_lost_connection_is_the_callers_business(sleeper: Sleeper) -> None:
-    """What is no answer is raised as it is, and not tried again."""
-    asked = []
+    """A connection error is raised unchanged, and not retried."""
+    requests = []
 
     def lost(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
+        requests.append(request)
         msg = "gone"
         raise httpx.ConnectError(msg)
 
@@ -310,11 +310,11 @@ def test_a_lost_connection_is_the_callers_business(sleeper: Sleeper) -> None:
         pytest.raises(httpx.ConnectError),
     ):
         client.get("http://api.test/")
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
 def test_threads_share_a_budget(sleeper: Sleeper) -> None:
-    """Threads that use one client keep to one pace together."""
+    """Threads with one client share one pace."""
     headers = {"RateLimit-Policy": '"a";q=10;w=1', "RateLimit": '"a";r=5;t=1'}
     script = Scripted((200, headers))
     with _client(script, sleeper) as client:
@@ -328,7 +328,7 @@ def test_threads_share_a_budget(sleeper: Sleeper) -> None:
 
 
 def test_requests_has_an_adapter(sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A requests session with the adapter waits and sends again."""
+    """A requests session with the adapter waits and retries."""
     answers = [LATER, OK]
 
     def send(_self: object, request: requests.PreparedRequest, *_a: object, **_o: object) -> requests.Response:
@@ -347,13 +347,13 @@ def test_requests_has_an_adapter(sleeper: Sleeper, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"max_wait": -1}, {"max_wait": "60"}, {"first_backoff": 0}])
 def test_policies_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
-    """A policy with impossible numbers says which."""
+    """A policy with impossible numbers raises an error that names them."""
     with pytest.raises(InvalidSettings, match=next(iter(wrong))):
         RetryPolicy(**wrong)  # type: ignore[arg-type] # wrong on purpose
 
 
 def test_every_public_name_is_there() -> None:
-    """Whatever the module lists can be imported from it, and nothing else."""
+    """Every name in __all__ can be imported, and no other."""
     module = importlib.import_module("headgate.client")
     assert all(getattr(module, name) is not None for name in module.__all__)
     with pytest.raises(AttributeError, match="no attribute"):

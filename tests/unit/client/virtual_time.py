@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when everybody sleeps, so that minutes take no time at all."""
+"""An event loop whose time passes only while all tasks sleep, so that minutes take no time."""
 
 from __future__ import annotations
 

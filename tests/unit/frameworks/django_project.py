@@ -16,20 +16,20 @@ if not settings.configured:
 
 @rate_limit("2/day", per="user")
 def limited(request: HttpRequest, number: int) -> HttpResponse:
-    """A view that says what it cost."""
+    """A view that settles its cost."""
     admission(request).settle(int(request.GET.get("cost", "1")))
     return HttpResponse(str(number))
 
 
 @rate_limit("1/day", message="Enough.", status=420)
 async def waiting(_request: HttpRequest) -> HttpResponse:
-    """A view that could wait."""
+    """An asynchronous view."""
     return HttpResponse("waited")
 
 
 @exempt
 def free(_request: HttpRequest) -> HttpResponse:
-    """A view that nothing limits."""
+    """An exempt view."""
     return HttpResponse("free")
 
 
@@ -39,7 +39,7 @@ def plain(_request: HttpRequest, **_parts: Any) -> HttpResponse:  # noqa: ANN401
 
 
 def fails(_request: HttpRequest) -> HttpResponse:
-    """A view with an error in it."""
+    """A view that raises."""
     raise ZeroDivisionError
 
 

@@ -1,4 +1,4 @@
-"""The ASGI middleware, before the smallest applications."""
+"""The ASGI middleware, in front of the smallest applications."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.asgi import RateLimitMiddleware, admission
 
 
 def test_answers_carry_headers_and_refusals_are_problems() -> None:
-    """Admitted answers say where the caller stands; a refusal is a problem document with Retry-After."""
+    """Admitted answers have rate-limit headers; a refusal is a problem document with Retry-After."""
     app = RateLimitMiddleware(hello, rules=DAILY)
     *passed, refused = get(app, "/", "/", "/", "/")
     assert [answer.status_code for answer in passed] == [200] * 3
@@ -54,13 +54,13 @@ def test_a_rule_says_status_and_message() -> None:
 
 
 def test_shadow_rules_only_watch() -> None:
-    """A rule that is only logged refuses nobody."""
+    """A rule with action log refuses no call."""
     rules = [{"name": "a", "limits": "1/day", "action": "log"}]
     assert [answer.status_code for answer in get(RateLimitMiddleware(hello, rules=rules), "/", "/")] == [200, 200]
 
 
 def test_a_throttled_call_waits_while_others_go_on() -> None:
-    """Of two calls the second is held back, and a call that nothing limits passes meanwhile."""
+    """Of two calls the second is delayed, and an unlimited call passes meanwhile."""
     rules = [
         {
             "name": "slow",
@@ -87,7 +87,7 @@ def test_a_throttled_call_waits_while_others_go_on() -> None:
 
 
 def test_who_calls_and_what_it_costs_come_from_functions() -> None:
-    """`identify` names the user, `cost` the price; both may be coroutines."""
+    """`identify` names the user, `cost` the cost; both may be coroutines."""
 
     async def identify(scope: Any) -> str:  # noqa: ANN401 (ASGI)
         return str(dict(scope["headers"]).get(b"x-user", b"").decode())
@@ -100,7 +100,7 @@ def test_who_calls_and_what_it_costs_come_from_functions() -> None:
 
 
 def test_identify_may_say_anything_about_the_caller() -> None:
-    """A `Request` gives tier and attributes; its address is the connection's if it gives none."""
+    """A `Request` gives tier and attributes; without an address it gets the connection's."""
     rules = [{"name": "vip", "per": ["ip"], "limits": "1/day", "match": {"tiers": ["vip"]}}]
     app = RateLimitMiddleware(hello, rules=rules, identify=lambda _: Request(tier="vip"))
     assert statuses(app, scope_of(), scope_of(), scope_of(peer="192.0.2.2")) == [200, 429, 200]
@@ -108,13 +108,13 @@ def test_identify_may_say_anything_about_the_caller() -> None:
 
 @pytest.mark.parametrize("said", [7, Request(ip="nonsense"), b"ann"])
 def test_nonsense_about_a_caller_is_no_way_in(said: object) -> None:
-    """What cannot be understood is a 400, not a 500, and does not reach the application."""
+    """An invalid result of `identify` gets 400, not 500, and does not reach the application."""
     app = RateLimitMiddleware(hello, rules=DAILY, identify=lambda _: said)  # type: ignore[arg-type,return-value] # nonsense
     assert statuses(app, scope_of()) == [400]
 
 
 def test_callers_behind_trusted_proxies_are_counted_each_for_itself() -> None:
-    """What a proxy says of its caller counts if the proxy is trusted, and changes nothing otherwise."""
+    """Forwarding headers count if the proxy is trusted, and change nothing otherwise."""
 
     def scope(peer: str, *forwarded: tuple[str, str]) -> Any:  # noqa: ANN401 (ASGI)
         return scope_of(peer=peer, headers=[("host", "localhost"), *forwarded])
@@ -127,20 +127,20 @@ def test_callers_behind_trusted_proxies_are_counted_each_for_itself() -> None:
         scope("10.0.0.1", ("x-forwarded-for", "198.51.100.2")),
         scope("10.0.0.1", ("forwarded", "for=198.51.100.2")),
         scope("192.0.2.1"),
-        scope("192.0.2.1", ("x-forwarded-for", "198.51.100.3")),  # a stranger's word
+        scope("192.0.2.1", ("x-forwarded-for", "198.51.100.3")),  # an untrusted proxy
     ]
     assert statuses(app, *scopes) == [200, 429, 200, 429, 200, 429]
 
 
 def test_skipped_paths_are_not_counted() -> None:
-    """The skip list holds for all spellings of a path, and for nothing else."""
+    """The skip list applies to all spellings of a path, and to no other path."""
     app = RateLimitMiddleware(hello, rules=DAILY, skip=["/health", "/static/*"])
     answers = get(app, "/health", "/health/", "/health//", "/static/a/b", "/healthy")
     assert ["ratelimit" in answer.headers for answer in answers] == [False] * 4 + [True]
 
 
 def test_dot_segments_are_refused() -> None:
-    """A path that rules and application could read differently reaches neither."""
+    """A path that rules and application could read differently is refused."""
     app = RateLimitMiddleware(hello, rules=DAILY, skip=["/health"])
     assert (
         statuses(app, *(scope_of(path) for path in ("/api/../health", "/./x", "/a/..", "/a\\..\\health"))) == [400] * 4
@@ -149,7 +149,7 @@ def test_dot_segments_are_refused() -> None:
 
 
 def test_costs_are_settled_after_the_answer() -> None:
-    """What a view settles is booked: the rest of a reservation comes back."""
+    """A settled cost is counted: the rest of the stated cost is refunded."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
         admission(scope).settle(1)
@@ -161,7 +161,7 @@ def test_costs_are_settled_after_the_answer() -> None:
 
 
 def test_slots_are_held_while_a_call_is_answered() -> None:
-    """A concurrency rule counts calls under way, also those that fail."""
+    """A concurrency rule counts calls in flight, also those that fail."""
     inside, leave = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
@@ -187,7 +187,7 @@ def test_slots_are_held_while_a_call_is_answered() -> None:
 
 
 def test_websockets_are_counted_at_the_handshake() -> None:
-    """A refused handshake is answered with 429 where the server can, and closed elsewhere."""
+    """A refused handshake gets 429 if the server supports it, and is closed otherwise."""
 
     async def app(_scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 (ASGI)
         await receive()
@@ -218,7 +218,7 @@ async def _living(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 
 
 
 def test_the_limiter_lives_with_the_application() -> None:
-    """It is opened before the application starts and closed after it ends, and can be started again."""
+    """The limiter opens before the application starts, closes after it ends, and can be started again."""
     app = RateLimitMiddleware(_living, rules=DAILY)
     for _ in range(2):
         assert [message["type"] for message in lived(app)] == [
@@ -229,7 +229,7 @@ def test_the_limiter_lives_with_the_application() -> None:
 
 
 def test_an_application_that_would_limit_nothing_does_not_start() -> None:
-    """Without rules and limits at routes the start fails with a sentence, and so does every call."""
+    """Without rules and limits at routes the start fails with a message, and so does every call."""
     app = RateLimitMiddleware(_living)
     (failed,) = lived(app)
     assert failed["type"] == "lifespan.startup.failed"
@@ -239,7 +239,7 @@ def test_an_application_that_would_limit_nothing_does_not_start() -> None:
 
 
 def test_what_is_wrong_is_said_when_the_middleware_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong headers, skips, proxies and rules are refused at once, and so is memory among several workers."""
+    """Invalid headers, skips, proxies and rules raise at once, and so does memory:// with several workers."""
     for wrong in ({"headers": "some"}, {"skip": ["health"]}, {"skip": ["/*"]}, {"trusted_proxies": ["proxy"]}):
         with pytest.raises(InvalidSettings):
             RateLimitMiddleware(hello, rules=DAILY, **wrong)
@@ -252,7 +252,7 @@ def test_what_is_wrong_is_said_when_the_middleware_is_made(monkeypatch: pytest.M
 
 
 def test_a_limiter_of_ones_own_is_left_open() -> None:
-    """A limiter that was opened elsewhere counts for both, and is closed elsewhere."""
+    """A limiter that the application opened is shared, and the application closes it."""
 
     async def run() -> None:
         async with Limiter.open(rules=DAILY) as limiter:
@@ -265,6 +265,6 @@ def test_a_limiter_of_ones_own_is_left_open() -> None:
 
 
 def test_views_that_nothing_has_limited_have_no_admission() -> None:
-    """Whoever asks for the admission of a call that was not checked is told why there is none."""
+    """`admission` of a call that was not checked raises an error with the reason."""
     with pytest.raises(InvalidSettings, match="not installed"):
         admission({})

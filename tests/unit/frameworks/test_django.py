@@ -21,7 +21,7 @@ _EACH = [{"name": "each", "per": ["user", "endpoint"], "limits": "1/day"}]
 
 
 def _by_header(request: Any) -> str | None:  # noqa: ANN401 (Django's)
-    """Who calls."""
+    """The caller."""
     name: str | None = request.headers.get("x-user")
     return name
 
@@ -35,7 +35,7 @@ def _codes(client: Client, *paths: str, **headers: str) -> list[int]:
 
 
 def test_views_have_limits_by_their_route() -> None:
-    """A view is limited by a decorator, coroutine or not, counted under its route, and settles its cost."""
+    """A decorator limits a view, asynchronous or not; it counts by route and settles its cost."""
     with _project():
         client = Client()
         assert _codes(client, "/limited/1", "/limited/2", "/limited/3") == [200, 200, 429]
@@ -48,7 +48,7 @@ def test_views_have_limits_by_their_route() -> None:
 
 
 def test_rules_concern_the_whole_project() -> None:
-    """Rules count by route, name users as the project does, and spare what is exempt or skipped."""
+    """Rules count by route, use the project's users, and exclude exempt and skipped views."""
     with _project(RULES=_EACH, IDENTIFY=_by_header, COST=lambda _: 1, SKIP=["/skipped"], HEADERS="ratelimit"):
         client = Client()
         assert _codes(client, "/plain/a/", "/plain/b/", **{"x-user": "ann"}) == [200, 429]
@@ -62,7 +62,7 @@ def test_rules_concern_the_whole_project() -> None:
 
 
 def test_who_is_signed_in_is_the_user() -> None:
-    """Without a function, Django's own users are whom `per: user` counts."""
+    """Without `IDENTIFY`, `per: user` counts the signed-in Django user."""
 
     class Ann:
         is_authenticated = True
@@ -88,7 +88,9 @@ def test_who_is_signed_in_is_the_user() -> None:
 
 
 def test_what_enforces_nothing_fails() -> None:
-    """Without rules and limits, or with unknown settings, a project does not start; a limit alone answers nobody."""
+    """Without rules and limits, or with unknown settings, a project does not start; a limit without the middleware
+    raises.
+    """
     with (
         _project(),
         override_settings(ROOT_URLCONF=()),

@@ -1,4 +1,4 @@
-"""Answers to calls on which an application failed have the headers too."""
+"""Answers to calls on which the application failed have the headers too."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def _own_that_waits(request: Request, error: Exception) -> Response:
     ],
 )
 def test_errors_in_starlette_have_headers(options: dict[str, Any], said: bytes) -> None:
-    """Whoever makes the answer to an error, it says where the caller stands, and the server hears of the error."""
+    """Every answer to an error has the headers, and the server still sees the error."""
     app = Starlette(routes=[Route("/", _fail)], **options)
     starlette.setup(app, rules=DAILY)
     app.add_middleware(BaseHTTPMiddleware, dispatch=_passed_on)
@@ -90,7 +90,7 @@ def _broken_view() -> str:
 
 
 def test_errors_in_fastapi_have_headers() -> None:
-    """The same in FastAPI; refusals still pass through what was added around headgate."""
+    """The same in FastAPI; refusals still pass through middleware around headgate."""
     app = FastAPI()
     app.get("/")(_broken_view)
     fastapi.setup(app, rules=DAILY)
@@ -100,7 +100,7 @@ def test_errors_in_fastapi_have_headers() -> None:
 
 
 def test_errors_outside_headgate_have_no_headers() -> None:
-    """An error before anybody was asked says nothing about limits, nor does one at an exempt route."""
+    """An error before the check has no rate-limit headers, nor has one at an exempt route."""
 
     async def broken(_request: Request, _next: object) -> Response:
         raise ZeroDivisionError
@@ -119,7 +119,7 @@ async def _free(_request: Request) -> Response:
 
 
 def test_errors_in_flask_have_headers() -> None:
-    """Flask makes an answer of an error before it calls the hooks of extensions, and so does a handler."""
+    """Flask makes the answer to an error before it calls the hooks of extensions, and so does a handler."""
     for handler, said in ((None, "Internal Server Error"), (lambda _error: ("sorry", 500), "sorry")):
         app = Flask("small")
         app.get("/")(_broken_view)
@@ -132,7 +132,7 @@ def test_errors_in_flask_have_headers() -> None:
 
 
 def test_errors_in_django_have_headers() -> None:
-    """Django makes an answer of an error within every middleware."""
+    """Django makes the answer to an error inside every middleware."""
     settings: dict[str, Any] = {"RULES": DAILY}
     middleware = ["headgate.django.RateLimitMiddleware"]
     with override_settings(HEADGATE=settings, MIDDLEWARE=middleware, ROOT_URLCONF=django_project.__name__):
@@ -141,7 +141,7 @@ def test_errors_in_django_have_headers() -> None:
 
 
 def test_errors_that_django_passes_on_leave_no_slot_behind() -> None:
-    """Where Django is told to let errors through, what the call held is given back all the same."""
+    """If Django propagates errors, the slots of the call are released all the same."""
     settings: dict[str, Any] = {"RULES": [{"name": "one", "limits": "1 concurrent", "algorithm": "concurrency"}]}
     middleware = ["headgate.django.RateLimitMiddleware"]
     with override_settings(

@@ -43,10 +43,10 @@ def test_routes_are_counted_by_template() -> None:
 
 @pytest.mark.parametrize("where", ["route", "router", "include", "application", "parameter"])
 def test_a_limit_is_a_dependency(where: str) -> None:
-    """A limit holds wherever FastAPI takes a dependency."""
+    """A limit works wherever FastAPI takes a dependency."""
     limit: Any = Depends(rate_limit("2/day", per="user"))
-    asked = {name: [limit] if name == where else [] for name in ("route", "router", "include", "application")}
-    app, router = FastAPI(dependencies=asked["application"]), APIRouter(dependencies=asked["router"])
+    dependencies = {name: [limit] if name == where else [] for name in ("route", "router", "include", "application")}
+    app, router = FastAPI(dependencies=dependencies["application"]), APIRouter(dependencies=dependencies["router"])
 
     if where == "parameter":
 
@@ -55,8 +55,8 @@ def test_a_limit_is_a_dependency(where: str) -> None:
             return [number, admission.request.user]
 
     else:
-        router.get("/a/{number}", dependencies=asked["route"])(_answer)
-    app.include_router(router, dependencies=asked["include"])
+        router.get("/a/{number}", dependencies=dependencies["route"])(_answer)
+    app.include_router(router, dependencies=dependencies["include"])
     fastapi.setup(app, identify=lambda connection: connection.headers.get("x-user"))
     headers = {"x-user": "ann"}
     assert _codes(app, "/a/1", "/a/2", "/a/3", **headers) == [200, 200, 429]
@@ -64,7 +64,7 @@ def test_a_limit_is_a_dependency(where: str) -> None:
 
 
 def test_limits_and_rules_are_taken_together() -> None:
-    """A call that its route's limit refuses costs nothing under the rules; headers name both."""
+    """A call that its route's limit refuses is not counted under the rules; headers name both."""
     app = FastAPI()
     app.get("/tight", dependencies=[Depends(rate_limit("1/day"))])(_answer)
     app.get("/free")(_answer)
@@ -76,7 +76,7 @@ def test_limits_and_rules_are_taken_together() -> None:
 
 
 def test_names_share_a_counter() -> None:
-    """Routes that give their limit one name are counted together."""
+    """Routes whose limits have the same name share a counter."""
     app = FastAPI()
     for path in ("/a", "/b"):
         app.get(path, dependencies=[Depends(rate_limit("2/day", name="both", message="Enough."))])(_answer)
@@ -86,7 +86,7 @@ def test_names_share_a_counter() -> None:
 
 
 def test_exempt_views_and_allowed_callers_pass() -> None:
-    """An exempt view is not counted, and who is exempt by a rule is so at limited routes too."""
+    """An exempt view is not counted, and a caller that a rule exempts is exempt at limited routes too."""
     app = FastAPI()
     app.get("/health")(fastapi.exempt(_answer_too))
     app.get("/tight", dependencies=[Depends(rate_limit("1/day"))])(_answer)
@@ -102,14 +102,14 @@ def _answer_too() -> str:
 
 
 def fastapi_request(own: str) -> Any:  # noqa: ANN401 (a headgate.Request)
-    """A caller who says whether it is one of ours."""
+    """A caller that says whether it is internal."""
     from headgate import Request as Caller  # noqa: PLC0415 (Starlette has one of that name)
 
     return Caller(attributes={"own": own})
 
 
 def test_a_limit_without_the_middleware_is_no_limit_and_fails() -> None:
-    """A route with a limit that nothing enforces answers nobody."""
+    """A route whose limit is not enforced raises."""
     app = FastAPI()
     app.get("/a", dependencies=[Depends(rate_limit("1/day"))])(_answer)
     with pytest.raises(InvalidSettings, match="not installed"):
@@ -117,7 +117,7 @@ def test_a_limit_without_the_middleware_is_no_limit_and_fails() -> None:
 
 
 def test_setup_and_start_fail_loudly() -> None:
-    """Wrong rules and limits are refused where they stand; an application that limits nothing does not start."""
+    """Invalid rules and limits raise where they are declared; an application that limits nothing does not start."""
     with pytest.raises(ValueError, match="limits"):
         rate_limit("many")
     app = FastAPI()
@@ -131,7 +131,7 @@ def test_setup_and_start_fail_loudly() -> None:
 
 
 def test_an_application_starts_and_ends_with_its_limiter() -> None:
-    """The middleware takes part in the application's lifespan, as often as it is started."""
+    """The middleware follows the application's lifespan, each time it is started."""
     app = FastAPI()
     app.get("/a", dependencies=[Depends(rate_limit("1/day"))])(_answer)
     fastapi.setup(app)
@@ -144,7 +144,7 @@ def test_an_application_starts_and_ends_with_its_limiter() -> None:
 
 
 def test_roots_do_not_make_other_counters() -> None:
-    """A path with and without the application's root is one path."""
+    """A path with and without the application's root is the same path."""
     app = FastAPI()
     app.get("/a")(_answer)
     fastapi.setup(app, rules=[{"name": "a", "limits": "2/day", "match": {"endpoints": ["/a"]}}])
@@ -189,7 +189,7 @@ def _starlette(**options: Any) -> Starlette:  # noqa: ANN401 (options of setup)
 
 
 def test_starlette_endpoints_have_limits() -> None:
-    """Endpoints are limited by a decorator, coroutine or not, mounted or not, and settle their cost."""
+    """A decorator limits endpoints, asynchronous or not, mounted or not; they settle their cost."""
     app = _starlette()
     assert _codes(app, "/a/1", "/a/2", "/a/3") == [200, 200, 429]
     assert _codes(app, "/in/1", "/in/2") == [200, 429]

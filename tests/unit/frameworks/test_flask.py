@@ -1,4 +1,4 @@
-"""Limits in Flask applications and before plain WSGI ones."""
+"""Limits in Flask applications and in front of plain WSGI applications."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _flask(**options: Any) -> tuple[Flask, RateLimiter]:  # noqa: ANN401 (option
 
 
 def test_views_have_limits_by_their_rule() -> None:
-    """A view is limited by a decorator, below or above its route, and counted under its URL rule."""
+    """A decorator limits a view, below or above its route; it counts by URL rule."""
     app, _ = _flask()
     assert _codes(app, "/limited/1", "/limited/2", "/limited/3") == [200, 200, 429]
     refused = [app.test_client().get("/above") for _ in range(2)][1]
@@ -68,15 +68,15 @@ def test_views_have_limits_by_their_rule() -> None:
 
 
 def test_costs_are_settled() -> None:
-    """What a view settles is booked when its answer has been sent."""
+    """A settled cost is counted when the answer has been sent."""
     app, _ = _flask()
     assert _codes(app, "/limited/1?cost=0", "/limited/1?cost=9", "/limited/1") == [200, 200, 429]
 
 
 def test_rules_concern_the_whole_application() -> None:
-    """Rules count by the URL rule, name users as the application does, and spare what is exempt or skipped."""
+    """Rules count by URL rule, use the application's users, and exclude exempt and skipped views."""
     rules = [{"name": "each", "per": ["user", "endpoint"], "limits": "1/day"}]
-    app, _ = _flask(rules=rules, identify=lambda asked: asked.headers.get("x-user"), skip=["/skipped"])
+    app, _ = _flask(rules=rules, identify=lambda request: request.headers.get("x-user"), skip=["/skipped"])
     assert _codes(app, "/limited/1", "/limited/2", **{"x-user": "ann"}) == [200, 429]
     assert _codes(app, "/limited/1", **{"x-user": "bob"}) == [200]
     assert _codes(app, *["/free"] * 3) == [200] * 3
@@ -85,7 +85,7 @@ def test_rules_concern_the_whole_application() -> None:
 
 
 def test_headers_are_on_every_answer() -> None:
-    """Answers, errors and unknown paths say where the caller stands, once."""
+    """Answers, errors and unknown paths have the headers once."""
     app, _ = _flask(rules=[{"name": "wide", "limits": "9/day"}])
     for path, code in (("/limited/1", 200), ("/fails", 500), ("/nowhere", 404)):
         answer = app.test_client().get(path)
@@ -94,7 +94,7 @@ def test_headers_are_on_every_answer() -> None:
 
 
 def test_slots_come_back() -> None:
-    """Slots are held until the answer was sent or the view has failed."""
+    """Slots are held until the answer is sent or the view has failed."""
     rules = [{"name": "slots", "limits": "1 concurrent", "algorithm": "concurrency"}]
     app, _ = _flask(rules=rules)
     app.testing = True
@@ -108,7 +108,9 @@ def test_slots_come_back() -> None:
 
 
 def test_what_enforces_nothing_fails() -> None:
-    """An application without rules and limits, a limit without its extension, and memory in several processes fail."""
+    """An application without rules and limits, a limit without the extension, and memory:// with several processes
+    raise.
+    """
     app = Flask("bare")
     app.testing = True
     RateLimiter(app)
@@ -147,7 +149,7 @@ def _call(app: Callable[..., Iterable[bytes]], path: str = "/", **environ: str) 
 
 
 def test_wsgi_applications_are_limited() -> None:
-    """The middleware answers in place of the application once a limit is reached, and tells others where they stand."""
+    """Above a limit the middleware answers instead of the application; other answers have the headers."""
     app = RateLimitMiddleware(_hello, rules=DAILY, skip=["/health"])
     passed = [_call(app) for _ in range(3)]
     assert [(status, body) for status, _, body in passed] == [("200 OK", b"hello")] * 3
@@ -161,7 +163,7 @@ def test_wsgi_applications_are_limited() -> None:
 
 
 def test_wsgi_costs_are_settled_and_callers_named() -> None:
-    """`identify` and `cost` get the environment, and what is settled is booked."""
+    """`identify` and `cost` get the environment, and a settled cost is counted."""
     with Limiter.open(rules=[{"name": "daily", "per": ["user"], "limits": "4/day"}]) as limiter:
         app = RateLimitMiddleware(_hello, limiter, identify=lambda environ: environ.get("USER"), cost=lambda _: 4)
         assert [_call(app, "/settles", USER="ann")[0] for _ in range(2)] == ["200 OK"] * 2
@@ -169,8 +171,8 @@ def test_wsgi_costs_are_settled_and_callers_named() -> None:
         assert _call(app, USER="bob")[0] == "200 OK"
 
 
-def test_two_limits_on_one_counter_are_refused_where_they_stand() -> None:
-    """They would count each request twice, or none of them; with other names or for others they stand side by side."""
+def test_two_limits_on_one_counter_are_refused() -> None:
+    """Two limits with one name and subject would share a counter; with another name or subject they do not."""
     limiter = RateLimiter(Flask("small"), rules=DAILY)
 
     def view() -> str:
@@ -184,7 +186,7 @@ def test_two_limits_on_one_counter_are_refused_where_they_stand() -> None:
 
 
 def test_wsgi_fails_loudly() -> None:
-    """Nothing to enforce, rules twice, and an application that fails: all are seen."""
+    """Nothing to enforce, rules given twice, and a failing application all raise."""
     with pytest.raises(InvalidSettings, match="nothing would be limited"):
         RateLimitMiddleware(_hello)
     with Limiter.open(rules=DAILY) as limiter, pytest.raises(InvalidSettings, match="already has its rules"):

@@ -1,4 +1,4 @@
-"""A check that was not decided because too many are in flight is 503 with Retry-After, whatever the framework."""
+"""A check that is not decided because too many are in flight gets 503 with Retry-After, in every framework."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ _FRAMEWORKS = [_plain_asgi, _starlette, _fastapi, _plain_wsgi, _flask, _django]
 
 
 @pytest.mark.parametrize("call", _FRAMEWORKS)
-def test_overload_is_told_as_such(call: Callable[[str], Answered]) -> None:
-    """Neither a fault of the application nor a refusal: the caller is asked to come back."""
+def test_overload_is_a_503(call: Callable[[str], Answered]) -> None:
+    """Overload is neither a failure of the application nor a refusal: the caller is asked to retry."""
     status, headers, body = call("/")
     assert (status, headers["retry-after"], headers["content-type"]) == (503, "2", "application/problem+json")
     assert json.loads(body)["detail"] == "too many checks are in flight"
@@ -99,5 +99,5 @@ def test_overload_is_told_as_such(call: Callable[[str], Answered]) -> None:
 
 @pytest.mark.parametrize("call", _FRAMEWORKS)
 def test_a_path_that_is_too_long_is_refused(call: Callable[[str], Answered]) -> None:
-    """Before anything is decoded or compared."""
+    """A path that is too long is refused before it is decoded or compared."""
     assert call("/" + "a%" * 5_000)[0] == 414

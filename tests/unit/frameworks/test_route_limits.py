@@ -1,4 +1,4 @@
-"""Limits at routes hold beside everything else that a limiter knows: blocks, new rules, and who is told."""
+"""Limits at routes work with everything else of a limiter: blocks, new rules, observers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _in_flask(observer: Recorder | None = None) -> Scene:
 
 @pytest.fixture(params=[_in_fastapi, _in_flask])
 def scene(request: pytest.FixtureRequest) -> Scene:
-    """A limiter, and a way to call a route of an application that has a limit of its own."""
+    """A limiter, and a way to call a route with a limit of its own."""
     made: Scene = request.param()
     return made
 
 
 def test_who_is_blocked_is_so_at_routes_with_limits(scene: Scene) -> None:
-    """A block holds at once at routes that have been called already, and ends as soon as it is lifted."""
+    """A block applies at once at routes that were called before, and ends when it is lifted."""
     limiter, call = scene
     assert call() == 200
     limiter.snapshots.publish_blocks(BlockList(_HERE))
@@ -62,7 +62,7 @@ def test_who_is_blocked_is_so_at_routes_with_limits(scene: Scene) -> None:
 
 
 def test_new_rules_hold_at_routes_with_limits(scene: Scene) -> None:
-    """Rules that are put in force later are decided together with the limit at the route."""
+    """Rules that become active later are decided together with the route's limit."""
     limiter, call = scene
     assert call() == 200
     rules: Any = [{"name": "shut", "action": "block"}]
@@ -71,8 +71,8 @@ def test_new_rules_hold_at_routes_with_limits(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("open_scene", [_in_fastapi, _in_flask])
-def test_the_recorder_is_told_of_routes_with_limits(open_scene: Callable[[Recorder], Scene]) -> None:
-    """A limiter's observer is told of checks at routes with limits of their own."""
+def test_the_observer_sees_checks_at_routes_with_limits(open_scene: Callable[[Recorder], Scene]) -> None:
+    """The limiter's observer sees checks at routes with limits of their own."""
     recorder = Recorder(wall_clock, monotonic)
     _, call = open_scene(recorder)
     assert [call(), call()] == [200, 200]

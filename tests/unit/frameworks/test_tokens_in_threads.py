@@ -51,7 +51,7 @@ def _publish(path: Path, *keys: str) -> None:
 
 @pytest.fixture
 def issuer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The document with an issuer's keys, which the environment names."""
+    """The issuer's key document, named in the environment."""
     path = tmp_path / "keys.json"
     _publish(path, "P-256:a")
     monkeypatch.setenv("HEADGATE_JWT_ALGORITHMS", "ES256")
@@ -84,7 +84,7 @@ def _wsgi() -> Callable[[dict[str, str]], str]:
 @pytest.mark.usefixtures("issuer")
 @pytest.mark.parametrize("application", [_flask, _wsgi])
 def test_callers_are_known_by_tokens_of_an_issuer(application: Callable[[], Callable[[dict[str, str]], str]]) -> None:
-    """The first call waits for the keys, so that it is known as well; a forged token is nobody's."""
+    """The first call waits for the keys, so that its caller is known; a forged token identifies no caller."""
     call = application()
     assert call(_bearer("ann")) == "ann"
     assert call(_bearer("eve", "P-256:other")) == "None"
@@ -103,13 +103,13 @@ def test_django_knows_callers_by_tokens_of_an_issuer() -> None:
 
 @pytest.mark.usefixtures("issuer")
 def test_calls_without_credentials_are_known_by_address() -> None:
-    """Whoever brings neither a token nor a key passes as nobody in particular, before and after keys were fetched."""
+    """A call without token and key is identified by its address, before and after the keys are fetched."""
     call = _flask()
     assert [call({}), call(_bearer("ann")), call({})] == ["None", "ann", "None"]
 
 
-def test_new_keys_are_fetched_while_nobody_waits(issuer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that an issuer adds later is known before long; tokens of the old one go on meanwhile."""
+def test_new_keys_are_fetched_in_the_background(issuer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new key of the issuer is fetched in the background; tokens of the old key work meanwhile."""
     ahead = 0.0
     monkeypatch.setattr("headgate.wiring.identity.monotonic", lambda: monotonic() + ahead)
     call = _flask()
@@ -124,7 +124,7 @@ def test_new_keys_are_fetched_while_nobody_waits(issuer: Path, monkeypatch: pyte
 
 @pytest.mark.usefixtures("issuer")
 def test_threads_and_forked_children_know_callers() -> None:
-    """Many threads that come at once all know their callers, and so does a child that was forked afterwards."""
+    """Concurrent threads identify their callers, and so does a child that is forked later."""
     call = _flask()
     users = [f"u{number}" for number in range(64)]
     with ThreadPoolExecutor(16) as pool:
@@ -138,7 +138,7 @@ def test_threads_and_forked_children_know_callers() -> None:
 
 
 def test_an_issuer_that_cannot_be_meant_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong with the settings is said when the application is put together."""
+    """Invalid settings raise when the application is built."""
     monkeypatch.setenv("HEADGATE_JWT_ALGORITHMS", "ES256")
     monkeypatch.setenv("HEADGATE_JWT_JWKS_URL", "http://login.example/keys")
     with pytest.raises(InvalidSettings, match="neither https"):

@@ -1,4 +1,4 @@
-"""How many processes there are, as far as one of them can see."""
+"""How many processes there are, as far as one of them can know."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.settings import web_concurrency
     ],
 )
 def test_the_command_of_a_server_says_how_many_workers(command: str, workers: int) -> None:
-    """The usual servers' own options are understood, and nobody else's."""
+    """The options of the common servers are understood, and no others."""
     assert workers_of(command.split()) == workers
 
 
@@ -35,7 +35,7 @@ def test_variables_say_it_too() -> None:
 
 
 def test_a_wsgi_server_is_believed_and_a_test_client_is_not() -> None:
-    """Django's test client and Python's own server say that there are several processes, and never mean it."""
+    """Django's test client and Python's own server always report several processes, and are ignored."""
     assert is_one_of_several({"wsgi.multiprocess": True, "SERVER_SOFTWARE": "gunicorn/23"})
     assert not is_one_of_several({"wsgi.multiprocess": True, "SERVER_SOFTWARE": "WSGIServer/0.2"})
     assert not is_one_of_several({"wsgi.multiprocess": True})
