@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.core.decision import Decision, Hit
 from headgate.core.degraded import without_counting
-from headgate.core.header_lines import HeaderLines
+from headgate.core.headers import HeaderLines
 from headgate.core.limit import parse_limit
 from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter

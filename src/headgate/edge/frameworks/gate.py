@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 from headgate.core import headers as header_names
 from headgate.core.endpoint import canonical, matches, normalise_path
 from headgate.core.endpoint import problem as pattern_problem
-from headgate.core.header_lines import HeaderLines, T
+from headgate.core.headers import HeaderLines, T
 from headgate.core.problem import CONTENT_TYPE
 from headgate.edge.problems import HttpProblem, LogLimit, retry_later
 from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError, short_repr

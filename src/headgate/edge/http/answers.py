@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from headgate.core import metrics, problem
-from headgate.core.header_lines import HeaderLines
+from headgate.core.headers import HeaderLines
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.edge.problems import retry_later
 from headgate.edge.rls.messages import Code, write_json

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from headgate.core import problem
 from headgate.core.decision import Decision, Source
 from headgate.core.denial import FromDenyCache
-from headgate.core.header_lines import HeaderLines, HeaderPhrases, tightest
-from headgate.core.headers import COST, REMAINING, RESET, RETRY_AFTER, STANDING, within
+from headgate.core.headers import (
+    COST,
+    REMAINING,
+    RESET,
+    RETRY_AFTER,
+    STANDING,
+    HeaderLines,
+    HeaderPhrases,
+    tightest,
+    within,
+)
 from headgate.core.units import SECOND, whole_seconds
 from headgate.protocols.http1.messages import header_lines
 
