@@ -18,9 +18,9 @@ from bench.http_server import PATIENT
 
 from headgate.edge.http.server import ShutdownTimes, freeze_gc, serve
 from headgate.edge.listening import Address
+from headgate.edge.telemetry import Telemetry
 from headgate.settings import Settings
 from headgate.wiring.serving import decision_service
-from headgate.wiring.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,7 +18,7 @@ from headgate.edge.frameworks.gate import Gate
 from headgate.edge.frameworks.limits import route_limiter
 from headgate.errors import InvalidSettings
 from headgate.facade import Limiter
-from headgate.wiring.frameworks import central, check_workers, credentials
+from headgate.wiring.middleware import central, check_workers, credentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from headgate.edge.frameworks.gate import Gate
 from headgate.edge.frameworks.limits import route_limiter
 from headgate.edge.frameworks.threads import KEY, Checking, ThreadGate, WsgiGate
 from headgate.errors import InvalidSettings
-from headgate.wiring.frameworks import central, check_workers, credentials_for_threads
+from headgate.wiring.middleware import central, check_workers, credentials_for_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -24,7 +24,7 @@ from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport, freeze_gc, serving_http
 from headgate.edge.http.service import DecisionService
 from headgate.edge.listening import free_address
-from headgate.wiring.telemetry import Telemetry
+from headgate.edge.telemetry import Telemetry
 
 _TICK: Final = 0.001
 _RULES: Final[list[dict[str, Any]]] = [

@@ -9,7 +9,7 @@ from headgate.core.metrics import Sample
 from headgate.edge.acceptor import ClosedConnections, CloseReason
 from headgate.edge.fairness import RoundRobin
 from headgate.edge.problems import SECONDS_BETWEEN_LINES, LogLimit
-from headgate.wiring.telemetry import Telemetry
+from headgate.edge.telemetry import Telemetry
 
 if TYPE_CHECKING:
     import pytest

@@ -10,7 +10,7 @@ import pytest
 
 from headgate import HeadgateError, Limiter
 from headgate.settings import Settings
-from headgate.wiring import rate_limit_service as wiring
+from headgate.wiring import listeners as wiring
 
 if TYPE_CHECKING:
     from headgate.edge.listening import Address

@@ -24,11 +24,11 @@ from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, reserved_address
+from headgate.edge.telemetry import Telemetry, shared_folder
 from headgate.errors import HeadgateError
 from headgate.settings import Settings, complete
-from headgate.wiring.rate_limit_service import rate_limit_service
-from headgate.wiring.serving import check_workers, decision_service, transport
-from headgate.wiring.telemetry import Telemetry, shared_folder
+from headgate.wiring.listeners import rate_limit_service, transport
+from headgate.wiring.serving import check_workers, decision_service
 
 log = logging.getLogger("headgate")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ssl
+import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,15 +11,13 @@ from headgate import wiring
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
+from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.limiter import Limiter
-from headgate.edge.http.application import Bounds
-from headgate.edge.http.server import Transport
 from headgate.edge.http.service import DecisionService
-from headgate.edge.listening import Tls
+from headgate.edge.state_samples import control_samples, event_samples, rules_samples, store_samples
 from headgate.errors import InvalidSettings
-from headgate.wiring.recording import recorded, recorder_for
-from headgate.wiring.state_samples import recording_samples, state_samples
+from headgate.wiring.events import recorded, recorder_for
 from headgate.wiring.tracing import in_front_of, observer_of, opened_traces
 
 if TYPE_CHECKING:
@@ -28,9 +26,9 @@ if TYPE_CHECKING:
     from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.flusher import Counted
     from headgate.edge.http.application import Application
+    from headgate.edge.telemetry import Telemetry
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
-    from headgate.wiring.telemetry import Telemetry
 
 _IN_THIS_PROCESS = "memory:"
 
@@ -67,8 +65,9 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         msg = f"HEADGATE_REDIS_URL is malformed: {error}"
         raise InvalidSettings(msg) from error
     rules_here = None if settings.database_url else settings.rules_file
+    worker = telemetry.worker
     async with AsyncExitStack() as stack:
-        traces = await stack.enter_async_context(opened_traces(settings, telemetry.worker))
+        traces = await stack.enter_async_context(opened_traces(settings, worker))
         recorder = recorder_for(settings)
         observer = observer_of(recorder, traces)
         limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here), observer=observer)
@@ -87,6 +86,8 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             file = None if settings.rules_file is None else RulesFile(settings.rules_file)
             control = control_plane(settings, counters, limiter, file, leads=leads, metrics=telemetry.text)
             await stack.enter_async_context(control.runtime)
+            time = asyncio.get_running_loop().time
+            telemetry.sources.append(control_samples(worker, control.runtime, control.identity, time))
         service = DecisionService(
             limiter,
             identity=None if control is None else control.identity,
@@ -96,14 +97,21 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             secret=_secret(settings),
             metrics=telemetry.text,
         )
-        telemetry.sources += state_samples(telemetry.worker, service, limiter, control)
+        cache = wiring.layer(limiter.store, DenyCache)
+        telemetry.sources += [
+            service.samples,
+            rules_samples(worker, service, limiter),
+            store_samples(worker, cache, guarded),
+        ]
         await stack.enter_async_context(telemetry.sharing())
         # Behind the control plane, whose database it stores to when everything else has ended.
         observers: list[Callable[[Counted], None]] = [telemetry.observe]
         if control is not None:
             observers.append(control.usage.observe)
-        recordings = await stack.enter_async_context(recorded(settings, recorder, control, observers, leads=leads))
-        telemetry.sources.append(partial(recording_samples, telemetry.worker, recordings))
+        flusher, exporter = await stack.enter_async_context(
+            recorded(settings, recorder, control, observers, leads=leads)
+        )
+        telemetry.sources.append(partial(event_samples, worker, flusher, exporter))
         yield Running(service, limiter, control, in_front_of(service, traces), traces)
 
 
@@ -113,31 +121,6 @@ def check_workers(settings: Settings) -> None:
     if many > 1 and (settings.redis_url or "").startswith(_IN_THIS_PROCESS):
         msg = f"{many} workers on memory:// would each count by themselves and admit {many} times every limit; use one"
         raise InvalidSettings(msg)
-
-
-def transport(settings: Settings) -> Transport:
-    """What a connection may take, and how it is protected."""
-    bounds = Bounds(settings.header_limit, settings.body_limit, settings.header_seconds, settings.body_seconds)
-    return Transport(bounds, settings.connections, _tls(settings))
-
-
-def _tls(settings: Settings) -> Tls | None:
-    certificate, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
-    if certificate is None or key is None:
-        if certificate or key or client_ca:
-            msg = "HEADGATE_TLS_CERT and HEADGATE_TLS_KEY go together, and HEADGATE_TLS_CLIENT_CA with them; set both"
-            raise InvalidSettings(msg)
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(certificate, key, lambda: "")
-        if client_ca is not None:
-            context.load_verify_locations(client_ca)
-    except (OSError, ValueError) as error:  # SSLError is an OSError
-        reason = getattr(error, "strerror", None) or error
-        msg = f"the files of HEADGATE_TLS_CERT, _KEY and _CLIENT_CA cannot be used: {reason}; write names of PEM files"
-        raise InvalidSettings(msg) from error
-    return Tls(certificate, key, client_ca)
 
 
 def _secret(settings: Settings) -> str:

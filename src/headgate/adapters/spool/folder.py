@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from contextlib import suppress
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headgate.adapters.file_lock import Lock
+
+log = logging.getLogger("headgate")
 
 _LOCK: Final = "lock"
 _SHIPPING: Final = "shipping.lock"
@@ -107,3 +110,9 @@ def _is_shipped(root: Path) -> bool:
     if lock is not None:
         lock.release()
     return lock is None
+
+
+def warn_of_forgotten(root: Path) -> None:
+    """Log what waits in other spools for sinks that are not configured now."""
+    for spool, size in forgotten_spools(root):
+        log.warning("spool %s: %d bytes wait for a sink that is not configured", spool, size)

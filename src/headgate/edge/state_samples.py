@@ -1,8 +1,7 @@
-"""How things stand with what decides: rules, store and control plane, as samples."""
+"""The state of one process as metric samples: rules, store, control plane, events."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.redis import RedisStore
@@ -10,35 +9,25 @@ from headgate.controlplane.subscriber import Followed, Origin
 from headgate.core.breaker import State
 from headgate.core.metrics import Sample
 from headgate.core.units import SECOND
-from headgate.dataplane.deny_cache import DenyCache
-from headgate.dataplane.guarded import Guarded
 from headgate.ports import RULES
-from headgate.wiring import layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from headgate.controlplane.runtime import ControlRuntime
+    from headgate.dataplane.deny_cache import DenyCache
+    from headgate.dataplane.exporter import Exporter
+    from headgate.dataplane.flusher import Flusher
+    from headgate.dataplane.guarded import Guarded
+    from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.service import DecisionService
-    from headgate.ports import CounterStore
-    from headgate.wiring.control import ControlPlane
-    from headgate.wiring.recording import Recordings
 
 _BREAKER: Final = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
 
 
-def state_samples(
-    worker: str, service: DecisionService, limiter: Limiter, control: ControlPlane | None
-) -> list[Callable[[], Iterable[Sample]]]:
-    """All of these, of one process."""
-    sources = [service.samples, rules_samples(worker, service, limiter), store_samples(worker, limiter.store)]
-    if control is not None:
-        sources.append(control_samples(worker, control, asyncio.get_running_loop().time))
-    return sources
-
-
 def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Callable[[], Iterator[Sample]]:
-    """Samples of the rules in force."""
+    """Samples of the active rules and blocks."""
 
     def samples() -> Iterator[Sample]:
         snapshots, follower, blocks = limiter.snapshots, limiter.follower, limiter.snapshots.blocks
@@ -56,9 +45,8 @@ def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Ca
     return samples
 
 
-def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sample]]:
-    """Samples of a store that is elsewhere; of one in this process there are none."""
-    cache, guarded = layer(store, DenyCache), layer(store, Guarded)
+def store_samples(worker: str, cache: DenyCache | None, guarded: Guarded | None) -> Callable[[], Iterator[Sample]]:
+    """Samples of a store on a server; a store in memory has neither part, and no samples."""
 
     def samples() -> Iterator[Sample]:
         if cache is not None:
@@ -80,9 +68,11 @@ def store_samples(worker: str, store: CounterStore) -> Callable[[], Iterator[Sam
     return samples
 
 
-def control_samples(worker: str, control: ControlPlane, time: Callable[[], float]) -> Callable[[], Iterator[Sample]]:
+def control_samples(
+    worker: str, runtime: ControlRuntime, identity: Identity, time: Callable[[], float]
+) -> Callable[[], Iterator[Sample]]:
     """Samples of the control plane; `time` is the clock of its event loop."""
-    subscriber, leader = control.runtime.subscriber, control.runtime.leader
+    subscriber, leader = runtime.subscriber, runtime.leader
 
     def samples() -> Iterator[Sample]:
         for origin in Origin:
@@ -95,7 +85,7 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
             unconfirmed = time() - subscriber.confirmed
             yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
         yield Sample("headgate_announcements_missed_total", subscriber.missed)
-        yield Sample("headgate_identity_assumed_total", control.identity.assumed)
+        yield Sample("headgate_identity_assumed_total", identity.assumed)
         for reason, number in subscriber.refused.items():
             yield Sample("headgate_documents_refused_total", number, (reason.value,))
         if leader is not None:
@@ -104,17 +94,18 @@ def control_samples(worker: str, control: ControlPlane, time: Callable[[], float
     return samples
 
 
-def recording_samples(worker: str, recordings: Recordings) -> Iterator[Sample]:
-    """What was recorded, and what became of it; of sinks only in the process that ships."""
-    (emitted, waiting, dropped, left_out), sinks = recordings.state()
+def event_samples(worker: str, flusher: Flusher, exporter: Exporter | None) -> Iterator[Sample]:
+    """What was recorded, and what became of it; sinks are known only in the process that exports."""
+    emitted, waiting, dropped, left_out = flusher.state()
+    sinks = {} if exporter is None else exporter.state()
     yield Sample("headgate_events_emitted_total", emitted)
     yield Sample("headgate_events_dropped_total", dropped)
     yield Sample("headgate_events_left_out_total", left_out)
     yield Sample("headgate_events_waiting", waiting, (worker,))
-    for place, (ledger, error, lag) in sinks.items():
-        yield Sample("headgate_sink_stored_total", ledger.stored, place)
-        yield Sample("headgate_sink_refused_total", ledger.refused, place)
-        yield Sample("headgate_sink_dropped_total", ledger.dropped, place)
-        yield Sample("headgate_sink_spooled", ledger.spooled, (worker, *place))
-        yield Sample("headgate_sink_lag_seconds", lag, (worker, *place))
-        yield Sample("headgate_sink_up", error is None, (worker, *place))
+    for sink, (ledger, error, lag) in sinks.items():
+        yield Sample("headgate_sink_stored_total", ledger.stored, sink)
+        yield Sample("headgate_sink_refused_total", ledger.refused, sink)
+        yield Sample("headgate_sink_dropped_total", ledger.dropped, sink)
+        yield Sample("headgate_sink_spooled", ledger.spooled, (worker, *sink))
+        yield Sample("headgate_sink_lag_seconds", lag, (worker, *sink))
+        yield Sample("headgate_sink_up", error is None, (worker, *sink))

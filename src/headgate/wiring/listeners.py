@@ -1,17 +1,19 @@
-"""Envoy's rate-limit service beside the decision service, where what it needs is installed."""
+"""What listens: the HTTP transport with its bounds and TLS, and Envoy's rate-limit service beside it."""
 
 from __future__ import annotations
 
+import ssl
 from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from headgate.edge.access import Access, GrpcProtection
-from headgate.edge.listening import Address, reserved_address
+from headgate.edge.http.application import Bounds
+from headgate.edge.http.server import Transport
+from headgate.edge.listening import Address, Tls, reserved_address
 from headgate.edge.rls.decisions import RateLimits
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, InvalidSettings
 from headgate.setting_values import RlsOnOverload
-from headgate.wiring.serving import transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -42,7 +44,7 @@ async def rate_limit_service(
     if find_spec("hpack") is None:
         yield None
         return
-    from headgate.edge.grpc.bounds import Bounds  # noqa: PLC0415 (an extra)
+    from headgate.edge.grpc.bounds import Bounds as GrpcBounds  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import ALPN, serving_grpc  # noqa: PLC0415 (an extra)
 
@@ -60,7 +62,7 @@ async def rate_limit_service(
     )
     denies = chosen.rls_on_overload is RlsOnOverload.OVER_LIMIT
     answering = methods(rate_limits, is_ready, denies_on_overload=denies)
-    bounds = Bounds(first_call=chosen.header_seconds, incomplete=chosen.body_seconds)
+    bounds = GrpcBounds(first_call=chosen.header_seconds, incomplete=chosen.body_seconds)
     seconds, most = chosen.drain_seconds, carrying.connections
     with ExitStack() as port:
         try:
@@ -73,3 +75,28 @@ async def rate_limit_service(
         ):
             port.close()
             yield address
+
+
+def transport(settings: Settings) -> Transport:
+    """What a connection may take, and how it is protected."""
+    bounds = Bounds(settings.header_limit, settings.body_limit, settings.header_seconds, settings.body_seconds)
+    return Transport(bounds, settings.connections, _tls(settings))
+
+
+def _tls(settings: Settings) -> Tls | None:
+    certificate, key, client_ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
+    if certificate is None or key is None:
+        if certificate or key or client_ca:
+            msg = "HEADGATE_TLS_CERT and HEADGATE_TLS_KEY go together, and HEADGATE_TLS_CLIENT_CA with them; set both"
+            raise InvalidSettings(msg)
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate, key, lambda: "")
+        if client_ca is not None:
+            context.load_verify_locations(client_ca)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        reason = getattr(error, "strerror", None) or error
+        msg = f"the files of HEADGATE_TLS_CERT, _KEY and _CLIENT_CA cannot be used: {reason}; write names of PEM files"
+        raise InvalidSettings(msg) from error
+    return Tls(certificate, key, client_ca)

@@ -1,33 +1,29 @@
-"""What happens, from the recorder to the sinks: who records, who ships, and where it goes."""
+"""Events and counts, from the recorder over the spool to the sinks."""
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.spool.location import spool_folder
 from headgate.core.thinning import Share
 from headgate.dataplane.exporter import Exporter, Route
-from headgate.dataplane.flusher import COUNTS, EVENTS, Flusher, Origin, Recorded
+from headgate.dataplane.flusher import COUNTS, EVENTS, Flusher, Origin
 from headgate.dataplane.recorder import Recorder
 from headgate.errors import InvalidSettings
-from headgate.wiring.spool_folder import spool_folder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from headgate.dataplane.exporter import SinkState
     from headgate.dataplane.flusher import Counted
     from headgate.ports import CountSink, EventSink
     from headgate.settings import Settings
     from headgate.wiring.control import ControlPlane
-
-log = logging.getLogger("headgate")
 
 _PART_OF_COUNTS: Final = 4
 """Counts may take so small a part of the bytes that events may."""
@@ -36,27 +32,6 @@ _SECONDS_BETWEEN_COUNTS: Final = 10.0
 _FLUSHES_BETWEEN_COUNTS: Final = 20
 """Counts are on disk with each flush but stored less often: the same users come again and again, and are one row the
 longer one waits."""
-
-
-class RecordingState(NamedTuple):
-    """What this process has recorded, and how its sinks are doing."""
-
-    recorded: Recorded
-    sinks: Mapping[tuple[str, str], SinkState]
-    """By stream and sink. Empty in a process that leaves shipping to another."""
-
-
-class Recordings:
-    """What runs in one process, for whoever wants to know how it is doing."""
-
-    def __init__(self, recording: Flusher, shipping: Exporter | None) -> None:
-        """`shipping` only where this process leads."""
-        self._recording = recording
-        self._shipping = shipping
-
-    def state(self) -> RecordingState:
-        """How it is doing now."""
-        return RecordingState(self._recording.state(), {} if self._shipping is None else self._shipping.state())
 
 
 def recorder_for(settings: Settings) -> Recorder:
@@ -74,7 +49,7 @@ async def recorded(
     observers: Sequence[Callable[[Counted], None]] = (),
     *,
     leads: bool,
-) -> AsyncIterator[Recordings]:
+) -> AsyncIterator[tuple[Flusher, Exporter | None]]:
     """Store what `recorder` is told as long as the block runs; only count it where no sink stores events.
 
     Every process records. The one that `leads` ships, and ends when all the others have ended: so what they
@@ -82,7 +57,7 @@ async def recorded(
     """
     root = spool_folder(settings)
     async with AsyncExitStack() as stack:
-        shipping, journal, limits = None, None, {}
+        exporter, journal, limits = None, None, {}
         if settings.events and root is not None:
             # Here, because not every process needs it.
             from headgate.adapters.spool import Writer  # noqa: PLC0415 (above)
@@ -92,8 +67,8 @@ async def recorded(
                 limits[COUNTS] = settings.spool_limit // _PART_OF_COUNTS
             journal = Writer(root, limits)
             if leads:
-                shipping = await stack.enter_async_context(_shipping(root, settings, control))
-        recording = Flusher(
+                exporter = await stack.enter_async_context(_exporter(root, settings, control))
+        flusher = Flusher(
             recorder,
             journal,
             _origin(settings),
@@ -101,20 +76,19 @@ async def recorded(
             counts=COUNTS in limits,
             observers=observers,
         )
-        await stack.enter_async_context(recording)
-        yield Recordings(recording, shipping)
+        await stack.enter_async_context(flusher)
+        yield flusher, exporter
 
 
-def _shipping(root: Path, settings: Settings, control: ControlPlane | None) -> Exporter:
+def _exporter(root: Path, settings: Settings, control: ControlPlane | None) -> Exporter:
     from headgate.adapters.spool import (  # noqa: PLC0415 (as above)
-        forgotten_spools,
         shipping_lock,
         spooled_counts,
         spooled_events,
+        warn_of_forgotten,
     )
 
-    for spool, size in forgotten_spools(root):
-        log.warning("%d bytes wait in %s for sinks that are not configured now", size, spool)
+    warn_of_forgotten(root)
     events, counts = _event_sinks(settings, control), _count_sinks(settings, control)
     every = max(settings.flush_seconds, min(_FLUSHES_BETWEEN_COUNTS * settings.flush_seconds, _SECONDS_BETWEEN_COUNTS))
     routes = [

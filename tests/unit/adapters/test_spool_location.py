@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headgate.adapters.spool.location import spool_folder
 from headgate.settings import Settings
-from headgate.wiring.spool_folder import spool_folder
 
 
 def _name(**settings: str) -> str:
