@@ -30,10 +30,14 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.ports import CounterStore
 
-try:
-    from uvloop import new_event_loop
-except ImportError:  # it is faster, and not needed
-    from asyncio import new_event_loop  # type: ignore[assignment] # any loop will do
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """A loop of uvloop, which is faster, or else of asyncio."""
+    try:
+        from uvloop import new_event_loop as uvloop_loop  # noqa: PLC0415 (an extra; a store in memory needs no loop)
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop_loop()
 
 
 class Resident(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, tzinfo
-from zoneinfo import ZoneInfo
 
 from headgate.errors import InvalidLimit
 
@@ -12,6 +11,8 @@ def zone(name: str) -> tzinfo:
     """Find a time zone; ``UTC`` needs no database."""
     if name == "UTC":
         return UTC
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 (it loads the paths of the build; few limits have a zone)
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:

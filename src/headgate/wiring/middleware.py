@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.adapters.clock import wall_clock
-from headgate.adapters.redis import is_redis_url
 from headgate.core.address import parse_network
 from headgate.dataplane.identity import Identity
 from headgate.dataplane.proxies import Proxies
 from headgate.edge.frameworks.gate import ONE_EACH, workers_of
-from headgate.edge.frameworks.threads import BlockingIdentity
 from headgate.errors import InvalidSettings
 from headgate.settings import from_environment, web_concurrency
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headgate.dataplane.limiter import Limiter
+    from headgate.edge.frameworks.threads import BlockingIdentity
     from headgate.settings import Settings
 
 
@@ -49,7 +48,11 @@ class Central(NamedTuple):
 
 def central(database_url: str | None, store: object, limiter: Limiter, rules: object) -> Central | None:
     """The control plane at `database_url`, or, for counters on Redis, at `HEADGATE_DATABASE_URL`; None without one."""
-    is_redis = isinstance(store, str) and is_redis_url(store)
+    is_redis = False
+    if isinstance(store, str) and not store.startswith("memory:"):
+        from headgate.adapters.redis import is_redis_url  # noqa: PLC0415 (counters in memory need no Redis)
+
+        is_redis = is_redis_url(store)
     if database_url is None and is_redis:
         database_url = from_environment().database_url
     if database_url is None:
@@ -73,6 +76,8 @@ def credentials_for_threads(trusted_proxies: Iterable[str] | None, at: Central |
     identity = _identity(settings, at)  # now, so that what is wrong with the settings is said now
     if settings.jwt_jwks_url is None and at is None:
         return CredentialsForThreads(identity, proxies)
+    from headgate.edge.frameworks.threads import BlockingIdentity  # noqa: PLC0415 (an event loop of its own, for few)
+
     near = _by_address(settings)
     return CredentialsForThreads(
         BlockingIdentity(lambda: _identity(settings, at), near, has_records=at is not None), proxies
