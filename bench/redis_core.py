@@ -150,19 +150,19 @@ class ThroughRedisPy(RedisStore):
     def send(
         self,
         batch: Batch,
-        place: Shard,  # noqa: ARG002 (one place)
+        shard: Shard,  # noqa: ARG002 (one shard)
         *,
         only_peek: bool,
         replicas: int = 0,  # noqa: ARG002 (none)
-        answered: Callable[[], None] | None = None,
+        on_end: Callable[[int], None] | None = None,
     ) -> None:
         """See `RedisStore.send`."""
         script, keys, arguments = script_call(batch, 0, 0, only_peek=only_peek)
 
         async def call() -> None:
             hand_out(batch, await self._client.evalsha(script.sha.decode(), keys, *arguments))
-            if answered is not None:
-                answered()
+            if on_end is not None:
+                on_end(len(batch))
 
         task = asyncio.get_running_loop().create_task(call())
         self._calls.add(task)

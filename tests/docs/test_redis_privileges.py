@@ -69,7 +69,7 @@ async def _every_change(url: str) -> None:
             async with aclosing(feed.announcements()) as arriving:
                 await anext(arriving)
         for key in ("document:rules", "position"):  # something foreign is in the way
-            await store.answer(f"hg:{{control}}:{key}", "SET", f"hg:{{control}}:{key}", "x")
+            await store.execute(f"hg:{{control}}:{key}", "SET", f"hg:{{control}}:{key}", "x")
         await feed.put(make("rules", 1, {}))
         await feed.announce(Announcement(0, Position("l", 1, "m"), []))
         assert await feed.document("rules") == make("rules", 1, {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import doctest
 import gc
 import socket
 import threading
@@ -20,7 +19,7 @@ from headgate.core.decision import Hit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
 from headgate.errors import StoreError
-from headgate.testing import ErrorLine, Fault, FaultProxy, fault_link
+from headgate.testing import ErrorLine, Fault, FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -276,13 +275,6 @@ def test_what_is_not_a_command_is_reset(proxy: FaultProxy, client: Client, sent:
     with pytest.raises(ConnectionResetError):
         client.answer()
     assert proxy.commands == 1
-
-
-def test_commands_are_told_apart() -> None:
-    """Commands are cut where they end; what does not end is kept only up to a bound."""
-    assert doctest.testmod(fault_link).failed == 0
-    with pytest.raises(ValueError, match="does not end"):
-        fault_link.RequestReader().feed(bytes(17 * 1024 * 1024))
 
 
 def test_a_server_that_is_none_is_reset() -> None:

@@ -30,7 +30,7 @@ def direct(limiter: Limiter) -> DirectStore:
 
 
 def is_open(limiter: Limiter) -> bool:
-    return direct(limiter)._line is not None
+    return direct(limiter)._connection is not None
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_threads_travel_together(valkey: Server) -> None:
         before = valkey.script_calls()
         valkey.freeze()
         calls = [threads.submit(limiter.hit, f"k{number}", "10/hour") for number in range(THREADS)]
-        while len(direct(limiter)._line._plan_or_key) < THREADS - 1:  # type: ignore[union-attr] # there is one
+        while len(direct(limiter)._connection._asked) < THREADS - 1:  # type: ignore[union-attr] # there is one
             pass
         valkey.thaw()
         assert [call.result().remaining for call in calls] == [9] * THREADS
@@ -133,7 +133,7 @@ def test_a_foreign_key_is_an_error_and_no_outage(valkey: Server) -> None:
     with Limiter.open(valkey.url + PATIENT) as limiter:
         limiter.hit("k", "5/hour", algorithm="fixed_window")
         valkey.ask("LPUSH", "rl:h:fw1h:foreign", "x")
-        with pytest.raises(StoreError, match="holds something else") as caught:
+        with pytest.raises(StoreError, match="holds something other") as caught:
             limiter.hit("foreign", "5/hour", algorithm="fixed_window")
         assert not caught.value.transient
         assert is_open(limiter)

@@ -192,7 +192,7 @@ def test_what_cannot_be_sent_shifts_nobodys_answer(valkey: Server) -> None:
         await store.take([Hit("k", FIVE, 1)])
         with pytest.raises(UnicodeEncodeError):
             await store.reset(["\ud800"])
-        with pytest.raises(StoreError, match="could not be asked") as caught:
+        with pytest.raises(StoreError, match="could not be sent") as caught:
             await store.take([Hit("\ud800", FIVE, 1)])
         assert not caught.value.transient
         assert (await store.take([Hit("k", FIVE, 1)]))[0].remaining == 3

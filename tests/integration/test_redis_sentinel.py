@@ -11,8 +11,8 @@ from tests.support.valkey import Server, free_port
 
 from headgate import Limiter
 from headgate.adapters.redis import StoreAddress
-from headgate.adapters.redis.node import Timeouts
 from headgate.adapters.redis.sentinel import Sentinel
+from headgate.adapters.redis.timeouts import Timeouts
 from headgate.core.decision import Source
 from headgate.errors import StoreError
 
@@ -117,7 +117,7 @@ def test_a_replica_is_not_taken_for_the_primary(sentinel_setup: SentinelSetup) -
         replica, primary = sentinel_setup.replicas()[0].port or 0, sentinel_setup.primary().port or 0
         async with Actors() as actors:
             assert await actors.found(_at(replica), SILENT, _at(primary)) == primary
-            with pytest.raises(StoreError, match=f"127.0.0.1:{replica} is no primary"):
+            with pytest.raises(StoreError, match=f"127.0.0.1:{replica} is not a primary"):
                 await actors.found(_at(replica))
 
     asyncio.run(scenario())

@@ -231,7 +231,7 @@ async def _answer(call: _Call) -> None:
 
 
 def _closed_meanwhile() -> StoreError:
-    return StoreError("the limiter was closed while this call waited for an answer", transient=False)
+    return StoreError("the limiter was closed while this call waited for a reply", transient=False)
 
 
 _all: weakref.WeakSet[BackgroundLoop[Any]] = weakref.WeakSet()

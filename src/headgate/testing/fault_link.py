@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import hiredis
 
+from headgate.protocols.resp import RequestReader
 from headgate.testing.faults import Fault
 
 if TYPE_CHECKING:
@@ -18,67 +19,6 @@ if TYPE_CHECKING:
     from headgate.testing.faults import Playing
 
     Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[object]]
-
-
-_MAX_BYTES: Final = 16 * 1024 * 1024
-_END: Final = b"\r\n"
-_EMPTY: Final = (_END, b"*0\r\n", b"*-1\r\n")
-"""Input that Redis ignores without an answer."""
-
-
-class RequestReader:
-    r"""Splits a stream of bytes into whole commands.
-
-    >>> reader = RequestReader()
-    >>> reader.feed(b"*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$2\r\n\r")
-    [b'*1\r\n$4\r\nPING\r\n']
-    >>> reader.feed(b"\n\r\nPING\r\n")
-    [b'*2\r\n$3\r\nGET\r\n$2\r\n\r\n\r\n', b'PING\r\n']
-    """
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The commands that these bytes complete; `ValueError` if they are not commands, or far too large."""
-        buffer = self._buffer
-        buffer += data
-        commands = []
-        while (end := _end_of_command(buffer)) is not None:
-            command = bytes(buffer[:end])
-            del buffer[:end]
-            if command not in _EMPTY:
-                commands.append(command)
-        if len(buffer) > _MAX_BYTES:
-            msg = "a command that does not end"
-            raise ValueError(msg)
-        return commands
-
-
-def _end_of_command(buffer: bytearray) -> int | None:
-    """Where the first command ends: an array of strings with their lengths, or a plain line."""
-    at = _end_of_line(buffer, 0)
-    if at is None or not buffer.startswith(b"*"):
-        return at
-    for _ in range(int(buffer[1:at])):
-        start, at = at, _end_of_line(buffer, at)
-        if at is None:
-            return None
-        at += _length(bytes(buffer[start:at])) + len(_END)
-    return at if at <= len(buffer) else None
-
-
-def _length(line: bytes) -> int:
-    length = int(line[1:])
-    if not line.startswith(b"$") or not 0 <= length <= _MAX_BYTES:
-        msg = f"{line!r} does not begin a string of at most {_MAX_BYTES} bytes"
-        raise ValueError(msg)
-    return length
-
-
-def _end_of_line(buffer: bytearray, start: int) -> int | None:
-    end = buffer.find(_END, start)
-    return None if end < 0 else end + len(_END)
 
 
 _RESET: Final = struct.pack("ii", 1, 0)  # linger for no time: the kernel sends RST instead of FIN

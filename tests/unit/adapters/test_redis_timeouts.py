@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headgate.adapters.redis.timeouts import Call, TimeoutWatch, awake_timeout
+from headgate.adapters.redis.call import Call
+from headgate.adapters.redis.timeouts import TimeoutWatch, awake_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,22 +65,22 @@ class Watched:
         self.last_reply_at = 0.0
         self.unread = False
         self.looks = 0
-        self.silent: list[Call] = []
-        self.kept_waiting = 0.0
+        self.timed_out: list[Call] = []
+        self.cpu_wait = 0.0
         self.watch = TimeoutWatch(
-            DEADLINE, lambda: self.last_reply_at, self._has_unread, self._on_silent, lambda: self.kept_waiting
+            DEADLINE, lambda: self.last_reply_at, self._has_unread, self._on_timeout, lambda: self.cpu_wait
         )
 
     def _has_unread(self) -> bool:
         self.looks += 1
         return self.unread
 
-    def _on_silent(self, call: Call) -> None:
-        self.silent.append(call)
-        call.settle(None)
+    def _on_timeout(self, call: Call) -> None:
+        self.timed_out.append(call)
+        call.conclude(None)
 
     def call(self) -> Call:
-        made = Call(lambda _answer: None)
+        made = Call(None, 0, ("PING",), lambda _reply: None)
         self.watch.watch(made)
         return made
 
@@ -96,9 +97,9 @@ def test_a_silent_server_is_given_up_after_the_deadline(watched: Watched) -> Non
     """A call without a reply is given up when the deadline is over, and no earlier."""
     call = watched.call()
     watched.loop.run(DEADLINE * 0.99)
-    assert watched.silent == []
+    assert watched.timed_out == []
     watched.loop.run(DEADLINE * 0.1)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_any_reply_proves_that_the_server_lives(watched: Watched) -> None:
@@ -107,21 +108,21 @@ def test_any_reply_proves_that_the_server_lives(watched: Watched) -> None:
     for _ in range(100):
         watched.loop.run(DEADLINE * 0.8)
         watched.reply()
-    assert watched.silent == []
+    assert watched.timed_out == []
     watched.loop.run(DEADLINE * 1.3)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_a_call_has_the_whole_deadline(watched: Watched) -> None:
     """A server that was silent before a call, because nothing was owed, is not judged by that."""
     call = watched.call()
-    call.settle(None)
+    call.conclude(None)
     watched.loop.run(DEADLINE * 0.9)
     late = watched.call()
     watched.loop.run(DEADLINE * 0.9)
-    assert watched.silent == []
+    assert watched.timed_out == []
     watched.loop.run(DEADLINE * 0.3)
-    assert watched.silent == [late]
+    assert watched.timed_out == [late]
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 60.0])
@@ -131,9 +132,9 @@ def test_a_stopped_process_is_no_evidence(watched: Watched, seconds: float) -> N
     watched.loop.run(DEADLINE * 0.3)
     watched.loop.stall(seconds)
     watched.loop.run(DEADLINE * 0.3)
-    assert watched.silent == []
+    assert watched.timed_out == []
     watched.loop.run(DEADLINE)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_what_lies_in_the_socket_is_read_before_judging(watched: Watched) -> None:
@@ -141,11 +142,11 @@ def test_what_lies_in_the_socket_is_read_before_judging(watched: Watched) -> Non
     call = watched.call()
     watched.unread = True
     watched.loop.run(DEADLINE * 5)
-    assert watched.silent == []
+    assert watched.timed_out == []
     assert watched.looks > 10
     watched.unread = False
     watched.loop.run(0.01)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_calls_are_given_up_each_in_its_time(watched: Watched) -> None:
@@ -154,9 +155,9 @@ def test_calls_are_given_up_each_in_its_time(watched: Watched) -> None:
     watched.loop.run(DEADLINE / 2)
     second = watched.call()
     watched.loop.run(DEADLINE * 0.7)
-    assert watched.silent == [first]
+    assert watched.timed_out == [first]
     watched.loop.run(DEADLINE * 0.7)
-    assert watched.silent == [first, second]
+    assert watched.timed_out == [first, second]
 
 
 def test_a_loop_that_is_always_late_still_gives_up(watched: Watched) -> None:
@@ -165,27 +166,27 @@ def test_a_loop_that_is_always_late_still_gives_up(watched: Watched) -> None:
     for _ in range(40):
         watched.loop.stall(0.03)
         watched.loop.run(0.0)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_a_busy_machine_makes_us_patient(watched: Watched) -> None:
     """Time for which the machine keeps us waiting for a processor is not counted: the server waits too."""
     call = watched.call()
     for _ in range(8):
-        watched.kept_waiting += 0.008
+        watched.cpu_wait += 0.008
         watched.loop.run(0.01)
-    assert watched.silent == []
+    assert watched.timed_out == []
     watched.loop.run(DEADLINE)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_a_machine_that_is_always_busy_does_not_make_us_wait_for_ever(watched: Watched) -> None:
     """Half of the time always counts, so that a dead server is given up after two deadlines at the latest."""
     call = watched.call()
     for _ in range(12):
-        watched.kept_waiting += 0.01
+        watched.cpu_wait += 0.01
         watched.loop.run(0.01)
-    assert watched.silent == [call]
+    assert watched.timed_out == [call]
 
 
 def test_a_call_in_the_turn_after_a_stall_has_one_deadline(watched: Watched) -> None:
@@ -194,7 +195,7 @@ def test_a_call_in_the_turn_after_a_stall_has_one_deadline(watched: Watched) -> 
     watched.loop.stall(1.0)
     late = watched.call()
     watched.loop.run(DEADLINE * 1.6)
-    assert late in watched.silent
+    assert late in watched.timed_out
 
 
 def test_a_fault_in_one_callers_answer_leaves_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,12 +206,12 @@ def test_a_fault_in_one_callers_answer_leaves_no_other_waiting(monkeypatch: pyte
 
     def fail_once(call: Call) -> None:
         given_up.append(call)
-        call.settle(None)
+        call.conclude(None)
         if len(given_up) == 1:
             msg = "broken"
             raise ValueError(msg)
 
-    watched.watch._silent = fail_once
+    watched.watch._on_timeout = fail_once
     watched.loop.run(DEADLINE * 1.2)
     assert given_up == calls
 
@@ -220,7 +221,7 @@ def test_nothing_is_watched_after_the_end(watched: Watched) -> None:
     watched.call()
     watched.watch.close()
     watched.loop.run(DEADLINE * 3)
-    assert watched.silent == []
+    assert watched.timed_out == []
     watched.watch.close()
 
 

@@ -1,11 +1,10 @@
-"""The cache on Redis: values beside the counters, through the same connections, deadlines and breakers.
+"""The cache on Redis: values beside the counters, on the same connections, with the same timeouts and circuits.
 
     name ──> era, "=", value
 
-A value holds only while the era that stands before it is the present one: to forget everything is to begin
-another era. A value that is dropped leaves an empty one for a moment, as a mark, so that a process that
-read it elsewhere before it changed cannot put it back. Where all keys are on one server, as many
-values as are wanted are read with one script call, the era with them, and written with another.
+A value is valid only while its era is the current one: starting another era drops everything. A dropped value leaves
+an empty one for 10 s, as a mark, so that a process that read the old value from the database cannot put it back. If all
+keys are on one server, one script call reads all values and the era, and another writes them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _ERA: Final = "hg:{control}:era"
 _END_OF_ERA: Final = b"="
 _DROPPED: Final = b""
 _DROPPED_SECONDS: Final = 10
-"""Longer than it takes to read a record from the database and to put it here."""
+"""Longer than it takes to read a record from the database and to write it here."""
 _AT_ONCE: Final = 100
 
 
@@ -36,7 +35,7 @@ class RedisCache:
     """A `Cache` on the servers of a store."""
 
     def __init__(self, store: RedisStore) -> None:
-        """The store's connections are used, and none of our own."""
+        """It uses the store's connections."""
         self._store = store
 
     async def get_many(self, names: Sequence[str]) -> Looked:
@@ -46,8 +45,8 @@ class RedisCache:
             if self._store.topology.is_single_shard:
                 found = await self._store.evaluate(FETCH, keys, ())
             else:
-                found = await asyncio.gather(*[self._store.answer(key, "GET", key) for key in keys])
-        except HeadgateError:  # unavailable, or overloaded
+                found = await asyncio.gather(*[self._store.execute(key, "GET", key) for key in keys])
+        except HeadgateError:  # unavailable or overloaded
             return Looked([None] * len(names), None)
         if not isinstance(found, list) or len(found) != len(keys):
             return Looked([None] * len(names), None)
@@ -82,12 +81,12 @@ class RedisCache:
         """See `Cache.drop`."""
         try:
             if EVERYTHING in names:
-                await self._store.answer(_ERA, "SET", _ERA, new_id())
+                await self._store.execute(_ERA, "SET", _ERA, new_id())
                 return True
             for start in range(0, len(names), _AT_ONCE):
                 keys = map(_key, names[start : start + _AT_ONCE])
                 await asyncio.gather(
-                    *[self._store.answer(key, "SET", key, _DROPPED, "EX", _DROPPED_SECONDS) for key in keys]
+                    *[self._store.execute(key, "SET", key, _DROPPED, "EX", _DROPPED_SECONDS) for key in keys]
                 )
         except HeadgateError:
             return False
@@ -95,4 +94,4 @@ class RedisCache:
 
 
 def _key(name: str) -> str:
-    return escape(name)  # braces in it would choose the slot
+    return escape(name)  # braces would choose the slot

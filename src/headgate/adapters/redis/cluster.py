@@ -1,8 +1,7 @@
-"""A Redis Cluster: which node has which slot, kept up to date by what the nodes themselves say.
+"""A Redis Cluster: which node has which slot, kept up to date by what the nodes report.
 
-A call for a slot that has moved is answered with where it is now, and goes there. Nodes
-that are lost, and anything that moved, make the whole map be read again, in the
-background, until every slot has a node that is well.
+A call for a slot that has moved gets a redirect to the new node and goes there. A lost node, or a redirect, makes the
+slot map be read again in the background, until every slot has a node whose circuit is closed.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headgate.adapters.redis.address import ServerAddress
-    from headgate.adapters.redis.node import Timeouts
+    from headgate.adapters.redis.timeouts import Timeouts
     from headgate.adapters.redis.topology import Shard
     from headgate.core.decision import Key
 
 log = logging.getLogger("headgate")
 _random: Final = random.SystemRandom()
-"""Without a state that a fork copies, and apart from that of the program we are in."""
+"""Without a state that a fork copies, and separate from that of the program we are in."""
 
-_REDIRECTION: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
+_REDIRECT: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
 _SECONDS_PER_NODE: Final = 0.5
-_SECONDS_BETWEEN_LOOKS: Final = 0.25
-_PAUSES_BEFORE_CLOSING: Final = 40
+_SECONDS_BETWEEN_READS: Final = 0.25
+_MAX_PAUSES: Final = 40
 
 
 class Cluster:
@@ -49,7 +48,7 @@ class Cluster:
         self._timeouts = timeouts
         self._nodes: dict[str, Node] = {}
         self._owners: list[Node | None] = [None] * SLOTS
-        self._looking: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
         self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
 
@@ -58,11 +57,11 @@ class Cluster:
         return slot_of(key)
 
     def node(self, shard: Shard) -> Node:
-        """See `Topology.node`. Before the map is known any node will do: it says where to go."""
+        """See `Topology.node`. Before the map is known any node will do: it redirects."""
         owner = self._owners[shard]
         if owner is not None:
             return owner
-        self._look()
+        self._refresh()
         seed = _random.choice(self._seeds)
         return self._node_at(seed.host, seed.port)
 
@@ -70,21 +69,21 @@ class Cluster:
         """See `Topology.nodes`."""
         return [*self._nodes.values()]
 
-    def redirect(self, shard: Shard, answer: object) -> Redirect | None:
+    def redirect(self, shard: Shard, reply: object) -> Redirect | None:
         """See `Topology.redirect`."""
-        code = code_of(answer)
+        code = code_of(reply)
         if code == TRYAGAIN:
             return Redirect(None)
-        redirection = _REDIRECTION.match(str(answer)) if code in {MOVED, ASK} else None
-        if redirection is not None:
-            node = self._node_at(redirection["host"] or self._host_of(shard), int(redirection["port"]))
+        found = _REDIRECT.match(str(reply)) if code in {MOVED, ASK} else None
+        if found is not None:
+            node = self._node_at(found["host"] or self._host_of(shard), int(found["port"]))
             if code == ASK:
-                return Redirect(node, asking=True)
+                return Redirect(node, is_asking=True)
             self._owners[shard] = node
-            self._look()
+            self._refresh()
             return Redirect(node)
-        if is_outage(answer):
-            self._look()
+        if is_outage(reply):
+            self._refresh()
         return None
 
     def _node_at(self, host: str, port: int) -> Node:
@@ -95,59 +94,61 @@ class Cluster:
         return node
 
     def _host_of(self, shard: Shard) -> str:
-        """A node that does not know its own address names none; then it is the one that was asked."""
+        """The host of a redirect that names none, from a node that does not know its own address: the same host."""
         owner = self._owners[shard]
         return _split(owner.name)[0] if owner is not None else self._seeds[0].host
 
     # The map
 
-    def _look(self) -> None:
-        """Read the map again, in the background, unless that is under way."""
-        if not self._closed and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.get_running_loop().create_task(self._until_well())
+    def _refresh(self) -> None:
+        """Read the map again, in the background, unless that is running."""
+        if not self._closed and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.get_running_loop().create_task(self._until_closed())
 
-    async def _until_well(self) -> None:
-        is_well = False
-        while not is_well:
+    async def _until_closed(self) -> None:
+        are_closed = False
+        while not are_closed:
             try:
                 await self._read_map()
-                is_well = all(owner is not None and owner.state is State.CLOSED for owner in set(self._owners))
-            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
-                log.debug("the cluster's map stays as it is: %s", error)
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS * _random.uniform(0.8, 1.2))  # a fleet does not come at once
+                are_closed = all(owner is not None and owner.state is State.CLOSED for owner in set(self._owners))
+            except Exception as error:  # noqa: BLE001 (the map is read again, whatever it is)
+                log.debug("slot map not read: redis cluster, %s", error)
+            await asyncio.sleep(
+                _SECONDS_BETWEEN_READS * _random.uniform(0.8, 1.2)
+            )  # so that a fleet does not come at the same moment
 
     async def _read_map(self) -> None:
-        """Ask the nodes, one after the other, until one knows which node has which slot."""
+        """Read the slot map from the first node that answers."""
         known = [self._seeds[0].at(*_split(name)) for name in self._nodes]
         addresses = list({str(address): address for address in (*known, *self._seeds)}.values())
         _random.shuffle(addresses)
         reasons = []
         for address in addresses:
             try:
-                answer = await _cluster_slots(address)
+                ranges = await _cluster_slots(address)
             except StoreError as error:
                 reasons.append(f"{address}: {error}")
                 continue
-            self._adopt(answer, address.host)
+            self._adopt(ranges, address.host)
             return
         msg = f"no node of the cluster answers ({'; '.join(reasons)})"
         raise StoreError(msg, transient=True)
 
-    def _adopt(self, answer: list[list[Any]], asked_host: str) -> None:
+    def _adopt(self, ranges: list[list[Any]], source_host: str) -> None:
         owners: list[Node | None] = [None] * SLOTS
-        for start, end, primary, *_replicas in answer:
+        for start, end, primary, *_replicas in ranges:
             host, port = primary[:2]
-            node = self._node_at(host.decode() if host else asked_host, port)
+            node = self._node_at(host.decode() if host else source_host, port)
             owners[start : end + 1] = [node] * (end - start + 1)
         self._owners = owners
         for name in [name for name, node in self._nodes.items() if node not in owners]:
             node = self._nodes.pop(name)
-            self._leaving[node] = asyncio.get_running_loop().create_task(self._let_go(node))
+            self._leaving[node] = asyncio.get_running_loop().create_task(self._close_later(node))
 
-    async def _let_go(self, node: Node) -> None:
-        """Close a node that has no slots any more, when whatever was asked of it is answered or given up."""
+    async def _close_later(self, node: Node) -> None:
+        """Close a node that has no slots any more, once its calls are concluded."""
         await asyncio.sleep(2 * self._timeouts.deadline)
-        for _ in range(_PAUSES_BEFORE_CLOSING):  # of a crowd the last may wait for long, of a silent node for ever
+        for _ in range(_MAX_PAUSES):  # under load the last may wait long, at a silent node for ever
             if not node.in_flight:
                 break
             await asyncio.sleep(self._timeouts.deadline)
@@ -162,25 +163,25 @@ class Cluster:
     async def close(self) -> None:
         """See `Topology.close`."""
         self._closed = True
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait([self._refreshing])
         for leaving in self._leaving.values():
             leaving.cancel()
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
-        # Those that were leaving too: whoever is cancelled in the middle of it, or before it began, closes nothing.
+        # Also those that were leaving: their tasks are cancelled, perhaps before they closed anything.
         await asyncio.gather(*[node.close() for node in (*self._nodes.values(), *self._leaving)])
 
 
 async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:
     """Ranges of slots: the first, the last, then nodes as lists that begin with host and port."""
-    answer = await execute_once(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
-    if not isinstance(answer, list) or not answer:
-        msg = "it knows of no slots"
+    reply = await execute_once(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
+    if not isinstance(reply, list) or not reply:
+        msg = "it knows no slots"
         raise StoreError(msg, transient=True)
-    return answer
+    return reply
 
 
 def _split(name: str) -> tuple[str, int]:
     host, port = name.rsplit(":", 1)
-    return host.strip("[]"), int(port)  # as an IPv6 address stands in a name
+    return host.strip("[]"), int(port)  # an IPv6 address is in brackets in a name

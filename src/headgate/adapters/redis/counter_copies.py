@@ -1,8 +1,8 @@
-"""Counters copied out of Redis and back, key by key, so that it works wherever the keys are.
+"""Copies of counters out of Redis and back, key by key, so that it works in every topology.
 
-A copy is a row of records: the length of the key, when it ends (milliseconds since 1970, -1
-is never), the length of its value, the key, the value as the server dumps it. Each counter is
-as it was at one instant, but not all at the same: counting goes on while they are copied.
+A copy is a sequence of records: the length of the key, when it expires (milliseconds since 1970, -1 is never), the
+length of its value, the key, the value as DUMP gives it. Each counter is as it was at one instant, but not all at the
+same one: counting goes on while they are copied.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_KEY: Final = 2**16
 _MAX_VALUE: Final = 2**26
 _NEVER: Final = -1
 _BUSY: Final = "BUSYKEY"
-_NO_COPY: Final = "what is to be restored is no copy of counters; nothing but counters of headgate is put into Redis"
+_NO_COPY: Final = "this is not a copy of counters; only counters of headgate are restored to Redis"
 
 
 class _Counter(NamedTuple):
@@ -54,24 +54,24 @@ class _Outcome(Enum):
 
 
 class Restored(NamedTuple):
-    """What became of the counters of a copy."""
+    """What happened to the counters of a copy."""
 
     restored: int
     kept: int
-    """Those that there were already: they have counted longer than the copy."""
+    """They existed already, and have counted longer than the copy."""
     ended: int
-    """Those whose time is over."""
+    """They have expired."""
 
 
 class CounterCopies:
     """Copies the counters of some servers."""
 
     def __init__(self, topology: Topology) -> None:
-        """`topology` is ours alone. Nothing is open_connection yet."""
+        """`topology` is used for nothing else. Nothing is connected yet."""
         self._topology = topology
 
     async def read(self, sink: Callable[[bytes], Awaitable[None]]) -> int:
-        """Hand all counters to `sink`, piece by piece; returns how many there were."""
+        """Write all counters to `sink`, piece by piece; returns how many there were."""
         count = 0
         with _as_store_error():
             await self._topology.connect()
@@ -80,7 +80,7 @@ class CounterCopies:
                 connection = await _connection(node, stack)
                 cursor = b"0"
                 while True:
-                    cursor, counters = await _some(connection, cursor)
+                    cursor, counters = await _scan(connection, cursor)
                     await sink(b"".join(map(_packed, counters)))
                     count += len(counters)
                     if cursor == b"0":
@@ -88,31 +88,31 @@ class CounterCopies:
         return count
 
     async def write(self, source: AsyncIterator[bytes]) -> Restored:
-        """Put counters back, except those that there are."""
+        """Restore counters, except those that exist."""
         outcomes: Counter[_Outcome] = Counter()
         connections: dict[str, Connection] = {}
         with _as_store_error():
             await self._topology.connect()
         async with AsyncExitStack() as stack:
             async for counters in _batches(source):
-                left = counters
+                remaining = counters
                 for _ in range(_MAX_REDIRECTS):
-                    left = await self._put(left, connections, stack, outcomes)
-                    if not left:
+                    remaining = await self._restore(remaining, connections, stack, outcomes)
+                    if not remaining:
                         break
                 else:
-                    msg = "counters move from server to server; try again when the cluster has settled"
+                    msg = "counters keep moving between nodes; retry when the cluster has finished resharding"
                     raise StoreError(msg, transient=True)
         return Restored(outcomes[_Outcome.RESTORED], outcomes[_Outcome.KEPT], outcomes[_Outcome.ENDED])
 
-    async def _put(
+    async def _restore(
         self,
         counters: Sequence[_Counter],
         connections: dict[str, Connection],
         stack: AsyncExitStack,
         outcomes: Counter[_Outcome],
     ) -> list[_Counter]:
-        """Put some back, count what became of them, and return those that are elsewhere by now."""
+        """Restore some counters, count the outcomes, and return those that have moved to another node."""
         by_node: dict[str, list[_Counter]] = {}
         moved = []
         for counter in counters:
@@ -124,22 +124,22 @@ class CounterCopies:
             with _as_store_error():
                 async with asyncio.timeout(_SECONDS):
                     now = _millis(await execute(connections[name], "TIME"))
-                    answers = await asyncio.gather(*[_restored(connections[name], each, now) for each in those])
-            for counter, answer in zip(those, answers, strict=True):
-                if isinstance(answer, StoreError):
-                    self._topology.redirect(self._topology.shard_of(counter.name), answer.__cause__)
+                    results = await asyncio.gather(*[_restored(connections[name], each, now) for each in those])
+            for counter, result in zip(those, results, strict=True):
+                if isinstance(result, StoreError):
+                    self._topology.redirect(self._topology.shard_of(counter.name), result.__cause__)
                     moved.append(counter)
                 else:
-                    outcomes[answer] += 1
+                    outcomes[result] += 1
         return moved
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         await self._topology.close()
 
 
 async def _connection(node: Node, stack: AsyncExitStack) -> Connection:
-    """A connection of our own to a server, for as long as the stack stands: no check ever waits behind a copy."""
+    """A connection of its own to a server, until the stack is closed: no check ever waits behind a copy."""
     with _as_store_error():
         async with asyncio.timeout(2 * CONNECT_SECONDS):
             connection = await open_connection(await node.find(), lambda _: None)
@@ -147,20 +147,20 @@ async def _connection(node: Node, stack: AsyncExitStack) -> Connection:
     return connection
 
 
-async def _some(connection: Connection, cursor: bytes) -> tuple[bytes, list[_Counter]]:
-    """The next counters, and where to go on; ``0`` is nowhere."""
+async def _scan(connection: Connection, cursor: bytes) -> tuple[bytes, list[_Counter]]:
+    """The next cursor (``0`` at the end), and the counters before it."""
     with _as_store_error():
         async with asyncio.timeout(_SECONDS):
             match await execute(connection, "SCAN", cursor, "MATCH", _COUNTERS + b"*", "COUNT", _AT_ONCE):
-                case [bytes() as following, list() as keys]:
+                case [bytes() as next_cursor, list() as keys]:
                     pass
-                case answer:
-                    raise error_of(answer)
+                case reply:
+                    raise error_of(reply)
             keys = [key for key in keys if key.isascii()]  # ours are
             values = await asyncio.gather(*[execute(connection, "DUMP", key) for key in keys])
             spans = await asyncio.gather(*[execute(connection, "PTTL", key) for key in keys])
-            now = _millis(await execute(connection, "TIME"))  # last: a counter may end too late, but never too early
-    return following, [
+            now = _millis(await execute(connection, "TIME"))  # last: a counter may expire too late, never too early
+    return next_cursor, [
         _Counter(key, _NEVER if span == _NEVER else now + span, value)
         for key, value, span in zip(keys, values, spans, strict=True)
         if isinstance(value, bytes) and isinstance(span, int) and span >= _NEVER
@@ -168,7 +168,7 @@ async def _some(connection: Connection, cursor: bytes) -> tuple[bytes, list[_Cou
 
 
 async def _restored(connection: Connection, counter: _Counter, now: int) -> _Outcome | StoreError:
-    """What became of a counter; an error only if it has moved."""
+    """What happened to a counter; an error only if it has moved."""
     key, ends, value = counter
     if ends != _NEVER and ends <= now:
         return _Outcome.ENDED
@@ -184,11 +184,11 @@ async def _restored(connection: Connection, counter: _Counter, now: int) -> _Out
     return _Outcome.RESTORED
 
 
-def _millis(answer: object) -> int:
-    match answer:
+def _millis(reply: object) -> int:
+    match reply:
         case [bytes() as seconds, bytes() as micros]:
             return int(seconds) * 1_000 + int(micros) // 1_000
-    raise error_of(answer)
+    raise error_of(reply)
 
 
 def _packed(counter: _Counter) -> bytes:
@@ -197,7 +197,7 @@ def _packed(counter: _Counter) -> bytes:
 
 
 async def _batches(source: AsyncIterator[bytes]) -> AsyncIterator[list[_Counter]]:
-    """The records of a copy, some hundred at a time; raises `ArchiveError` if it is no copy."""
+    """The records of a copy, 256 at a time; raises `ArchiveError` if it is not a copy of counters."""
     data, batch = b"", []
     async for chunk in source:
         data += chunk
@@ -226,9 +226,13 @@ async def _batches(source: AsyncIterator[bytes]) -> AsyncIterator[list[_Counter]
 
 @contextmanager
 def _as_store_error() -> Iterator[None]:
-    """Whatever goes wrong on the way is a `StoreError`."""
+    """Any failure to connect or to get a reply is a `StoreError`."""
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = f"no answer within {_SECONDS:g} s" if isinstance(error, TimeoutError) else f"cannot connect: {error}"
+        reason = (
+            f"timeout: no reply within {_SECONDS:g} s"
+            if isinstance(error, TimeoutError)
+            else f"cannot connect: {error}"
+        )
         raise StoreError(reason, transient=True) from error

@@ -1,4 +1,4 @@
-"""Beside the lane: connections for what may be large and may take long, so that no check ever waits behind it."""
+"""Connections for transfers that may be large or slow, so that no check ever waits behind them."""
 
 from __future__ import annotations
 
@@ -25,37 +25,37 @@ _END: Final = object()
 
 
 class DedicatedConnection:
-    """Talks with the server that holds one key, on connections that nobody else uses."""
+    """Executes commands on the server that holds one key, on connections of its own."""
 
     def __init__(self, topology: Topology, key: Key) -> None:
-        """`topology` is only execute where the server is. Nothing is open_connection yet."""
+        """`topology` tells which server that is. Nothing is connected yet."""
         self._topology = topology
         self._shard = topology.shard_of(key)
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
 
-    async def ask(self, seconds: float, *commands: Sequence[bytes | str | int]) -> Sequence[object]:
-        """The answers to some commands, in `seconds` from when it is our turn.
+    async def execute(self, seconds: float, *commands: Sequence[bytes | str | int]) -> Sequence[object]:
+        """The replies to some commands, within `seconds` once the commands before them are done.
 
-        An error that will not pass is an answer like any other.
+        A permanent error is a reply like any other.
         """
         async with self._turn:
             with self._as_store_error(seconds):
                 async with awake_timeout(seconds):
-                    return await self._answers(commands)
+                    return await self._replies(commands)
 
-    async def _answers(self, commands: Sequence[Sequence[bytes | str | int]]) -> Sequence[object]:
+    async def _replies(self, commands: Sequence[Sequence[bytes | str | int]]) -> Sequence[object]:
         for _ in range(_MAX_REDIRECTS):
             connection = self._connection
             try:
                 if connection is None:
                     connection = self._connection = await self._connect(self._on_lost)
-                return await asyncio.gather(*[_answer(connection, command) for command in commands])
+                return await asyncio.gather(*[_reply(connection, command) for command in commands])
             except BaseException as error:
-                self._drop()  # an answer that nobody waits for may be large
+                self._drop()  # a reply that no task waits for may be large
                 if not isinstance(error, StoreError):
                     raise
-                # If the key has moved, the topology now knows where to; and if the server is lost, it looks around.
+                # The topology learns where the key is now, or that the server is lost.
                 self._topology.redirect(self._shard, error.__cause__ or error)
                 if code_of(error.__cause__) != MOVED:
                     raise
@@ -63,12 +63,12 @@ class DedicatedConnection:
         raise StoreError(msg, transient=True)
 
     async def listen(self, channel: str) -> AsyncGenerator[bytes | None]:
-        """None once the server has said that we hear the channel, then each message; raises `StoreError` in the end."""
+        """None once the server has confirmed the subscription, then each message; raises `StoreError` at its end."""
         arrived: asyncio.Queue[object] = asyncio.Queue()
 
         def on_push(message: object) -> None:
             arrived.put_nowait(message)
-            if arrived.qsize() > _MAX_UNREAD:  # whoever listens is stuck
+            if arrived.qsize() > _MAX_UNREAD:  # the reader is stuck
                 connection.abort()
 
         with self._as_store_error(CONNECT_SECONDS):
@@ -89,21 +89,23 @@ class DedicatedConnection:
         msg = "the connection was lost"
         raise StoreError(msg, transient=True)
 
-    async def _connect(self, lost: Callable[[Connection], None], protocol: int | None = None) -> Connection:
+    async def _connect(self, on_lost: Callable[[Connection], None], protocol: int | None = None) -> Connection:
         address = await self._topology.node(self._shard).find()
-        return await open_connection(address if protocol is None else replace(address, protocol=protocol), lost)
+        return await open_connection(address if protocol is None else replace(address, protocol=protocol), on_lost)
 
     @contextmanager
     def _as_store_error(self, seconds: float) -> Iterator[None]:
-        """Whatever goes wrong on the way is a `StoreError`."""
+        """Any failure to connect or to get a reply is a `StoreError`."""
         try:
             yield
-        except (OSError, ValueError) as error:  # ValueError: no name that a host can have
+        except (OSError, ValueError) as error:  # ValueError: no valid host name
             reason = (
-                f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else f"cannot connect: {error}"
+                f"timeout: no reply within {seconds:g} s"
+                if isinstance(error, TimeoutError)
+                else f"cannot connect: {error}"
             )
             lost = StoreError(reason, transient=True)
-            self._topology.redirect(self._shard, lost)  # which makes a cluster look around
+            self._topology.redirect(self._shard, lost)  # so that a cluster reads its map again
             raise lost from error
 
     def _on_lost(self, connection: Connection) -> None:
@@ -115,12 +117,12 @@ class DedicatedConnection:
             self._connection.abort()
 
     async def close(self) -> None:
-        """Drop what is open_connection."""
+        """Close the connections."""
         self._drop()
         await self._topology.close()
 
 
-async def _answer(connection: Connection, command: Sequence[bytes | str | int]) -> object:
+async def _reply(connection: Connection, command: Sequence[bytes | str | int]) -> object:
     try:
         return await execute(connection, *command)
     except StoreError as error:

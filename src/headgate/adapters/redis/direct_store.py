@@ -1,14 +1,12 @@
-"""The direct way for threads: one of them sends what all of them ask, and hands out the answers.
+"""The fast path for threads: one of them sends the checks of all, on a blocking socket, and hands out the decisions.
 
-Whoever finds the connection free takes its turn: everything that waits goes out as one
-script call, and the answer is handed to all who asked. The others sleep until they have
-their answer, or the next turn is theirs. No event loop and no second thread stand
-between a thread and the server, which for one thread is most of the way.
+A thread that finds the connection free takes its turn: all waiting checks go out as one script call, and its reply is
+handed to their threads. The others sleep until they have their decisions, or the next turn is theirs. No event loop and
+no second thread are between a thread and the server.
 
-It is for the usual case: one server that answers. Whatever else there is (an outage, a
-lost connection, refunds, rules that ask for more than counting) goes the long way, through
-the store in the background, which knows about all that. The direct way opens when the long
-way has been answered by the server, and closes at the first sign of trouble.
+This fast path is for one server that answers. Its plain twin is the store in the background (`BlockingStore`), which
+also handles outages, lost connections, refunds and rules with other failure policies. It opens after the slow path got
+a reply from the server, and closes at the first error.
 """
 
 from __future__ import annotations
@@ -22,21 +20,21 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-import hiredis
-
 from headgate.adapters.clock import sleep
-from headgate.adapters.redis import scripts as batching
+from headgate.adapters.redis import scripts
 from headgate.adapters.redis.connection import keep_alive
 from headgate.adapters.redis.replies import NOSCRIPT, code_of, error_of, is_outage
 from headgate.core import degraded
 from headgate.core.decision import Source
 from headgate.core.failure_policy import OnStoreError
 from headgate.errors import StoreError
+from headgate.protocols.resp import NO_REPLY, ProtocolError, ReplyReader, encode_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headgate.adapters.redis.address import ServerAddress
+    from headgate.adapters.redis.connection import Command
     from headgate.adapters.redis.scripts import Batch
     from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.units import Micros
@@ -44,55 +42,55 @@ if TYPE_CHECKING:
 
 
 _SLICES: Final = 2
-"""In which the deadline is waited for."""
+"""Into which the deadline is divided."""
 _PIECE: Final = 65_536
 
 
 class DirectStore:
-    """A `CounterStore` whose coroutines block their thread; `take` goes directly to the server where it can."""
+    """A `CounterStore` whose coroutines block their thread; `take` goes directly to the server if it can."""
 
     def __init__(
         self, address: ServerAddress, deadline: float, clock: Callable[[], Micros], slow_path: CounterStore
     ) -> None:
-        """`slow_path` is a store that blocks its caller too; `clock` is this process's."""
+        """`slow_path` is a store that blocks its caller too; `clock` is the clock of this process."""
         self._address = address
         self._deadline = deadline
         self._clock = clock
         self._slow_path = slow_path
-        self._line: _SharedConnection | None = None
+        self._connection: _SharedConnection | None = None
         self._opening = threading.Lock()
         self._is_closed = False
         _stores.add(self)
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
-        line = self._line
-        if line is None or not _is_usual(hits):
+        connection = self._connection
+        if connection is None or not _is_simple(hits):
             decisions = await self._slow_path.take(hits)
-            if line is None and all(decision.source is Source.STORE for decision in decisions):
+            if connection is None and all(decision.source is Source.STORE for decision in decisions):
                 self._open()
             return decisions
         try:
-            return line.take(hits)
+            return connection.take(hits)
         except StoreError as error:
             if self._is_closed:
-                msg = "the limiter was closed while this call waited for an answer"
+                msg = "the limiter was closed while this call waited for a reply"
                 raise StoreError(msg, transient=False) from error
             if not error.transient:
                 raise
-            # It may have been carried out, so it is not asked again; rules that want more went the long way.
+            # It may have run, so it is not sent again. Rules with another failure policy are on the slow path.
             return [degraded.without_counting(hit, self._clock()) for hit in hits]
         finally:
-            if line.is_broken and self._line is line:
-                self._line = None
+            if connection.is_broken and self._connection is connection:
+                self._connection = None
 
     def _open(self) -> None:
         if not self._is_closed and self._opening.acquire(blocking=False):
             try:
-                if self._line is None:
-                    self._line = _SharedConnection(self._address, self._deadline)
+                if self._connection is None:
+                    self._connection = _SharedConnection(self._address, self._deadline)
             except (OSError, StoreError):
-                pass  # the long way is still there
+                pass  # the slow path is still there
             finally:
                 self._opening.release()
 
@@ -111,19 +109,19 @@ class DirectStore:
     async def close(self) -> None:
         """See `CounterStore.close`."""
         self._is_closed = True
-        line, self._line = self._line, None
-        if line is not None:
-            line.drop()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.drop()
         await self._slow_path.close()
 
     def reset_after_fork(self) -> None:
-        """In a forked child: the connection is its parent's."""
-        self._line = None
+        """In a forked child: the connection belongs to its parent."""
+        self._connection = None
         self._opening = threading.Lock()
 
 
-def _is_usual(hits: Sequence[Hit]) -> bool:
-    """Whether nothing is asked but to count; several hits of one request go the long way, which looks at them first."""
+def _is_simple(hits: Sequence[Hit]) -> bool:
+    """Whether one hit is only to be counted; requests with several hits take the slow path, which checks them first."""
     if len(hits) != 1:
         return False
     failure_policy = hits[0].failure_policy
@@ -131,7 +129,7 @@ def _is_usual(hits: Sequence[Hit]) -> bool:
 
 
 class _Waiter:
-    """One thread that wants an answer; what `batch` takes for a future."""
+    """One thread that waits for its decisions; `scripts` treats it as a future."""
 
     __slots__ = ("_error", "_is_done", "_lock", "_result")
 
@@ -159,10 +157,10 @@ class _Waiter:
         try:  # noqa: SIM105 (suppress takes longer than the rest)
             self._lock.release()
         except RuntimeError:
-            pass  # it was awake
+            pass  # it is awake
 
     def sleep(self) -> None:
-        """Until there is an answer, or it is this thread's turn."""
+        """Until there are decisions, or it is this thread's turn."""
         self._lock.acquire()
 
     def result(self) -> Sequence[Decision]:
@@ -175,26 +173,26 @@ class _SharedConnection:
     """A connection that threads use in turns."""
 
     def __init__(self, address: ServerAddress, deadline: float) -> None:
-        """Connect and greet; raises `OSError` or `StoreError`."""
+        """Connect and authenticate; raises `OSError` or `StoreError`."""
         self.is_broken = False
         self._deadline = deadline
-        self._asked: deque[tuple[Sequence[Hit], _Waiter]] = deque()
+        self._waiting: deque[tuple[Sequence[Hit], _Waiter]] = deque()
         self._turn = threading.Lock()
-        self._together = 1
-        """How many asked together last time."""
-        self._reader = hiredis.Reader()
+        self._last_size = 1
+        """How many checks the last call had."""
+        self._reader = ReplyReader()
         self._socket = _connected(address, deadline)
         weakref.finalize(self, self._socket.close)  # also at exit, if the limiter was never closed
         for command in address.handshake():
-            answer = self._exchange(command)
-            if isinstance(answer, Exception):
+            reply = self._exchange(command)
+            if isinstance(reply, Exception):
                 self.drop()
-                raise error_of(answer)
+                raise error_of(reply)
 
     def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
-        """Take hits, together with all that other threads ask for."""
+        """Take hits, together with the hits of all other threads that wait."""
         waiter = _Waiter()
-        self._asked.append((hits, waiter))
+        self._waiting.append((hits, waiter))
         while not waiter.done():
             if self._turn.acquire(blocking=False):
                 try:
@@ -207,65 +205,63 @@ class _SharedConnection:
         return waiter.result()
 
     def _wake_next(self) -> None:
-        """Whoever asked while we had the turn may sleep now; the first of them has the next one."""
+        """Threads that came while we had the turn may be asleep now; the first of them has the next turn."""
         try:
-            first = self._asked[0]
+            first = self._waiting[0]
         except IndexError:
             return
         first[1].wake()
 
     def _serve(self) -> None:
-        """Send what waits, as one call, and hand out the answers."""
+        """Send all waiting checks as one call, and hand out the decisions."""
         batch: Batch = []
-        if self._together > 1:
-            sleep(0)  # those who were answered together with us get to ask their next question, and come along
-        while self._asked and len(batch) < batching.MAX_HITS:
-            batch.append(self._asked.popleft())  # type: ignore[arg-type] # a waiter does what is needed of a future
+        if self._last_size > 1:
+            sleep(0)  # threads of the last call get to send their next check along
+        while self._waiting and len(batch) < scripts.MAX_HITS:
+            batch.append(self._waiting.popleft())  # type: ignore[arg-type] # a waiter has what is needed of a future
         if not batch:
             return
-        self._together = len(batch)
+        self._last_size = len(batch)
         try:
-            script, keys, arguments = batching.script_call(batch, 0, 0, only_peek=False)
-            answer = self._exchange(("EVALSHA", script.sha, keys, *arguments))
-            if code_of(answer) == NOSCRIPT:  # nothing was done
-                answer = self._exchange(("EVAL", script.text, keys, *arguments))
-        except BaseException:  # a signal: the answer may still come, and would be taken for the next one
+            script, keys, arguments = scripts.script_call(batch, 0, 0, only_peek=False)
+            reply = self._exchange(("EVALSHA", script.sha, keys, *arguments))
+            if code_of(reply) == NOSCRIPT:  # the server did not run it
+                reply = self._exchange(("EVAL", script.text, keys, *arguments))
+        except BaseException:  # a signal: the reply may still arrive, and would be taken for the next one
             self.drop()
-            batching.fail(batch, StoreError("interrupted while waiting for an answer", transient=True))
+            scripts.fail(batch, StoreError("interrupted while waiting for a reply", transient=True))
             raise
-        if is_outage(answer):
+        if is_outage(reply):
             self.drop()
-        batching.hand_out(batch, answer)
+        scripts.hand_out(batch, reply)
 
-    def _exchange(self, command: Sequence[bytes | str | int]) -> object:
-        """The answer to a command, or the error that there is none."""
+    def _exchange(self, command: Command) -> object:
+        """The reply to a command, or the error that there is none."""
         if self.is_broken:
             return StoreError("the connection was lost", transient=True)
         try:
-            self._socket.sendall(hiredis.pack_command(tuple(command)))  # type: ignore[arg-type] # its stub says one
-            answer = self._reader.gets()
-            while answer is False:
+            self._socket.sendall(encode_command(command))
+            reply = self._reader.next()
+            while reply is NO_REPLY:
                 data = self._received()
                 if not data:
                     return StoreError("the connection was lost: closed by the server", transient=True)
                 self._reader.feed(data)
-                answer = self._reader.gets()
-                while isinstance(answer, hiredis.PushNotification):  # news that nobody asked for
-                    answer = self._reader.gets()
+                reply = self._reader.next()
         except BlockingIOError:
             return StoreError(f"timeout: no reply for {self._deadline * 1000:g} ms, none unread", transient=True)
-        except (OSError, hiredis.ProtocolError) as error:
+        except (OSError, ProtocolError) as error:
             return StoreError(f"the connection was lost: {error}", transient=True)
-        if self._reader.has_data():  # more than was asked for would be taken for the next answer
+        if self._reader.has_data():  # more than one reply: the rest would be taken for the next one
             self.drop()
-        return answer
+        return reply
 
     def _received(self) -> bytes:
-        """What came; `BlockingIOError` if the server is silent for the deadline.
+        """What arrived; `BlockingIOError` if the server is silent for the deadline.
 
-        A thread that does not get to run, in a process that is stopped or on a machine that is busy, would find its
-        time over although the reply is there. So the deadline is waited for in slices, of which one that lasts too
-        long is still one, and the socket is looked at before the server is judged.
+        A thread that does not get to run, in a stopped process or on a busy machine, would find its time over although
+        the reply is there. So the deadline is divided into slices, of which one that lasts too long is still one, and
+        the socket is read once more before the call times out.
         """
         for _ in range(_SLICES):
             with suppress(BlockingIOError):
@@ -273,10 +269,10 @@ class _SharedConnection:
         return self._socket.recv(_PIECE, socket.MSG_DONTWAIT)
 
     def drop(self) -> None:
-        """Use the connection no more. Who waits for an answer gets none, and the others when their turn comes."""
+        """Close the connection. The call in flight fails, and the waiting checks when their turn comes."""
         self.is_broken = True
-        with suppress(OSError):  # it is gone already
-            self._socket.shutdown(socket.SHUT_RDWR)  # and closed when no thread can be reading from it any more
+        with suppress(OSError):  # it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)  # closed later, when no thread can be reading from it
 
 
 def _connected(address: ServerAddress, deadline: float) -> socket.socket:

@@ -1,4 +1,4 @@
-"""From an address to a store, a feed, or copies of counters, on the servers behind it."""
+"""Makes stores, feeds and counter copies from addresses."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from headgate.adapters.redis.address import StoreAddress
 from headgate.adapters.redis.cluster import Cluster
 from headgate.adapters.redis.counter_copies import CounterCopies
 from headgate.adapters.redis.feed import SECONDS, RedisFeed
-from headgate.adapters.redis.node import Timeouts
 from headgate.adapters.redis.sentinel import Sentinel
 from headgate.adapters.redis.store import RedisStore
+from headgate.adapters.redis.timeouts import Timeouts
 from headgate.adapters.redis.topology import OneServer, Ring
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def feed_on(server: ServerAddress) -> RedisFeed:
 
 
 def copies_at(url: str) -> CounterCopies:
-    """What copies the counters at a URL. Nothing is connected yet."""
+    """Copies of the counters at a URL. Nothing is connected yet."""
     return CounterCopies(_topology(StoreAddress.parse(url)))
 
 
 def copies_on(server: ServerAddress) -> CounterCopies:
-    """What copies the counters on one server. Nothing is connected yet."""
+    """Copies of the counters on one server. Nothing is connected yet."""
     return CounterCopies(OneServer.at(server))
 
 

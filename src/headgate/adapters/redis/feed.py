@@ -1,4 +1,4 @@
-"""The feed on Redis: documents, a position, and a channel, all on one server."""
+"""The feed on Redis: documents, a position and a channel, all on one server."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class RedisFeed:
     """A `Feed` on the server that holds ``hg:{control}:…``."""
 
     def __init__(self, topology: Topology, seconds: float = SECONDS) -> None:
-        """`topology` is this feed's own; it says where that server is. Nothing is connected yet.
+        """`topology` is this feed's own, and tells which server that is. Nothing is connected yet.
 
-        Nothing but putting a document takes longer than `seconds`.
+        Every call but `put` has a timeout of `seconds`.
         """
         self._connection = DedicatedConnection(topology, _POSITION)
         self._seconds = seconds
 
     async def state(self) -> FeedState:
         """See `Feed.state`."""
-        position, *answers = await self._connection.ask(
+        position, *replies = await self._connection.execute(
             self._seconds,
             ("HMGET", _POSITION, "lineage", "number", "mark"),
             *[_which(kind) for kind in _KINDS],
             *[("STRLEN", _body(kind)) for kind in _KINDS],
         )
-        heads, lengths = answers[: len(_KINDS)], answers[len(_KINDS) :]
+        heads, lengths = replies[: len(_KINDS)], replies[len(_KINDS) :]
         found = {
             kind: id_
             for kind, head, length in zip(_KINDS, heads, lengths, strict=True)
@@ -60,20 +60,20 @@ class RedisFeed:
         return FeedState(Position(), found)
 
     async def document(self, kind: str) -> Document | None:
-        """See `Feed.document`. It comes piece by piece: a server that sends all of it at once does nothing else."""
+        """See `Feed.document`. It is read piece by piece: a server that sends all of it at once does nothing else."""
         for _ in range(_TRIES):
-            head, piece, length, now = await self._connection.ask(
+            head, piece, length, now = await self._connection.execute(
                 self._seconds, _which(kind), _piece(kind, 0), ("STRLEN", _body(kind)), _which(kind)
             )
             pieces = [piece]
             for start in range(_PIECE, length if isinstance(length, int) else 0, _PIECE):
-                piece, now = await self._connection.ask(self._seconds, _piece(kind, start), _which(kind))
+                piece, now = await self._connection.execute(self._seconds, _piece(kind, start), _which(kind))
                 pieces.append(piece)
             if now == head:
                 id_ = _id(head)
                 body = b"".join(piece for piece in pieces if isinstance(piece, bytes))
                 return None if id_ is None else Document(kind, id_.number, body, id_.digest, id_.lineage)
-        msg = f"the {kind} changed each time they were read"
+        msg = f"the {kind} changed each time they were read; retry later"
         raise StoreError(msg, transient=True)
 
     async def put(self, document: Document) -> None:
@@ -89,9 +89,9 @@ class RedisFeed:
         await self._run(self._seconds, ANNOUNCE, (_POSITION,), *position, _CHANNEL, message)
 
     async def _run(self, seconds: float, script: Script, keys: Sequence[str], *arguments: bytes | str | int) -> None:
-        (answer,) = await self._connection.ask(seconds, ("EVAL", script.text, len(keys), *keys, *arguments))
-        if not isinstance(answer, int):
-            raise error_of(answer)
+        (reply,) = await self._connection.execute(seconds, ("EVAL", script.text, len(keys), *keys, *arguments))
+        if not isinstance(reply, int):
+            raise error_of(reply)
 
     async def announcements(self) -> AsyncGenerator[Announcement | None]:
         """See `Feed.announcements`."""
@@ -135,13 +135,13 @@ def _text(value: bytes) -> str:
 
 
 def _number(value: bytes) -> int:
-    """A number that we wrote; 0 for anything else that somebody put there."""
+    """A number that we wrote; 0 for any other value."""
     is_number = value.isdigit() and len(value) <= len(str(_MAX_NUMBER))
     return int(value) if is_number else 0
 
 
 def _announcement(message: bytes) -> Announcement | None:
-    """What was announced; None for what cannot be understood. If it mattered, the position tells."""
+    """The announcement in a message; None if it is malformed. The position still shows that something changed."""
     try:
         match json.loads(message):
             case [int() as since, [str() as lineage, int() as number, str() as mark], [*names]]:

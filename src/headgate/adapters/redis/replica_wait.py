@@ -1,78 +1,77 @@
-"""Takes that are answered only when enough replicas have them (`wait_replicas`).
+"""Calls that are concluded only when enough replicas have their writes (`wait_replicas`).
 
-WAIT holds up the connection it is sent on, so these takes have a connection of their own.
-While a WAIT is under way nothing else is sent on it; what comes meanwhile goes together
-afterwards. A shortfall is no error: the take counts, and its answer says so.
+WAIT blocks the connection it is sent on, so these calls have a connection of their own. While a WAIT is in flight
+nothing else is sent there; calls that arrive meanwhile go out together afterwards. Too few replicas are no error: the
+call counts, and its reply says so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headgate.adapters.redis.call import Call
 from headgate.adapters.redis.scripts import Unconfirmed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headgate.adapters.redis.node import Node
 
 _SHARE_OF_DEADLINE: Final = 0.4
-"""For one WAIT; there may be one before ours."""
+"""For one WAIT; a call may wait for the one before it too."""
 
 
 class ReplicaWait:
-    """What is asked of one node's replicas."""
+    """The calls to one node that its replicas must have too."""
 
     def __init__(self, node: Node) -> None:
         """`node` is used for nothing else."""
         self._node = node
-        self._taking = 0
-        """How many takes have no answer yet."""
-        self._taken: list[tuple[bytes, int, Callable[[object], None]]] = []
-        """Answers that wait for the replicas."""
-        self._held: list[tuple[Callable[[], None], Callable[[object], None]]] = []
+        self._in_flight = 0
+        """How many calls have no reply yet."""
+        self._replied: list[tuple[Call, bytes]] = []
+        """Calls that have their reply and wait for the replicas."""
+        self._held: list[Call] = []
+        """Calls that wait for the WAIT in flight."""
         self._is_waiting = False
 
-    def put(
-        self, take: Callable[[Node, Callable[[object], None]], None], replicas: int, answered: Callable[[object], None]
-    ) -> None:
-        """Take something, and answer when so many replicas have it, or time is up."""
+    def send(self, call: Call) -> None:
+        """Send a call, and conclude it when enough replicas have its writes, or time is up."""
+        if self._replied or self._is_waiting:
+            self._held.append(call)
+        else:
+            self._send(call)
 
-        def on_answer(answer: object) -> None:
-            self._taking -= 1
-            if isinstance(answer, bytes):
-                self._taken.append((answer, replicas, answered))
+    def _send(self, call: Call) -> None:
+        def on_reply(reply: object) -> None:
+            self._in_flight -= 1
+            if isinstance(reply, bytes):
+                self._replied.append((call, reply))
             else:
-                answered(answer)
+                call.conclude(reply)
             self._wait()
 
-        def send() -> None:
-            self._taking += 1
-            take(self._node, on_answer)
-
-        if self._taken or self._is_waiting:
-            self._held.append((send, answered))
-        else:
-            send()
+        self._in_flight += 1
+        inner = Call(call.script, call.keys, call.arguments, on_reply)
+        inner.is_asking = call.is_asking
+        inner.send_to(self._node)
 
     def _wait(self) -> None:
-        """Ask for the replicas, once for all that was taken: when the last of it is answered."""
-        if self._taking or self._is_waiting or not self._taken:
+        """Send one WAIT for all calls that have their reply, once none is in flight."""
+        if self._in_flight or self._is_waiting or not self._replied:
             return
         self._is_waiting = True
-        most = max(replicas for _, replicas, _ in self._taken)
-        timeouts = max(1, int(self._node.deadline * 1000 * _SHARE_OF_DEADLINE))
-        self._node.send(("WAIT", most, timeouts), answered=self._on_waited)
+        replicas = max(call.replicas for call, _ in self._replied)
+        millis = max(1, int(self._node.deadline * 1000 * _SHARE_OF_DEADLINE))
+        Call(None, 0, ("WAIT", replicas, millis), self._on_waited).send_to(self._node)
 
     def _on_waited(self, acknowledged: object) -> None:
         have = acknowledged if isinstance(acknowledged, int) else 0
-        taken, self._taken = self._taken, []
+        replied, self._replied = self._replied, []
         held, self._held = self._held, []
         self._is_waiting = False
-        for answer, replicas, answered in taken:
-            answered(answer if have >= replicas else Unconfirmed(answer))
-        for send, answered in held:
+        for call, reply in replied:
+            call.conclude(reply if have >= call.replicas else Unconfirmed(reply))
+        for call in held:
             if isinstance(acknowledged, Exception):  # they have waited for the same server long enough
-                answered(acknowledged)
+                call.conclude(acknowledged)
             else:
-                send()
+                self._send(call)

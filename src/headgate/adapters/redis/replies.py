@@ -1,4 +1,4 @@
-"""What a server's error replies mean: decided here, once."""
+"""What error replies mean: decided here, once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOVED: Final = "MOVED"
 ASK: Final = "ASK"
 TRYAGAIN: Final = "TRYAGAIN"
 
-_REDIRECTIONS: Final = frozenset({MOVED, ASK, TRYAGAIN})
-"""The server is well, but this belongs elsewhere."""
+_REDIRECTS: Final = frozenset({MOVED, ASK, TRYAGAIN})
+"""The server is well, but the keys are on another one."""
 
-_NO_OUTAGE: Final = _REDIRECTIONS | {NOPERM}
+_NO_OUTAGE: Final = _REDIRECTS | {NOPERM}
 _UNSERVED: Final = "Hash slot not served"
-"""Of a cluster this one slot has no node; the node that says so is well."""
+"""One slot of a cluster has no node; the node that says so is well."""
 
-_TRANSIENT: Final = _REDIRECTIONS | {
+_TRANSIENT: Final = _REDIRECTS | {
     "BUSY",
     "CLUSTERDOWN",
     "DENIED",
@@ -35,23 +35,22 @@ _TRANSIENT: Final = _REDIRECTIONS | {
     "UNBLOCKED",
     "WRONGPASS",
 }
-"""The server is in no state to answer; the same command may succeed later or elsewhere."""
+"""The server cannot run the command now; the same command may succeed later or elsewhere."""
 
-
-_NO_ROOM: Final = "ERR max number of clients reached"
-"""Said instead of the first answer; in all but its code it is a DENIED."""
-# Redis before 7 wraps what a command inside a script was answered.
+_MAX_CLIENTS: Final = "ERR max number of clients reached"
+"""Sent instead of the first reply; it means DENIED but has another code."""
+# Redis before 7 wraps the error of a command inside a script.
 _IN_SCRIPT: Final = re.compile(r"ERR Error running script.*?: -?([A-Z]{3,}) ")
-# A command that the user may not run is an error of another kind inside a script than outside of one.
+# Inside a script, a command that the user may not run is another error than outside.
 _FORBIDDEN_IN_SCRIPT: Final = re.compile(r"ERR (ACL failure in script|.*The user executing the script can't)")
 
 
-def code_of(answer: object) -> str:
-    """The first word of an error reply, which says what kind it is; nothing for all other answers."""
-    if not isinstance(answer, Exception):
+def code_of(reply: object) -> str:
+    """The code of an error reply, its first word; empty for all other replies."""
+    if not isinstance(reply, Exception):
         return ""
-    text = str(answer)
-    if text.startswith(_NO_ROOM):
+    text = str(reply)
+    if text.startswith(_MAX_CLIENTS):
         return "DENIED"
     if _FORBIDDEN_IN_SCRIPT.match(text):
         return NOPERM
@@ -62,21 +61,21 @@ def code_of(answer: object) -> str:
 def store_error(reply: Exception) -> StoreError:
     """Translate an error reply. What an input can provoke (wrong type, script error) is never transient."""
     text = str(reply)
-    return StoreError(f"the server answered: {text[:200]}", transient=code_of(reply) in _TRANSIENT)
+    return StoreError(f"the server replied: {text[:200]}", transient=code_of(reply) in _TRANSIENT)
 
 
-def error_of(answer: object) -> StoreError:
-    """The error that an answer is, when a good one would have been something else."""
-    if isinstance(answer, StoreError):
-        return answer
-    if isinstance(answer, Exception):
-        return store_error(answer)
-    return StoreError(f"the server answered something unexpected: {answer!r:.100}", transient=False)
+def error_of(reply: object) -> StoreError:
+    """The error that a reply is, where another one was expected."""
+    if isinstance(reply, StoreError):
+        return reply
+    if isinstance(reply, Exception):
+        return store_error(reply)
+    return StoreError(f"unexpected reply: {reply!r:.100}", transient=False)
 
 
-def is_outage(answer: object) -> bool:
-    """Whether an answer says that the server cannot do its work now."""
-    if isinstance(answer, StoreError):
-        return answer.transient
-    code = code_of(answer)
-    return code in _TRANSIENT and code not in _NO_OUTAGE and _UNSERVED not in str(answer)
+def is_outage(reply: object) -> bool:
+    """Whether a reply means that the server cannot work now."""
+    if isinstance(reply, StoreError):
+        return reply.transient
+    code = code_of(reply)
+    return code in _TRANSIENT and code not in _NO_OUTAGE and _UNSERVED not in str(reply)

@@ -1,6 +1,6 @@
-"""The Lua scripts, assembled from their files, and the arguments they take.
+"""The Lua scripts: assembled from their files, called with packed arguments, and their replies read as decisions.
 
-Requests that travel together: how many checks become one script call, and its answer many decisions.
+Checks travel together: a batch of requests becomes one call of take.lua, and its reply becomes their decisions.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from headgate.core.decision import Receipt, Stamp
     from headgate.core.units import Micros
+
+    PendingTake = tuple[Sequence[Hit], asyncio.Future[Sequence[Decision]]]
+    """The hits of one request, and the future that gets their decisions."""
+    Batch = list[PendingTake]
 
 _FILES: Final = {
     Algorithm.FIXED_WINDOW: ("fixed_window",),
@@ -47,10 +51,18 @@ _HIT: Final = Struct("<dddddd").pack
 _TTL: Final = Struct("<d").pack
 _BOUNDS: Final = Struct("<dddd").pack
 _STAMP: Final = Struct("<ddd").pack
+_HEADER: Final = Struct("<ddd").pack
+_ROW: Final = Struct("<8q")
+_INSTANT: Final = Struct("<q")
+_BUCKETS: Final = frozenset({Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET})
+_new = tuple.__new__  # half the time of Decision(...)
+
+MAX_HITS: Final = 32
+"""In one script call, so that none keeps the server busy for long."""
 
 
 class Script(NamedTuple):
-    """A script's text and the name the server knows it by."""
+    """A script's text, and the digest that the server knows it by."""
 
     text: bytes
     sha: bytes
@@ -115,21 +127,8 @@ def packed_receipt(receipt: Receipt) -> tuple[bytes, bytes]:
     return packed_hit(Hit(key, meter, amount)), _STAMP(stamp, 0, 0)
 
 
-if TYPE_CHECKING:
-    PendingTake = tuple[Sequence[Hit], asyncio.Future[Sequence[Decision]]]
-    Batch = list[PendingTake]
-
-MAX_HITS: Final = 32
-"""In one script call, so that none keeps the server busy for long."""
-_HEADER: Final = Struct("<ddd").pack
-_ROW: Final = Struct("<8q")
-_INSTANT: Final = Struct("<q")
-_BUCKETS: Final = frozenset({Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET})
-_new = tuple.__new__
-
-
 class Unconfirmed(bytes):
-    """An answer that too few replicas have."""
+    """A reply whose writes too few replicas have."""
 
 
 def script_call(batch: Batch, now: Micros, min_ttl: float, *, only_peek: bool) -> tuple[Script, int, list[bytes | str]]:
@@ -144,21 +143,21 @@ def script_call(batch: Batch, now: Micros, min_ttl: float, *, only_peek: bool) -
     return take_script(frozenset([hit.meter.algorithm for hit in hits])), len(hits), arguments
 
 
-def hand_out(batch: Batch, answer: object) -> None:
+def hand_out(batch: Batch, reply: object) -> None:
     """Give every caller that still waits its decisions, or its error."""
-    if not isinstance(answer, bytes) or len(answer) != _INSTANT.size + _ROW.size * sum(len(hits) for hits, _ in batch):
-        fail(batch, answer)
+    if not isinstance(reply, bytes) or len(reply) != _INSTANT.size + _ROW.size * sum(len(hits) for hits, _ in batch):
+        fail(batch, reply)
         return
-    (now,) = _INSTANT.unpack_from(answer)
-    kind = UnderReplicated if isinstance(answer, Unconfirmed) else Decision
-    rows = _ROW.iter_unpack(memoryview(answer)[_INSTANT.size :])
+    (now,) = _INSTANT.unpack_from(reply)
+    kind = UnderReplicated if isinstance(reply, Unconfirmed) else Decision
+    rows = _ROW.iter_unpack(memoryview(reply)[_INSTANT.size :])
     for hits, future in batch:
         alone = len(hits) == 1  # nearly always: no loop for one
         mine = (next(rows),) if alone else [next(rows) for _ in hits]
-        if future.done():  # cancelled meanwhile; its rows were still its own
+        if future.done():  # cancelled meanwhile; its rows are skipped
             continue
         if mine[0][0] < 0:
-            msg = f"the counter {hits[0].key!r} or one beside it holds something else"
+            msg = f"the key {hits[0].key!r}, or another of the same request, holds something other than a counter"
             future.set_exception(StoreError(msg, transient=False))
         elif alone:
             future.set_result([_decision(kind, hits[0], mine[0], now)])
@@ -166,12 +165,12 @@ def hand_out(batch: Batch, answer: object) -> None:
             future.set_result([_decision(kind, hit, row, now) for hit, row in zip(hits, mine, strict=True)])
 
 
-def fail(batch: Batch, answer: object) -> None:
-    """Tell every caller that still waits what went wrong."""
-    error = error_of(answer)
+def fail(batch: Batch, reply: object) -> None:
+    """Fail every caller that still waits."""
+    error = error_of(reply)
     for _, future in batch:
         if not future.done():
-            # An exception of its own for each, since each gets a traceback of its own.
+            # A new exception for each, because each gets its own traceback.
             future.set_exception(StoreError(str(error), transient=error.transient))
 
 

@@ -1,8 +1,8 @@
-"""Checks on their way to one server: a bounded number is in flight, the others wait here, oldest first.
+"""The checks for one server: a bounded number is in flight, the others wait here, oldest first.
 
-A server has all that it can work on with a few hundred checks in flight. What is sent beyond that only waits in its
-sockets, where it can be neither batched better nor shed, and where its time on the wire says nothing about the server
-any more. So it waits here instead, costs no time of the server, and goes out in full batches as replies come in.
+A few hundred checks in flight keep a server fully busy. More would only wait in its sockets, where they can be neither
+batched nor shed, and where the time of a reply says nothing about the server any more. So they wait here, cost the
+server nothing, and go out in full batches as replies arrive.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from headgate.adapters.redis import scripts as batching
+from headgate.adapters.redis.scripts import MAX_HITS
 from headgate.errors import Overloaded
 
 if TYPE_CHECKING:
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from headgate.adapters.redis.topology import Shard
 
     Group = tuple[Shard, bool, int]
-    """Checks that can travel in one call: of one shard, all to take or all to peek, to so many replicas."""
+    """Checks that can travel in one call: one shard, all takes or all peeks, the same number of replicas."""
     Send = Callable[[Group, Batch, Callable[[int], None]], None]
 
 MAX_IN_FLIGHT: Final = 512
 """Checks, in calls of at most 32 hits: some 3 ms of a server's time."""
 FLUSH_AT: Final = 16
-"""Requests that are sent at once, without waiting for more of this turn."""
+"""So many requests of one group go out at once, without waiting for the end of the iteration."""
 _SHEDDING_ENDS: Final = 3.0
-"""So many seconds after the last check that was shed."""
+"""Seconds after the last check that was shed."""
 _SWEEPS: Final = 10
-"""In the time that a check may wait at most."""
+"""In the longest time that a check may wait."""
 
 
 class SendQueue:
     """The checks for one server."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, send: Send, max_wait: float | None) -> None:
-        """`send` sends a batch and calls what it is given with the size of the batch once that is answered.
+        """`send` sends a batch, and calls its third argument with the size of the batch when the call has ended.
 
         A check that has waited for `max_wait` seconds is shed with `Overloaded`; None: it waits for its turn.
         """
@@ -46,14 +46,14 @@ class SendQueue:
         self._send = send
         self._max_wait = max_wait
         self._groups: OrderedDict[Group, deque[PendingTake | None]] = OrderedDict()
-        """A None stands where a sweep was: everything before the first one is at least as old as the oldest sweep."""
+        """A None marks a sweep: everything before the first one is at least as old as the oldest sweep."""
         self._others: deque[asyncio.Future[None]] = deque()
         """Commands other than checks that wait for room."""
         self._scheduled = self._flushing = False
         self._sweeping: asyncio.TimerHandle | None = None
         self.in_flight = 0
         self.shed = 0
-        """How many checks were not sent because they would have waited too long."""
+        """How many checks were not sent because they waited too long."""
         self._shedding_since = self._shed_at = -_SHEDDING_ENDS
 
     @property
@@ -63,7 +63,7 @@ class SendQueue:
 
     @property
     def shedding_for(self) -> float:
-        """For how many seconds checks have been shed without a pause of a few seconds; 0 if none are."""
+        """For how many seconds checks have been shed, without a pause of 3 s; 0 if none are."""
         is_over = self._loop.time() - self._shed_at >= _SHEDDING_ENDS
         return 0.0 if is_over else self._shed_at - self._shedding_since
 
@@ -76,25 +76,25 @@ class SendQueue:
 
     @property
     def is_full(self) -> bool:
-        """Whether what comes now has to wait."""
+        """Whether the next check has to wait."""
         return self.in_flight >= MAX_IN_FLIGHT
 
     def add(self, which: Group, pending: PendingTake) -> None:
-        """Send a check with the others of this turn, or when there is room for it."""
+        """Send a check with the others of this iteration, or when there is room for it."""
         group = self._groups.get(which)
         if group is None:
             self._groups[which] = group = deque((pending,))
         else:
             group.append(pending)
-            if len(group) >= FLUSH_AT and not self.is_full:  # the server can begin while more is pending
+            if len(group) >= FLUSH_AT and not self.is_full:  # the server can begin while more checks arrive
                 self._flush()
                 return
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._end_of_turn)
+            self._loop.call_soon(self._end_of_iteration)
 
     def refusal(self) -> Overloaded:
-        """The error of a check that may not wait, and would have to."""
+        """The error of a check that would have to wait, and may not."""
         self._count_shed()
         return Overloaded(f"{self.in_flight} checks are in flight, and this one may not wait (on_overload: deny)")
 
@@ -108,29 +108,29 @@ class SendQueue:
         try:
             await waits
         except BaseException:
-            if waits.done() and not waits.cancelled():  # its caller left when it had its room already
+            if waits.done() and not waits.cancelled():  # its caller was cancelled when it had room already
                 self.release()
             raise
 
     def release(self, number: int = 1) -> None:
-        """So many are not in flight any more: what waits goes out."""
+        """Take so many out of flight; waiting checks go out."""
         self.in_flight -= number
         while self._others and not self.is_full:
             waits = self._others.popleft()
-            if not waits.done():  # its caller may be gone
-                self.in_flight += 1  # now, or the checks below would take its room
+            if not waits.done():  # else its caller is gone
+                self.in_flight += 1  # now, or the checks below would take the room
                 waits.set_result(None)
-        if self._groups and not self._scheduled:  # else this turn's end sends it
+        if self._groups and not self._scheduled:  # else the end of this iteration sends it
             self._flush()
 
-    def _end_of_turn(self) -> None:
+    def _end_of_iteration(self) -> None:
         self._scheduled = False
         self._flush()
         if self._groups and self._max_wait is not None and self._sweeping is None:
             self._sweep()
 
     def _flush(self) -> None:
-        """Send as much as there is room for, group by group; a call that is answered at once comes back to here."""
+        """Send as much as there is room for, group by group; a call that fails at once re-enters here."""
         if self._flushing:
             return
         self._flushing = True
@@ -149,7 +149,7 @@ class SendQueue:
             self._flushing = False
 
     def _sweep(self) -> None:
-        """Shed what has waited too long."""
+        """Shed the checks that have waited too long."""
         self._sweeping = None
         for which, group in tuple(self._groups.items()):
             if group.count(None) >= _SWEEPS:
@@ -170,14 +170,14 @@ class SendQueue:
 
 
 def _cut(group: deque[PendingTake | None]) -> Batch:
-    """The next call of a group: at most so many hits, never through a request, without those whose caller is gone."""
+    """The next batch of a group: at most `MAX_HITS` hits, whole requests, without those whose caller is gone."""
     batch: Batch = []
     size = 0
     while group:
         pending = group[0]
         if pending is not None and not pending[1].done():
             size += len(pending[0])
-            if batch and size > batching.MAX_HITS:
+            if batch and size > MAX_HITS:
                 break
             batch.append(pending)
         group.popleft()

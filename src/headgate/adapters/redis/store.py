@@ -1,17 +1,15 @@
-"""The Redis store: checks of one turn of the event loop travel together, in a few script calls to each shard."""
+"""The Redis store: checks of one iteration of the event loop travel together, in a few script calls to each shard."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.redis import scripts as batching
+from headgate.adapters.redis import scripts
+from headgate.adapters.redis.call import Call
 from headgate.adapters.redis.cross_slot import CrossSlotTake
 from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
-from headgate.adapters.redis.routing import deliver
-from headgate.adapters.redis.scripts import PRESENCE, give_back_script, packed_receipt
 from headgate.adapters.redis.send_queue import SendQueue
 from headgate.core.failure_policy import OnOverload
 from headgate.core.keys import companion
@@ -20,8 +18,7 @@ from headgate.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.adapters.redis.node import Commands, Node
-    from headgate.adapters.redis.routing import Put
+    from headgate.adapters.redis.node import Node
     from headgate.adapters.redis.scripts import Batch, Script
     from headgate.adapters.redis.send_queue import Group
     from headgate.adapters.redis.topology import Shard, Topology
@@ -29,22 +26,22 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 _GIVE_BACK_HEADER: Final = Struct("<ddd").pack
-_TRIES_WHILE_MOVING: Final = 20
+_MAX_TRIES_WHILE_MOVING: Final = 20
 _SECONDS_WHILE_MOVING: Final = 0.05
 _PRESENT: Final = "rl:processes"
 _MAX_QUEUES: Final = 1_000
 
 
 class Load(NamedTuple):
-    """How much a store has to do."""
+    """The checks of a store, by what happens to them."""
 
     in_flight: int
     waiting: int
-    """To be sent, because as many are in flight as may be."""
+    """For room, because the maximum is in flight."""
     shed: int
-    """So far, because they would have waited too long."""
+    """So far, because they waited too long."""
     shedding_for: float
-    """For so many seconds some have been shed, again and again."""
+    """For how many seconds checks have been shed."""
 
 
 class RedisStore:
@@ -57,10 +54,10 @@ class RedisStore:
         least_ttl_seconds: float = 0,
         max_wait: float | None = None,
     ) -> None:
-        """`topology` makes the servers known, anew for each event loop that the store is used on.
+        """`topology` makes the servers known, once for each event loop that the store is used on.
 
-        `clock` replaces the servers' in tests; `least_ttl_seconds` then keeps keys alive in real time. A check that
-        finds no room in flight for `max_wait` seconds is shed with `Overloaded`; None: it waits for its turn.
+        `clock` replaces the servers' clock in tests; `least_ttl_seconds` then keeps keys alive in real time. A check
+        that finds no room in flight for `max_wait` seconds is shed with `Overloaded`; None: it waits for its turn.
         """
         self._make_topology = topology
         self.topology = topology()
@@ -73,12 +70,12 @@ class RedisStore:
         """On event loops that have ended."""
         self._queues: dict[Node, SendQueue] = {}
         self._only: SendQueue | None = None
-        """The queue, where there is one server: one look less for every check."""
+        """The queue, if there is one server: one lookup less for every check."""
         self._cross_slot = CrossSlotTake(self)
 
     @property
     def load(self) -> Load:
-        """How much this store has to do."""
+        """How many checks are in flight, waiting and shed."""
         queues = self._queues.values()
         return Load(
             sum(queue.in_flight for queue in queues),
@@ -93,7 +90,7 @@ class RedisStore:
         await self.topology.connect()
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin on an event loop. Connections of one that has ended are of no use on the next."""
+        """Begin on an event loop. Connections of a loop that has ended cannot be used on the next."""
         if self._is_closed:
             msg = "this limiter was closed; open another one"
             raise StoreError(msg, transient=False)
@@ -111,15 +108,15 @@ class RedisStore:
         """See `CounterStore.take`."""
         shard = 0 if len(hits) == 1 and self.topology.is_single_shard else self._shard(hits)
         if shard is None:
-            return await self._cross_slot.ask_to_the_end(hits)
-        return await self.ask(hits, shard, only_peek=False)
+            return await self._cross_slot.take_shielded(hits)
+        return await self.enqueue(hits, shard, only_peek=False)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`."""
         shard = self._shard(hits)
         if shard is None:
-            return await self._cross_slot.ask(hits, only_peek=True)
-        return await self.ask(hits, shard, only_peek=True)
+            return await self._cross_slot.take(hits, only_peek=True)
+        return await self.enqueue(hits, shard, only_peek=True)
 
     def _shard(self, hits: Sequence[Hit]) -> Shard | None:
         """The shard of all hits of a request; None if they are in several, or there are none."""
@@ -133,8 +130,8 @@ class RedisStore:
         first, *others = [self.topology.shard_of(hit.key) for hit in hits]
         return first if all(shard == first for shard in others) else None
 
-    def ask(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
-        """Ask for hits that are all in one shard, together with all else that is asked in this turn."""
+    def enqueue(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
+        """Send hits of one shard together with all other checks of this iteration of the event loop."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._is_closed:
             self._enter(loop)
@@ -154,20 +151,20 @@ class RedisStore:
         node = self.topology.node(shard)
         queue = self._queues.get(node)
         if queue is None:
-            if len(self._queues) > _MAX_QUEUES:  # nodes of a cluster that have gone
+            if len(self._queues) > _MAX_QUEUES:  # nodes that have left a cluster
                 self._queues = {each: kept for each, kept in self._queues.items() if kept.in_flight or kept.waiting}
             self._queues[node] = queue = SendQueue(loop, self._send_group, self._max_wait)
             if self.topology.is_single_shard:
                 self._only = queue
         return queue
 
-    def _send_group(self, which: Group, batch: Batch, answered: Callable[[int], None]) -> None:
-        shard, only_peek, replicas = which
+    def _send_group(self, group: Group, batch: Batch, on_end: Callable[[int], None]) -> None:
+        shard, only_peek, replicas = group
         try:
-            self.send(batch, shard, only_peek=only_peek, replicas=replicas, answered=partial(answered, len(batch)))
+            self.send(batch, shard, only_peek=only_peek, replicas=replicas, on_end=on_end)
         except Exception as error:  # noqa: BLE001 (whatever it is, the callers wait)
-            batching.fail(batch, StoreError(f"could not be asked: {error!r}", transient=False))
-            answered(len(batch))
+            scripts.fail(batch, StoreError(f"could not be sent: {error!r}", transient=False))
+            on_end(len(batch))
 
     def send(
         self,
@@ -176,31 +173,25 @@ class RedisStore:
         *,
         only_peek: bool,
         replicas: int = 0,
-        answered: Callable[[], None] | None = None,
+        on_end: Callable[[int], None] | None = None,
     ) -> None:
-        """Send one call, whose hits are all in one shard, now; `answered` is called when it has come to an end."""
-        call = batching.script_call(batch, self._now(), self._min_ttl, only_peek=only_peek)
+        """Send a batch of one shard as one call, now; `on_end` gets the size of the batch when the call has ended."""
 
-        def put(node: Node, before: Commands, replied: Callable[[object], None]) -> None:
-            if replicas:
-                node.replica_wait.put(lambda twin, then: twin.call(*call, then, before), replicas, replied)
-            else:
-                node.call(*call, replied, before)
+        def on_reply(reply: object) -> None:
+            scripts.hand_out(batch, reply)
+            if on_end is not None:
+                on_end(len(batch))
 
-        def on_answer(answer: object) -> None:
-            batching.hand_out(batch, answer)
-            if answered is not None:
-                answered()
+        def on_split(_reply: object) -> None:
+            self._cross_slot.take_key_by_key(batch, only_peek=only_peek)
+            if on_end is not None:
+                on_end(len(batch))
 
-        def torn(_answer: object) -> None:
-            self._cross_slot.ask_singly(batch, only_peek=only_peek)
-            if answered is not None:
-                answered()
+        script, keys, arguments = scripts.script_call(batch, self._now(), self._min_ttl, only_peek=only_peek)
+        Call(script, keys, arguments, on_reply, on_split, replicas).send(self.topology, shard)
 
-        deliver(self.topology, shard, put, on_answer, torn)
-
-    def ask_alone(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
-        """Ask for hits in a call of their own, at once."""
+    def send_alone(self, hits: Sequence[Hit], shard: Shard, *, only_peek: bool) -> asyncio.Future[Sequence[Decision]]:
+        """Send hits in a call of their own, now."""
         future: asyncio.Future[Sequence[Decision]] = asyncio.get_running_loop().create_future()
         self.send([(hits, future)], shard, only_peek=only_peek, replicas=0 if only_peek else _replicas(hits))
         return future
@@ -213,74 +204,66 @@ class RedisStore:
         await self._cross_slot.by_shard(receipts, lambda receipt: receipt.key, self.send_back)
 
     async def send_back(self, receipts: Sequence[Receipt], shard: Shard, *, undo: bool = False) -> None:
-        """Give back receipts that are all in one shard. To `undo` leaves no trace, not even of the receipt."""
+        """Give back receipts of one shard. To `undo` leaves no trace, not even of the receipt."""
         keys = [receipt.key for receipt in receipts]
         if not undo:
             keys += [companion(receipt.key, receipt.id) for receipt in receipts]
         header = _GIVE_BACK_HEADER(self._now(), self._min_ttl, undo)
         arguments: list[bytes | str] = [*keys, header]
         for receipt in receipts:
-            arguments += packed_receipt(receipt)
-        script = give_back_script(frozenset(receipt.meter.algorithm for receipt in receipts))
-        await self._done(
-            shard, lambda node, before, answered: node.call(script, len(keys), arguments, answered, before)
-        )
+            arguments += scripts.packed_receipt(receipt)
+        script = scripts.give_back_script(frozenset(receipt.meter.algorithm for receipt in receipts))
+        await self._reply(shard, script, len(keys), arguments)
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`."""
         await self._cross_slot.by_shard(keys, lambda key: key, self.delete)
 
     async def delete(self, keys: Sequence[Key], shard: Shard) -> None:
-        """Remove keys that are all in one shard."""
-        await self._done(shard, lambda node, before, answered: node.send(*before, ("DEL", *keys), answered=answered))
+        """Delete keys of one shard."""
+        await self._reply(shard, None, 0, ("DEL", *keys))
 
-    async def answer(self, key: Key, *command: bytes | str | int) -> object:
-        """The answer to a command about one key."""
-        shard = self.topology.shard_of(key)
-        return await self._done(shard, lambda node, before, answered: node.send(*before, command, answered=answered))
+    async def execute(self, key: Key, *command: bytes | str | int) -> object:
+        """The reply to a command about one key."""
+        return await self._reply(self.topology.shard_of(key), None, 0, command)
 
     async def evaluate(self, script: Script, keys: Sequence[Key], arguments: Sequence[bytes | str]) -> object:
-        """The answer of a script about keys that are all in one shard."""
-        shard = self.topology.shard_of(keys[0])
-        together = (*keys, *arguments)
-        return await self._done(
-            shard, lambda node, before, answered: node.call(script, len(keys), together, answered, before)
-        )
+        """The reply of a script about keys of one shard."""
+        return await self._reply(self.topology.shard_of(keys[0]), script, len(keys), (*keys, *arguments))
 
     async def present(self, name: str, seconds: float) -> int:
         """Say that the process `name` is alive, for so many seconds; returns how many are."""
-        arguments = (_PRESENT, name, str(seconds))
-        shard = self.topology.shard_of(_PRESENT)
-        alive = await self._done(
-            shard, lambda node, before, answered: node.call(PRESENCE, 1, arguments, answered, before)
-        )
+        alive = await self.evaluate(scripts.PRESENCE, (_PRESENT,), (name, str(seconds)))
         return alive if isinstance(alive, int) else 1
 
-    async def _done(self, shard: Shard, put: Put) -> object:
-        """The answer to a call; one whose keys are just moving is put again a little later."""
+    async def _reply(
+        self, shard: Shard, script: Script | None, keys: int, arguments: Sequence[bytes | str | int]
+    ) -> object:
+        """The reply to a call; while its keys are moving it is sent again a little later."""
         loop = asyncio.get_running_loop()
         self._enter(loop)
-        for tries in range(1, _TRIES_WHILE_MOVING + 1):
+        for tries in range(1, _MAX_TRIES_WHILE_MOVING + 1):
             queue = self._queue(loop, shard)
             await queue.room()
             done: asyncio.Future[object] = loop.create_future()
 
-            def on_answer(answer: object, queue: SendQueue = queue, done: asyncio.Future[object] = done) -> None:
-                _settle(done, answer)
+            def on_reply(reply: object, queue: SendQueue = queue, done: asyncio.Future[object] = done) -> None:
+                if not done.done():
+                    done.set_result(reply)
                 queue.release()
 
             try:
-                deliver(self.topology, shard, put, on_answer)
+                Call(script, keys, arguments, on_reply).send(self.topology, shard)
             except BaseException:
                 queue.release()
                 raise
-            answer = await done
-            if code_of(answer) != TRYAGAIN or tries == _TRIES_WHILE_MOVING:
+            reply = await done
+            if code_of(reply) != TRYAGAIN or tries == _MAX_TRIES_WHILE_MOVING:
                 break
             await asyncio.sleep(_SECONDS_WHILE_MOVING)
-        if isinstance(answer, Exception):
-            raise error_of(answer)
-        return answer
+        if isinstance(reply, Exception):
+            raise error_of(reply)
+        return reply
 
     async def close(self) -> None:
         """See `CounterStore.close`."""
@@ -291,20 +274,15 @@ class RedisStore:
 
 def _replicas(hits: Sequence[Hit]) -> int:
     """How many replicas must have all of a request's hits."""
-    most = 0
+    replicas = 0
     for hit in hits:
-        if hit.failure_policy is not None and hit.failure_policy.replicas > most:
-            most = hit.failure_policy.replicas
-    return most
+        if hit.failure_policy is not None and hit.failure_policy.replicas > replicas:
+            replicas = hit.failure_policy.replicas
+    return replicas
 
 
 def _may_not_wait(hits: Sequence[Hit]) -> bool:
-    """Whether a rule of the request would rather be refused than wait."""
-    if all(hit.forced for hit in hits):  # what was used is charged, however long that takes
+    """Whether a rule of the request is to be refused rather than to wait (`on_overload`)."""
+    if all(hit.forced for hit in hits):  # what was used is charged, however long it waits
         return False
     return any(hit.failure_policy is not None and hit.failure_policy.on_overload is OnOverload.DENY for hit in hits)
-
-
-def _settle(done: asyncio.Future[object], answer: object) -> None:
-    if not done.done():
-        done.set_result(answer)

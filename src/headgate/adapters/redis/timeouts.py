@@ -1,11 +1,11 @@
-"""When a server counts as unavailable: something is owed, nothing came for the deadline, nothing lies unread.
+"""When a call to Redis times out: calls are in flight, no reply arrived for the deadline, and none is unread.
 
-An answer that waits in our own process is no fault of the server. So time is counted here only as far as this
-process was awake to see it: a stalled event loop or a stopped and continued process makes a look late, and what a
-look is late is not counted. Nor is time for which the machine kept us waiting for a processor: a server beside us, or
-a proxy before it, waits as well. Any reply on the connection starts the silence anew: a
-server that replies, however many calls queue behind, is overloaded and not unavailable. And before a call is given up
-the socket itself is looked at, every time.
+A reply that waits in our own process is not the server's fault. So only time that this process was awake counts: if
+the event loop stalls, or the process is stopped and continued, a check of the clock is late, and the delay does not
+count. Time for which this thread waited for a CPU does not count either: a server on the same machine waits as well.
+
+Any reply on the connection starts the deadline again: a server that replies, however many calls queue behind, is
+overloaded and not unavailable. Before a call times out, the socket is checked for unread data.
 """
 
 from __future__ import annotations
@@ -14,47 +14,35 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import cpu_wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from headgate.adapters.redis.call import Call
+
 log = logging.getLogger("headgate")
 
-_LOOKS: Final = 5
-"""In one deadline. Each is a turn of the event loop of its own, which reads from all sockets in between."""
+_CHECKS: Final = 5
+"""In one deadline. Each is an iteration of the event loop of its own, which reads from all sockets in between."""
 _SLACK_SECONDS: Final = 0.01
-"""So late a look may come; all beyond tells of this process, not of the server."""
+"""How late a check may be; anything beyond is a delay of this process, not of the server."""
 _MIN_SHARE: Final = 0.5
-"""Of the time between two looks that always counts: a server that is gone is given up on any machine."""
+"""Of the time between two checks that always counts: a dead server times out on any machine."""
 _MIN_SECONDS: Final = 0.001
-"""Between two looks; event loops count in milliseconds."""
+"""Between two checks; event loops count in milliseconds."""
 _TICKS: Final = 10
 
 
-class Call:
-    """Something asked of a server. It is settled once: by its answer, or because the server is silent."""
+class Timeouts(NamedTuple):
+    """How long to wait for a server."""
 
-    __slots__ = ("_answered", "since")
-
-    def __init__(self, answered: Callable[[object], None]) -> None:
-        """`answered` gets the answer, or a `StoreError`."""
-        self._answered: Callable[[object], None] | None = answered
-        self.since = 0.0
-        """When it was asked, on the clock of `TimeoutWatch`."""
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the caller has its answer."""
-        return self._answered is None
-
-    def settle(self, answer: object) -> None:
-        """Hand the answer over; a later one is dropped."""
-        answered, self._answered = self._answered, None
-        if answered is not None:
-            answered(answer)
+    deadline: float = 0.05
+    """Seconds without any reply after which the calls in flight time out."""
+    probe_every: float = 1.0
+    """Seconds between two probes of a server whose circuit is open."""
 
 
 class TimeoutWatch:
@@ -65,87 +53,89 @@ class TimeoutWatch:
         deadline: float,
         last_reply_at: Callable[[], float],
         has_unread: Callable[[], bool],
-        silent: Callable[[Call], None],
-        kept_waiting: Callable[[], float] = cpu_wait_seconds,
+        on_timeout: Callable[[Call], None],
+        cpu_wait: Callable[[], float] = cpu_wait_seconds,
     ) -> None:
-        """`silent` gets each call that is given up after `deadline` seconds of silence.
+        """`on_timeout` gets each call without a reply after `deadline` seconds of silence.
 
-        `last_reply_at` says when the server last replied or the way to it got any further, on the clock of the event
-        loop; `has_unread` looks whether a reply lies in the socket at this moment; `kept_waiting` says how many
-        seconds the machine has kept this thread waiting for a processor so far.
+        `last_reply_at` gives when the server last replied or connecting made progress, on the clock of the event loop;
+        `has_unread` whether a reply is in the socket at this moment; `cpu_wait` how many seconds this thread has waited
+        for a CPU so far.
         """
         self._deadline = deadline
-        self._heard_at = last_reply_at
+        self._last_reply_at = last_reply_at
         self._has_unread = has_unread
-        self._silent = silent
-        self._kept_waiting = kept_waiting
-        self._kept_before = 0.0
-        self._calls: deque[Call] = deque()
+        self._on_timeout = on_timeout
+        self._cpu_wait = cpu_wait
+        self._cpu_wait_before = 0.0
+        self._calls: deque[tuple[Call, int, float]] = deque()
+        """Each call with the attempt that is watched, and when it was sent by `_clock`."""
         self._timer: asyncio.TimerHandle | None = None
         self._clock = 0.0
-        """Seconds that this process was awake to see."""
+        """Seconds that this process was awake."""
         self._silence = 0.0
-        """Of these, how many have passed since the server was heard last."""
-        self._looked = 0.0
-        """When we looked last, on the clock of the event loop, as all instants but `Call.since`."""
+        """How many of these have passed since the last reply."""
+        self._checked_at = 0.0
+        """When the last check was, on the clock of the event loop."""
         self._pause = 0.0
-        """After how many seconds we meant to look again."""
+        """After how many seconds the next check is due."""
 
     def watch(self, call: Call) -> None:
-        """Give up on a call when the server has been silent for the deadline."""
+        """Time out this attempt of a call when the server has been silent for the deadline."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._timer is None:
             self._calls.clear()
-            self._looked, self._silence, self._kept_before = now, 0.0, self._kept_waiting()
-            self._look_again(loop, self._deadline / _LOOKS)
-        # No later than the next look can be: what a look is late is not counted for those who came meanwhile either.
-        call.since = self._clock + min(now - self._looked, self._pause + _SLACK_SECONDS)
-        self._calls.append(call)
+            self._checked_at, self._silence, self._cpu_wait_before = now, 0.0, self._cpu_wait()
+            self._check_after(loop, self._deadline / _CHECKS)
+        # No later than the next check is due: the delay of a late check does not count for calls sent meanwhile either.
+        sent_at = self._clock + min(now - self._checked_at, self._pause + _SLACK_SECONDS)
+        self._calls.append((call, call.attempts, sent_at))
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    def _check_after(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._pause = max(_MIN_SECONDS, seconds)
-        self._timer = loop.call_later(self._pause, self._look)
+        self._timer = loop.call_later(self._pause, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         loop = asyncio.get_running_loop()
         self._advance(loop.time())
         calls = self._calls
         while calls:
-            oldest = calls[0]
-            if not oldest.is_settled:
-                left = self._deadline - min(self._silence, self._clock - oldest.since)
+            call, attempt, sent_at = calls[0]
+            if not call.is_concluded and call.attempts == attempt:
+                left = self._deadline - min(self._silence, self._clock - sent_at)
                 if left > 0:
-                    self._look_again(loop, min(left, self._deadline / _LOOKS))
+                    self._check_after(loop, min(left, self._deadline / _CHECKS))
                     return
-                if self._has_unread():  # the event loop reads it before the next look
-                    self._look_again(loop, _MIN_SECONDS)
+                if self._has_unread():  # the event loop reads it before the next check
+                    self._check_after(loop, _MIN_SECONDS)
                     return
                 calls.popleft()
-                self._give_up(oldest)
+                self._time_out(call)
             else:
                 calls.popleft()
         self._timer = None
 
-    def _give_up(self, call: Call) -> None:
+    def _time_out(self, call: Call) -> None:
         try:
-            self._silent(call)
-        except Exception:  # one fault must not leave all others waiting
-            log.exception("a call that was given up could not be answered")
+            self._on_timeout(call)
+        except Exception:  # one fault must not leave all other calls waiting
+            log.exception("a timeout could not be reported to its caller")
 
     def _advance(self, now: float) -> None:
-        """Let time pass, as far as this process saw it."""
-        kept = self._kept_waiting()
-        seen = min(now - self._looked, self._pause + _SLACK_SECONDS) - (kept - self._kept_before)
-        seen = max(seen, _MIN_SHARE * self._pause)
-        self._kept_before = kept
-        last_reply_at = self._heard_at()
-        self._clock += seen
-        self._silence = min(seen, now - last_reply_at) if last_reply_at >= self._looked else self._silence + seen
-        self._looked = now
+        """Let time pass, as far as this process was awake."""
+        cpu_wait = self._cpu_wait()
+        awake = min(now - self._checked_at, self._pause + _SLACK_SECONDS) - (cpu_wait - self._cpu_wait_before)
+        awake = max(awake, _MIN_SHARE * self._pause)
+        self._cpu_wait_before = cpu_wait
+        last_reply_at = self._last_reply_at()
+        self._clock += awake
+        has_replied = last_reply_at >= self._checked_at
+        self._silence = min(awake, now - last_reply_at) if has_replied else self._silence + awake
+        self._checked_at = now
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Watch no call any more."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None

@@ -1,12 +1,8 @@
-"""Which server holds which key: one server; others are in sentinel.py, ring.py and cluster.py.
+"""Which server holds which key: one server, or a ring of servers. See also sentinel.py and cluster.py.
 
-Hash slots: which part of a key decides where it lives, as Redis Cluster defines it.
-
-Independent servers that share the keys by consistent hashing: a cluster without Cluster.
-
-Each server has 100 points on a ring of hashes, and a key belongs to the next point after
-the hash of its subject. A server that is lost degrades its own keys only; one that is added
-takes its share of keys, and no other key moves.
+A ring is a number of independent servers that share the keys by consistent hashing. Each server has 100 points on a
+ring of hashes, and a key belongs to the next point after the hash of its tag. A lost server degrades its own keys only;
+a new one takes over its share of the keys, and no other key moves.
 """
 
 from __future__ import annotations
@@ -17,7 +13,8 @@ from bisect import bisect
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from headgate.adapters.redis.node import Node, Timeouts
+from headgate.adapters.redis.node import Node
+from headgate.adapters.redis.timeouts import Timeouts
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -28,22 +25,24 @@ if TYPE_CHECKING:
 
 Shard: TypeAlias = int
 """Keys of one shard live on one server and can be taken together in one call."""
+SLOTS: Final = 16_384
+POINTS: Final = 100
 
 
 class Redirect(NamedTuple):
-    """Where a server says a call has to go instead. It was not carried out, so it may be sent again."""
+    """Where a call has to go instead, by an error reply. The server did not run it, so it may be sent again."""
 
     node: Node | None
-    """None: keys of the call are in two places just now, so each has to be asked for by itself."""
-    asking: bool = False
-    """Whether the other server takes the call only if told that it is an exception."""
+    """None: the keys of the call are on two nodes just now, so each key needs a call of its own."""
+    is_asking: bool = False
+    """Whether the other node takes the call only after ``ASKING``, because the slot is still moving there."""
 
 
 class Topology(Protocol):
-    """A number of servers, and what is where."""
+    """A number of servers, and which of them holds which key."""
 
     is_single_shard: bool
-    """Whether all keys are in one shard, so that nobody has to ask."""
+    """Whether all keys are in one shard, so that no key has to be hashed."""
 
     def shard_of(self, key: Key) -> Shard:
         """The shard of a key."""
@@ -54,14 +53,14 @@ class Topology(Protocol):
     def nodes(self) -> Sequence[Node]:
         """All servers that are known now."""
 
-    def redirect(self, shard: Shard, answer: object) -> Redirect | None:
-        """Where to go after an error reply; None if it is an error and nothing else."""
+    def redirect(self, shard: Shard, reply: object) -> Redirect | None:
+        """Where to send a call after an error reply; None if the reply is no redirect."""
 
     async def connect(self) -> None:
         """Connect to what is needed to begin; raises `StoreError` if that fails."""
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
 
 class OneServer:
@@ -70,7 +69,7 @@ class OneServer:
     is_single_shard = True
 
     def __init__(self, name: str, find: Callable[[], Awaitable[ServerAddress]], timeouts: Timeouts) -> None:
-        """`find` says where it is. Nothing is connected yet."""
+        """`find` gives its address. Nothing is connected yet."""
         self._node = Node(name, find, timeouts)
 
     @classmethod
@@ -78,7 +77,7 @@ class OneServer:
         """The server at an address that never changes."""
         return cls(str(address), always(address), timeouts)
 
-    def shard_of(self, key: Key) -> Shard:  # noqa: ARG002 (all the same)
+    def shard_of(self, key: Key) -> Shard:  # noqa: ARG002 (there is one shard)
         """See `Topology.shard_of`."""
         return 0
 
@@ -90,7 +89,7 @@ class OneServer:
         """See `Topology.nodes`."""
         return (self._node,)
 
-    def redirect(self, shard: Shard, answer: object) -> Redirect | None:  # noqa: ARG002 (there is no other server)
+    def redirect(self, shard: Shard, reply: object) -> Redirect | None:  # noqa: ARG002 (there is no other server)
         """See `Topology.redirect`."""
         return None
 
@@ -104,7 +103,7 @@ class OneServer:
 
 
 def always(address: ServerAddress) -> Callable[[], Awaitable[ServerAddress]]:
-    """How to find a server that is always at the same address."""
+    """A `find` for a server that is always at the same address."""
 
     async def find() -> ServerAddress:
         return address
@@ -112,11 +111,8 @@ def always(address: ServerAddress) -> Callable[[], Awaitable[ServerAddress]]:
     return find
 
 
-SLOTS: Final = 16_384
-
-
 def tag_of(key: Key) -> str:
-    """What stands between the first brace and the next closing one; the whole key if that is nothing."""
+    """The part of a key that decides its shard: what is in the first braces, or the whole key if that is nothing."""
     start = key.find("{")
     if start >= 0:
         end = key.find("}", start + 1)
@@ -126,15 +122,12 @@ def tag_of(key: Key) -> str:
 
 
 def slot_of(key: Key) -> int:
-    """The slot of a key: CRC-16/XMODEM of its tag."""
+    """The slot of a key in Redis Cluster: CRC-16/XMODEM of its tag."""
     return crc_hqx(tag_of(key).encode(), 0) % SLOTS
 
 
-POINTS: Final = 100
-
-
 class Ring:
-    """Keys spread over servers that know nothing of each other. A shard is the number of a server."""
+    """Keys spread over servers that do not know each other. A shard is the number of a server."""
 
     is_single_shard = False
 
@@ -159,7 +152,7 @@ class Ring:
         """See `Topology.nodes`."""
         return self._nodes
 
-    def redirect(self, shard: Shard, answer: object) -> Redirect | None:  # noqa: ARG002 (the servers know nothing)
+    def redirect(self, shard: Shard, reply: object) -> Redirect | None:  # noqa: ARG002 (the servers do not know each other)
         """See `Topology.redirect`."""
         return None
 
