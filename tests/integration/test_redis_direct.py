@@ -55,7 +55,7 @@ def test_threads_travel_together(valkey: Server) -> None:
         before = valkey.script_calls()
         valkey.freeze()
         calls = [threads.submit(limiter.hit, f"k{number}", "10/hour") for number in range(THREADS)]
-        while len(direct(limiter)._connection._asked) < THREADS - 1:  # type: ignore[union-attr] # there is one
+        while len(direct(limiter)._connection._waiting) < THREADS - 1:  # type: ignore[union-attr] # there is one
             pass
         valkey.thaw()
         assert [call.result().remaining for call in calls] == [9] * THREADS
