@@ -10,14 +10,15 @@ constants of modules and tables of texts. A value that is filled in at run time 
 from __future__ import annotations
 
 import ast
+import operator
 import re
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs/reference/messages.md"
@@ -37,7 +38,16 @@ _BUILTIN: Final = {"Exception", "ValueError", "TypeError", "RuntimeError", "OSEr
 _CONVERSION: Final = re.compile(r"%(?:\.\d+)?[sdrgf]")
 _IN_BRACES: Final = re.compile(r"\{[^}]*\}")
 _WORD: Final = re.compile(r"[A-Za-z]{2,}")
+_OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
 _MAX_VALUE: Final = 40
+_CLOSE: Final = 2
+"""Lines between a text and the statement that raises it."""
 _HEAD: Final = """\
 # Messages
 
@@ -66,6 +76,7 @@ class _Module:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.relative_to(_SOURCE).as_posix()
+        self.dotted = "headgate." + self.name.removesuffix(".py").replace("/", ".")
         self.tree = ast.parse(path.read_text(encoding="utf-8"))
         self.constants = {name: value for name, value in _assigned(self.tree.body)}  # noqa: C416 (pairs, not a mapping)
         self.imports = {
@@ -89,10 +100,8 @@ class Messages:
 
     def __init__(self) -> None:
         """Read every file."""
-        self._modules = {
-            "headgate." + path.relative_to(_SOURCE).with_suffix("").as_posix().replace("/", "."): _Module(path)
-            for path in sorted(_SOURCE.rglob("*.py"))
-        }
+        modules = [_Module(path) for path in sorted(_SOURCE.rglob("*.py"))]
+        self._modules = {module.dotted: module for module in modules}
         self._errors = self._error_classes()
         self._makers = self._error_makers()
 
@@ -109,16 +118,20 @@ class Messages:
             found |= new
         return found
 
-    def _error_makers(self) -> dict[str, str]:
-        """Functions that return or raise an error, with its name."""
+    def _error_makers(self) -> dict[tuple[str, str], str]:
+        """Functions that return an error, by module and name, with the name of the error."""
         makers = {}
-        for module in self._modules.values():
+        for origin, module in self._modules.items():
             for node in ast.walk(module.tree):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
                     returned = ast.unparse(node.returns).rpartition(".")[2]
                     if returned in self._errors:
-                        makers[node.name] = returned
+                        makers[origin, node.name] = returned
         return makers
+
+    def _maker(self, module: _Module, name: str) -> str | None:
+        """The error that a function makes, as a module knows the function."""
+        return self._makers.get((module.dotted, name)) or self._makers.get(module.imports.get(name, ("", "")))
 
     def found(self) -> list[Message]:
         """Every message, each once in its module."""
@@ -142,9 +155,10 @@ class Messages:
         if owner == "log" and name in _LEVELS:
             arguments = call.args[1:] if name == "log" else call.args
             for text in self._texts(module, function, arguments[0]):
-                yield Message(_LEVELS[name], _filled(text, arguments[1:]), module.name, is_log=True)
+                values = [self._part(module, each) for each in arguments[1:]]
+                yield Message(_LEVELS[name], _filled(text, values), module.name, is_log=True)
             return
-        kind = name if name in self._errors else self._makers.get(name) or _REPORTERS.get(name)
+        kind = name if name in self._errors else self._maker(module, name) or _REPORTERS.get(name)
         if owner == "super()" and name == "__init__" and function.owner in self._errors:
             kind = function.owner
         if kind is None:
@@ -179,7 +193,7 @@ class Messages:
             tables = [node.func.value, *node.args[1:]]
             return [text for each in tables for text in self._strings(module, function, each, depth - 1)]
         if isinstance(node, ast.Name):
-            return self._named(module, function, node.id, depth - 1)
+            return self._named(module, function, node, depth - 1)
         return []
 
     def _part(self, module: _Module, node: ast.expr) -> str:
@@ -187,20 +201,39 @@ class Messages:
         if isinstance(node, ast.Constant):
             return str(node.value)
         value = getattr(node, "value", node)
-        constant = _evaluated(module, value)
-        return _value(value) if constant is None else constant
+        number = self._evaluated(module, value)
+        if number is None:
+            return _value(value)
+        return f"{number:,}" if isinstance(number, int) else f"{number:g}" if isinstance(number, float) else str(number)
 
-    def _named(self, module: _Module, function: _Scope, name: str, depth: int) -> list[str]:
-        local = function.variables.get(name)
-        if local is not None:
+    def _evaluated(self, module: _Module, node: ast.expr) -> int | float | str | None:
+        """The value of a constant, or of a calculation with constants; None for everything else."""
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, int | float | str) else None
+        if isinstance(node, ast.Name):
+            origin, value = self._constant(module, node.id)
+            return None if value is None else self._evaluated(origin, value)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            left, right = self._evaluated(module, node.left), self._evaluated(module, node.right)
+            if isinstance(left, int | float) and isinstance(right, int | float):
+                number: int | float = _OPERATORS[type(node.op)](left, right)
+                return number
+        return None
+
+    def _named(self, module: _Module, function: _Scope, name: ast.Name, depth: int) -> list[str]:
+        local = function.assigned_to(name)
+        if local:
             return [text for each in local for text in self._strings(module, function, each, depth)]
+        origin, value = self._constant(module, name.id)
+        return [] if value is None else self._strings(origin, function, value, depth)
+
+    def _constant(self, module: _Module, name: str) -> tuple[_Module, ast.expr | None]:
+        """A constant of a module, or of the module that it is imported from."""
         if name in module.constants:
-            return self._strings(module, function, module.constants[name], depth)
+            return module, module.constants[name]
         origin, original = module.imports.get(name, ("", ""))
         other = self._modules.get(origin)
-        if other is not None and original in other.constants:
-            return self._strings(other, function, other.constants[original], depth)
-        return []
+        return (module, None) if other is None or original not in other.constants else self._constant(other, original)
 
 
 class _Scope(NamedTuple):
@@ -212,6 +245,12 @@ class _Scope(NamedTuple):
     """The class it belongs to, if it is a method."""
     explains: bool
     """Whether it returns a reason, or None if there is none."""
+
+    def assigned_to(self, name: ast.Name) -> list[ast.expr]:
+        """What a variable may hold: what the line before assigns to it, or else anything that is assigned to it."""
+        values = self.variables.get(name.id, [])
+        close = [value for value in values if 0 < name.lineno - (value.end_lineno or value.lineno) <= _CLOSE]
+        return close[-1:] or values
 
 
 def _functions(tree: ast.Module) -> Iterator[_Scope]:
@@ -237,37 +276,7 @@ def _functions(tree: ast.Module) -> Iterator[_Scope]:
 
 
 def _is_sentence(text: str) -> bool:
-    return len(_WORD.findall(_IN_BRACES.sub(" ", text))) > 1
-
-
-def _evaluated(module: _Module, node: ast.expr) -> str | None:
-    """The value of a constant, or of a calculation with constants; None for everything else."""
-    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-    if not names or not names <= module.constants.keys():
-        return None
-    if any(
-        not isinstance(each, ast.Name | ast.BinOp | ast.operator | ast.Constant | ast.Load) for each in ast.walk(node)
-    ):
-        return None
-    constants = {name: _literal(module, module.constants[name]) for name in names}
-    if None in constants.values():
-        return None
-    # Names, numbers and operators only, all of them from our own source.
-    value = eval(compile(ast.Expression(node), module.name, "eval"), {"__builtins__": {}}, constants)  # noqa: S307
-    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _literal(module: _Module, node: ast.expr) -> object:
-    """The value of a constant's expression; None if it is not a number or a text."""
-    try:
-        value = ast.literal_eval(node)
-    except ValueError:
-        text = _evaluated(module, node)
-        if text is None and not any(isinstance(each, ast.Name | ast.Call | ast.Attribute) for each in ast.walk(node)):
-            value = eval(compile(ast.Expression(node), module.name, "eval"), {"__builtins__": {}})  # noqa: S307 (as above)
-        else:
-            return None
-    return value if isinstance(value, int | float | str) else None
+    return " " in text and not text.startswith(",") and len(_WORD.findall(_IN_BRACES.sub(" ", text))) > 1
 
 
 def _value(node: ast.expr) -> str:
@@ -279,10 +288,10 @@ def _value(node: ast.expr) -> str:
     return f"{{{text}}}" if len(text) <= _MAX_VALUE and '"' not in text and "'" not in text else "{…}"
 
 
-def _filled(text: str, arguments: list[ast.expr]) -> str:
-    """A log line with the names of its arguments."""
-    values = iter(arguments)
-    return _CONVERSION.sub(lambda _: _value(next(values, ast.Constant("…"))), text).replace("%%", "%")
+def _filled(text: str, values: list[str]) -> str:
+    """A log line with its values."""
+    given = iter(values)
+    return _CONVERSION.sub(lambda _: next(given, "{…}"), text).replace("%%", "%")
 
 
 def _cell(text: str) -> str:
