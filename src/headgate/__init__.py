@@ -1,9 +1,15 @@
 """Headgate: a distributed rate limiter.
 
-from headgate import Limiter, Request
+    from headgate import Limiter, Request
 
-async with Limiter.open("memory://", rules="rules.yaml") as limiter:
-verdict = await limiter.check(Request(user="u_42", method="GET", path="/api/search"))
+    rules = [{"name": "search", "per": "user", "limits": "10/minute"}]
+    async with Limiter.open("memory://", rules) as limiter:
+        verdict = await limiter.check(Request(user="u_42", method="GET", path="/api/search"))
+        assert verdict.allowed
+        assert verdict.remaining == 9
+
+``redis://host:6379`` in place of ``memory://`` shares the counters between processes, and ``rules="rules.yaml"``
+reads the rules from a file that is watched for changes.
 """
 
 from headgate.core.decision import Decision

@@ -2,9 +2,13 @@
 
     from headgate.asgi import RateLimitMiddleware
 
-    app = RateLimitMiddleware(app, "redis://localhost:6379", rules="rules.yaml")
+    async def hello(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"hello"})
 
-In Starlette and FastAPI, ``app.add_middleware(RateLimitMiddleware, "redis://…", rules=…)`` does the same.
+    app = RateLimitMiddleware(hello, "memory://", rules=[{"name": "search", "limits": "10/minute"}])
+
+In Starlette and FastAPI, ``app.add_middleware(RateLimitMiddleware, "redis://…", rules="rules.yaml")`` does the same.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Rate limits for Django projects.
+"""Rate limits for Django projects, by their settings.
 
-    MIDDLEWARE = [..., "headgate.django.RateLimitMiddleware"]
-    HEADGATE = {"STORE": "redis://localhost:6379", "RULES": "rules.yaml"}
+    MIDDLEWARE = ["headgate.django.RateLimitMiddleware"]
+    HEADGATE = {"STORE": "memory://", "RULES": [{"name": "search", "limits": "10/minute"}]}
 
-At a view: ``@rate_limit("5/minute", per="user")``.
+``{"STORE": "redis://localhost:6379", "RULES": "rules.yaml"}`` counts on Redis, by rules in a file. At a view:
+``@rate_limit("5/minute", per="user")``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,17 @@
 """Rate limits for FastAPI applications.
 
-from headgate.fastapi import rate_limit, setup
+    from fastapi import Depends, FastAPI
+    from headgate.fastapi import rate_limit, setup
 
-setup(app, "redis://localhost:6379", rules="rules.yaml")
+    app = FastAPI()
 
-@app.get("/search", dependencies=[Depends(rate_limit("10/minute", per="user"))])
-async def search(): ...
+    @app.get("/search", dependencies=[Depends(rate_limit("10/minute", per="user"))])
+    async def search():
+        return {}
+
+    setup(app, "memory://")
+
+``setup(app, "redis://localhost:6379", rules="rules.yaml")`` adds rules for all routes, and counts on Redis.
 """
 
 from collections.abc import Sequence

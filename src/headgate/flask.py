@@ -1,12 +1,17 @@
 """Rate limits for Flask applications.
 
-from headgate.flask import RateLimiter
+    from flask import Flask
+    from headgate.flask import RateLimiter
 
-limiter = RateLimiter(app, "redis://localhost:6379", rules="rules.yaml")
+    app = Flask("shop")
+    limiter = RateLimiter(app, "memory://")
 
-@app.get("/search")
-@limiter.limit("5/minute", per="user")
-def search(): ...
+    @app.get("/search")
+    @limiter.limit("10/minute", per="user")
+    def search():
+        return {}
+
+``RateLimiter(app, "redis://localhost:6379", rules="rules.yaml")`` adds rules for all routes, and counts on Redis.
 """
 
 from __future__ import annotations

@@ -1,12 +1,18 @@
 """Rate limits for Starlette applications.
 
-from headgate.starlette import rate_limit, setup
+    from headgate.starlette import rate_limit, setup
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
 
-@rate_limit("10/minute", per="user")
-async def search(request): ...
+    @rate_limit("10/minute", per="user")
+    async def search(request):
+        return JSONResponse({})
 
-app = Starlette(routes=[Route("/search", search)])
-setup(app, "redis://localhost:6379", rules="rules.yaml")
+    app = Starlette(routes=[Route("/search", search)])
+    setup(app, "memory://")
+
+``setup(app, "redis://localhost:6379", rules="rules.yaml")`` adds rules for all routes, and counts on Redis.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """The limiter for synchronous programs: the same methods, without `await`.
 
+    from headgate import Request
     from headgate.sync import Limiter
 
-    with Limiter.open("memory://", rules="rules.yaml") as limiter:
-        verdict = limiter.check(Request(user="u_42", method="GET", path="/api/search"))
+    with Limiter.open("memory://", [{"name": "search", "per": "user", "limits": "1/minute"}]) as limiter:
+        request = Request(user="u_42", method="GET", path="/api/search")
+        assert limiter.check(request).allowed
+        assert limiter.check(request).status == 429
 
-Nothing is written twice: each method runs the asynchronous one to its end. On a store
-in this process that never waits, so it needs neither an event loop nor a thread. Any
-other store lives on an event loop in the background, which the threads share.
+Each method runs the asynchronous one to its end. With counters in memory that never waits, so it needs neither an
+event loop nor a thread. Any other store runs on an event loop in the background, which all threads share.
 """
 
 from __future__ import annotations

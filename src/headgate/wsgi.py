@@ -1,8 +1,14 @@
 """Rate limits for any WSGI application.
 
-from headgate.wsgi import RateLimitMiddleware
+    from headgate.wsgi import RateLimitMiddleware
 
-app = RateLimitMiddleware(app, "redis://localhost:6379", rules="rules.yaml")
+    def hello(environ, start_response):
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    app = RateLimitMiddleware(hello, "memory://", rules=[{"name": "search", "limits": "10/minute"}])
+
+With several worker processes the counters belong on Redis: ``RateLimitMiddleware(hello, "redis://localhost:6379", …)``.
 """
 
 from __future__ import annotations

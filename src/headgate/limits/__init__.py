@@ -1,11 +1,14 @@
 """A storage for the `limits` library, and so for flask-limiter and slowapi: import this, and change a URL.
 
-import headgate.limits
+    import headgate.limits
+    from limits import RateLimitItemPerMinute, storage, strategies
 
-limiter = Limiter(get_remote_address, app=app, storage_uri="headgate+redis://localhost:6379")
+    limiter = strategies.FixedWindowRateLimiter(storage.storage_from_string("headgate+memory://"))
+    assert limiter.hit(RateLimitItemPerMinute(1), "u_42")
+    assert not limiter.hit(RateLimitItemPerMinute(1), "u_42")
 
-Importing registers ``headgate+memory://``, ``headgate+redis://`` and all other store
-addresses of headgate, and the same behind ``async+`` for `limits.aio`.
+Importing registers ``headgate+memory://``, ``headgate+redis://`` and all other store addresses of headgate, and the
+same behind ``async+`` for `limits.aio`. In flask-limiter it is ``storage_uri="headgate+redis://localhost:6379"``.
 """
 
 from headgate.limits.storage import AsyncHeadgateStorage, HeadgateStorage

@@ -1,4 +1,17 @@
-"""The testing kit: for tests of programs that use headgate, and of stores for it."""
+"""The testing kit: for tests of programs that use headgate, and of stores for it.
+
+    from headgate.sync import Limiter
+    from headgate.testing import FakeClock
+
+    clock = FakeClock()
+    limiter = Limiter.open("memory://", clock=clock)
+    assert limiter.hit("login:u_42", "1/minute").allowed
+    assert not limiter.hit("login:u_42", "1/minute").allowed
+    clock.advance(seconds=120)
+    assert limiter.hit("login:u_42", "1/minute").allowed
+
+`CounterStoreContract` proves a store of your own, and `FaultProxy` plays a server that is slow, silent or gone.
+"""
 
 from headgate.testing.clock import FakeClock
 from headgate.testing.contract import CounterStoreContract
