@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Somebody who wants a slot: when, until when, and whether a renewal or death is part of the story."""
+    """A caller that wants a slot: when, until when, and whether a renewal or death is part of the story."""
 
     name: str
     asks: float

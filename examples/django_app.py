@@ -20,7 +20,7 @@ settings.configure(
     HEADGATE={
         "STORE": os.environ.get("REDIS_URL", "memory://"),
         "RULES": Path(__file__).with_name("app_rules.yaml"),
-        "IDENTIFY": lambda request: request.headers.get("x-user"),  # without it: who has signed in to Django
+        "IDENTIFY": lambda request: request.headers.get("x-user"),  # without it: the user signed in to Django
     },
 )
 

@@ -16,7 +16,7 @@ setup(
     app,
     os.environ.get("REDIS_URL", "memory://"),
     rules=Path(__file__).with_name("app_rules.yaml"),
-    identify=lambda connection: connection.headers.get("x-user"),  # in real life: who has signed in
+    identify=lambda connection: connection.headers.get("x-user"),  # in production: the signed-in user
 )
 
 

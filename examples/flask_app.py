@@ -15,7 +15,7 @@ limiter = RateLimiter(
     app,
     os.environ.get("REDIS_URL", "memory://"),
     rules=Path(__file__).with_name("app_rules.yaml"),
-    identify=lambda asked: asked.headers.get("x-user"),  # in real life: who has signed in
+    identify=lambda call: call.headers.get("x-user"),  # in production: the signed-in user
 )
 
 

@@ -9,7 +9,7 @@ RULES = Path(__file__).with_name("rules.yaml")
 
 
 async def main() -> None:
-    """Three ways to ask: by rules, by a key and a limit, and for a slot."""
+    """Check a request by rules, hit a key with a limit, and hold a slot."""
     async with Limiter.open("memory://", rules=RULES) as limiter:
         # By rules: the limiter finds what applies to the request.
         request = Request(user="u_42", tier="free", ip="203.0.113.9", method="GET", path="/api/search")
