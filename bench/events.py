@@ -147,7 +147,9 @@ class Bench:
             "top violators of a day": lambda: activity.violators(*day),
             "top violators of a month": lambda: activity.violators(*month),
             "top violators of a day, by user, key or address": lambda: activity.violators(*day, by="anybody"),
-            "top violators of a week, by user, key or address": lambda: activity.violators(end - timedelta(days=7), end, by="anybody"),
+            "top violators of a week, by user, key or address": lambda: activity.violators(
+                end - timedelta(days=7), end, by="anybody"
+            ),
             "near the limit, the last hour": lambda: analytics.near_limits(end - timedelta(hours=1), end),
             "near the limit, a day": lambda: analytics.near_limits(*day),
             "utilisation of all rules, a day": lambda: analytics.utilisation(*day),
