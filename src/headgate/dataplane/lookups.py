@@ -16,8 +16,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from headgate.core.silence import Silence
 from headgate.core.units import SECOND
-from headgate.dataplane.silence import Silence
 from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ MAX_WAITING: Final = 100_000
 """Names in the queue. Beyond that records are assumed, so that memory is bounded."""
 _LOOKS: Final = 10
 """In the time of a deadline."""
+_MIN_SHARE: Final = 0.1
+"""Of the time between two looks that always counts as silence."""
 _SECONDS_TO_START: Final = 0.05
 """For which a start waits: enough for a database nearby, and no burden if it is silent."""
 _PROBE: Final = bytes(32)
@@ -98,7 +100,7 @@ class Lookups:
         self._kept_waiting = kept_waiting
         self._deadlines = deadlines
         self._interval = deadlines.reply / _LOOKS
-        self._silence = Silence(round(self._interval * SECOND))
+        self._silence = Silence(_MIN_SHARE)
         self._queue: deque[Wanted] = deque()
         self._in_flight: dict[asyncio.Task[None], Sequence[Wanted]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -130,7 +132,7 @@ class Lookups:
 
     def _send(self, batch: Sequence[Wanted], query: Any) -> None:  # noqa: ANN401 (a coroutine)
         if not self._in_flight:
-            self._silence.broken(self._clock(), self._kept())
+            self._begin_silence()
         task = asyncio.get_running_loop().create_task(query)
         self._in_flight[task] = batch
         task.add_done_callback(self._over)
@@ -154,7 +156,7 @@ class Lookups:
         except DatabaseError as error:
             self._give_up(str(error))
             return None
-        self._silence.broken(self._clock(), self._kept())
+        self._begin_silence()
         if not self.is_available:
             self.is_available = True
             seconds = (self._clock() - self._since) / SECOND
@@ -180,17 +182,21 @@ class Lookups:
         silence, deadlines = self._silence, self._deadlines
         was_connecting, self._was_connecting = self._was_connecting, self._source.is_connecting()
         is_connected = was_connecting and not self._was_connecting  # which the server has said, too
-        silence.look(self._clock(), self._kept(), has_unread=is_connected or self._source.has_unread())
-        seconds = silence.lasts / SECOND
+        if is_connected or self._source.has_unread():
+            self._begin_silence()
+        else:
+            silence.advance(self._clock() / SECOND, self._kept_waiting(), self._interval)
+        seconds = silence.lasts
         if seconds >= (deadlines.connect if self._was_connecting else deadlines.reply):
             self._give_up(f"no reply for {seconds * 1000:.0f} ms, nothing to read, {len(self._in_flight)} in flight")
         if seconds >= deadlines.abandon:
-            silence.broken(self._clock(), self._kept())
+            self._begin_silence()
             self._source.abandon()
         self._timer = asyncio.get_running_loop().call_later(self._interval, self._look)
 
-    def _kept(self) -> Micros:
-        return round(self._kept_waiting() * SECOND)
+    def _begin_silence(self) -> None:
+        """The server has replied, or owes a reply only from now on."""
+        self._silence.begin(self._clock() / SECOND, self._kept_waiting())
 
     def _give_up(self, why: str) -> None:
         """Answer all who wait that nothing can be read now, and probe until that changes."""

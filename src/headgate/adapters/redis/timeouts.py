@@ -1,11 +1,8 @@
 """When a call to Redis times out: calls are in flight, no reply arrived for the deadline, and none is unread.
 
-A reply that waits in our own process is not the server's fault. So only time that this process was awake counts: if
-the event loop stalls, or the process is stopped and continued, a check of the clock is late, and the delay does not
-count. Time for which this thread waited for a CPU does not count either: a server on the same machine waits as well.
-
-Any reply on the connection starts the deadline again: a server that replies, however many calls queue behind, is
-overloaded and not unavailable. Before a call times out, the socket is checked for unread data.
+A reply that waits in our own process is not the server's fault, so only time that this process was awake counts
+(`headgate.core.silence`). Any reply on the connection starts the deadline again: a server that replies, however many
+calls queue behind, is overloaded and not unavailable. Before a call times out, the socket is checked for unread data.
 """
 
 from __future__ import annotations
@@ -17,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import cpu_wait_seconds
+from headgate.core.silence import Silence
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -67,16 +65,10 @@ class TimeoutWatch:
         self._has_unread = has_unread
         self._on_timeout = on_timeout
         self._cpu_wait = cpu_wait
-        self._cpu_wait_before = 0.0
         self._calls: deque[tuple[Call, int, float]] = deque()
-        """Each call with the attempt that is watched, and when it was sent by `_clock`."""
+        """Each call with the attempt that is watched, and when it was sent by the clock of `_silence`."""
         self._timer: asyncio.TimerHandle | None = None
-        self._clock = 0.0
-        """Seconds that this process was awake."""
-        self._silence = 0.0
-        """How many of these have passed since the last reply."""
-        self._checked_at = 0.0
-        """When the last check was, on the clock of the event loop."""
+        self._silence = Silence(_MIN_SHARE, _SLACK_SECONDS)
         self._pause = 0.0
         """After how many seconds the next check is due."""
 
@@ -86,10 +78,11 @@ class TimeoutWatch:
         now = loop.time()
         if self._timer is None:
             self._calls.clear()
-            self._checked_at, self._silence, self._cpu_wait_before = now, 0.0, self._cpu_wait()
+            self._silence.begin(now, self._cpu_wait())
             self._check_after(loop, self._deadline / _CHECKS)
         # No later than the next check is due: the delay of a late check does not count for calls sent meanwhile either.
-        sent_at = self._clock + min(now - self._checked_at, self._pause + _SLACK_SECONDS)
+        silence = self._silence
+        sent_at = silence.clock + min(now - silence.checked_at, self._pause + _SLACK_SECONDS)
         self._calls.append((call, call.attempts, sent_at))
 
     def _check_after(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
@@ -98,12 +91,12 @@ class TimeoutWatch:
 
     def _check(self) -> None:
         loop = asyncio.get_running_loop()
-        self._advance(loop.time())
-        calls = self._calls
+        calls, silence = self._calls, self._silence
+        silence.advance(loop.time(), self._cpu_wait(), self._pause, self._last_reply_at())
         while calls:
             call, attempt, sent_at = calls[0]
             if not call.is_concluded and call.attempts == attempt:
-                left = self._deadline - min(self._silence, self._clock - sent_at)
+                left = self._deadline - min(silence.lasts, silence.clock - sent_at)
                 if left > 0:
                     self._check_after(loop, min(left, self._deadline / _CHECKS))
                     return
@@ -121,18 +114,6 @@ class TimeoutWatch:
             self._on_timeout(call)
         except Exception:  # one fault must not leave all other calls waiting
             log.exception("a timeout could not be reported to its caller")
-
-    def _advance(self, now: float) -> None:
-        """Let time pass, as far as this process was awake."""
-        cpu_wait = self._cpu_wait()
-        awake = min(now - self._checked_at, self._pause + _SLACK_SECONDS) - (cpu_wait - self._cpu_wait_before)
-        awake = max(awake, _MIN_SHARE * self._pause)
-        self._cpu_wait_before = cpu_wait
-        last_reply_at = self._last_reply_at()
-        self._clock += awake
-        has_replied = last_reply_at >= self._checked_at
-        self._silence = min(awake, now - last_reply_at) if has_replied else self._silence + awake
-        self._checked_at = now
 
     def close(self) -> None:
         """Watch no call any more."""
