@@ -53,7 +53,9 @@ def test_both_limiters_have_the_same_methods() -> None:
                 parameters = inspect.signature(method).parameters
                 assert inspect.signature(getattr(plain, name)).parameters == parameters, name
         public = {name for name in vars(plain) if not name.startswith("_")}
-        assert public <= {*dir(waiting), "verdict"}
+        assert public <= {*dir(waiting), "plan", "verdict"}
+    bound = inspect.signature(Limiter.open().plan).parameters  # its constructor takes it from the planner
+    assert [*bound] == [*inspect.signature(synchronous.Limiter.open().plan).parameters]
 
 
 @pytest.mark.parametrize("name", headgate.__all__)
