@@ -126,7 +126,17 @@ PENDING: Final[dict[str, int]] = {
 }
 """Words of both tables that are not clean yet, with how often they still occur; the count only falls."""
 
-ALLOWED: Final[dict[tuple[str, str], str]] = {}
+_MIGRATIONS: Final = "src/headgate/adapters/postgres/sql/migrations"
+_HASHED: Final = "a migration never changes: its digest is stored in every database that applied it"
+
+ALLOWED: Final[dict[tuple[str, str], str]] = {
+    ("somebody", _MIGRATIONS): _HASHED,
+    ("whoever", _MIGRATIONS): _HASHED,
+    ("nobody", _MIGRATIONS): _HASHED,
+    ("everybody", _MIGRATIONS): _HASHED,
+    ("in force", _MIGRATIONS): _HASHED,
+    ("anybody", "src/headgate/adapters/postgres/sql/queries/events.sql"): "a public value of the parameter `by`",
+}
 """(word, path below the root or its beginning): why the word is right there."""
 
 _PROSE: Final = ("*.md", "docs/**/*.md", "docs/*.py", "bench/README.md", "examples/*", "deploy/**/*")

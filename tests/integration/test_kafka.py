@@ -214,8 +214,8 @@ def test_an_event_that_nothing_is_told_of_is_sent_again(kafka: MockKafka, topic:
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic)
         batch = batch_of([event(number) for number in range(20)])
-        sink._under_way[batch.id] = half_told = Delivery(batch)
-        half_told.under_way.add(half_told.to_send.popleft())
+        sink._deliveries[batch.id] = half_told = Delivery(batch)
+        half_told.in_flight.add(half_told.to_send.popleft())
         assert await until_stored(sink, batch) == Stored(20)
         await sink.close()
 
@@ -294,7 +294,7 @@ def test_closing_in_the_middle(kafka: MockKafka, topic: str) -> None:
         storing = asyncio.create_task(sink.store(batch))
         await asyncio.sleep(0.2)
         await sink.close()
-        with pytest.raises(SinkError, match="nobody waits"):
+        with pytest.raises(SinkError, match="was cancelled before"):
             await storing
         kafka.come_back()
         sink = KafkaSink(kafka.servers, topic)

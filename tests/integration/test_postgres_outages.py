@@ -33,7 +33,7 @@ def _frozen(postgres: Postgres) -> Iterator[None]:
 @asynccontextmanager
 async def _opened(url: str, seconds: float = SECONDS, most: int = 2) -> AsyncIterator[Database]:
     """A database with an open connection; in the end, none of them may be in use."""
-    opened = Database(url, seconds=seconds, most_connections=most)
+    opened = Database(url, seconds=seconds, max_connections=most)
     try:
         await opened.rows("feed.blocks")
         yield opened
@@ -196,7 +196,7 @@ def test_a_change_that_waits_too_long_for_another_is_told_so(postgres: Postgres)
         async with _opened(url) as one, _opened(url) as other:
             async with one.change() as writing:
                 await record(writing, "me", Kind.TIER, "free", "created", None, None)
-                with pytest.raises(DatabaseError, match="another change has been under way for too long") as caught:
+                with pytest.raises(DatabaseError, match="another change has been running for too long") as caught:
                     await _change(other)
                 assert caught.value.transient
             assert len(await changes(other)) == 1

@@ -1,4 +1,4 @@
-"""The first token of the admin API, where nobody has set one: made once, and kept in the data directory."""
+"""The first token of the admin API, if none is configured: made once, and kept in the data directory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FILE: Final = "admin-token"
 
 
 def new_admin_token() -> str:
-    """A token that nobody has."""
+    """A new random token."""
     return new_token(secrets.token_bytes(RANDOM_BYTES))
 
 
 def kept_token(data_dir: Path) -> str:
-    """The admin token of this data directory, made when there is none. Only who may read the file has it."""
+    """The admin token of this data directory, made with mode 0600 when there is none."""
     file = data_dir / _FILE
     try:
         if not file.exists():
@@ -40,7 +40,7 @@ def kept_token(data_dir: Path) -> str:
 
 
 def _make(file: Path) -> None:
-    """Write a token, whole or not at all; of several who do so at once, one wins."""
+    """Write a token, whole or not at all; of several processes that do so at once, one wins."""
     beside = file.with_name(f"{file.name}.{new_id()}")
     try:
         beside.touch(mode=0o600, exist_ok=False)

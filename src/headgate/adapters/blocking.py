@@ -1,15 +1,10 @@
-"""What makes its callers wait, for threads: they block, and meet on one event loop in the background.
+"""Asynchronous stores for threads: the callers block, and their calls run on one event loop in the background.
 
-A thread puts its call in a queue, wakes the loop unless somebody did, and waits. The loop
-starts everything that it finds in the queue in one turn.
+A thread puts its call in a queue, wakes the loop unless another thread has, and waits. The loop starts all calls in
+the queue in one turn. So the checks of many threads reach a Redis store together and are sent as one script call.
 
-A store that makes its callers wait, for threads: they block, and meet on one event loop in the background.
-
-The checks of many threads reach a Redis store together and travel as one script call.
-
-Each store has a loop and a thread of its own. Stores do not share connections, so their
-calls could not travel together on one loop either; and this way nobody has to know who
-else still needs the thread.
+Each store has a loop and a thread of its own. Stores do not share connections, so the calls of two stores could not
+be sent together on one loop either, and no store has to know whether another one still needs the thread.
 """
 
 from __future__ import annotations
@@ -41,10 +36,10 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class Resident(Protocol):
-    """Who lives on the loop."""
+    """The object whose methods the loop calls, such as a store."""
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
 
 
 T = TypeVar("T")
@@ -55,10 +50,10 @@ _SECONDS_TO_CLOSE: Final = 5.0
 
 
 class BackgroundLoop(Generic[ResidentT]):
-    """Somebody on an event loop of their own, from the first call on.
+    """A resident with an event loop of its own, started by the first call.
 
     Safe under threads, and after a fork: the child begins with a resident, a loop and a thread
-    of its own, and leaves those of its parent alone.
+    of its own, and does not touch those of its parent.
     """
 
     def __init__(self, make: Callable[[], ResidentT]) -> None:
@@ -70,7 +65,7 @@ class BackgroundLoop(Generic[ResidentT]):
         _all.add(self)
 
     def running(self) -> Background[ResidentT]:
-        """The loop to ask on."""
+        """The running loop; the first call starts it."""
         background = self._background
         if background is not None and not background.ended:
             return background
@@ -92,12 +87,12 @@ class BackgroundLoop(Generic[ResidentT]):
             background.join()
 
     def __del__(self) -> None:
-        """Nobody can ask any more, so the thread need not go on."""
+        """No caller is left, so the thread ends."""
         if self._background is not None:
             self._background.stop()
 
     def reset_after_fork(self) -> None:
-        """Forget what was inherited, in a forked child: there the thread is gone, and a lock may be held by nobody."""
+        """Drop the inherited state in a forked child, where the thread is gone and a lock may never be released."""
         self._lock = threading.RLock()
         if self._background is not None:
             self._background.ended = True
@@ -108,7 +103,7 @@ class BackgroundLoop(Generic[ResidentT]):
 
 
 class _Call:
-    """One call on its way: what is asked, and what came of it."""
+    """One call: method, argument, and its result or error."""
 
     __slots__ = ("argument", "done", "error", "method", "result")
 
@@ -117,8 +112,8 @@ class _Call:
         self.argument = argument
         self.result: Any = None
         self.error: BaseException | None = None
-        # Made for this call alone. Who is interrupted by a signal while waiting leaves a lock behind
-        # that is released later; used again, it would end somebody else's wait.
+        # Made for this call alone. A thread that a signal interrupts while it waits leaves a lock behind
+        # that is released later; if another call used that lock, its wait would end too early.
         self.done = threading.Lock()
         self.done.acquire()
 
@@ -129,7 +124,7 @@ class _Call:
 
 
 class Background(Generic[ResidentT]):
-    """A thread with an event loop, somebody who lives on it, and a queue of calls to them."""
+    """A thread with an event loop, the resident that it runs, and the queue of calls to the resident."""
 
     def __init__(self, resident: ResidentT) -> None:
         """Start the thread. It does not end the process's life, nor prolong it."""
@@ -198,19 +193,19 @@ class Background(Generic[ResidentT]):
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._live())
         finally:
-            self.ended = True  # before the queue is emptied: who comes later empties it again
+            self.ended = True  # before the queue is emptied: a later caller empties it again
             self._refuse_calls()
 
     async def _live(self) -> None:
-        """Keep the loop going until told to stop; then nobody waits any more, and the resident is closed."""
+        """Keep the loop running until `stop`; then cancel all calls and close the resident."""
         await self._stopping.wait()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         await self.resident.close()
 
     def _start_calls(self) -> None:
-        """Start everything that was asked until now, in one turn of the loop."""
-        self._woken = False  # before the queue is emptied: who comes later wakes the loop again
+        """Start all queued calls, in one turn of the loop."""
+        self._woken = False  # before the queue is emptied: a later caller wakes the loop again
         if self._stopping.is_set():
             self._refuse_calls()
         calls = self._calls
@@ -224,7 +219,7 @@ async def _answer(call: _Call) -> None:
         call.result = await call.method(call.argument)
     except asyncio.CancelledError:
         call.fail(_closed_meanwhile())
-    except BaseException as error:  # noqa: BLE001 (somebody waits, and must hear of anything)
+    except BaseException as error:  # noqa: BLE001 (the waiting caller gets every error)
         call.fail(error)
     else:
         call.done.release()

@@ -67,7 +67,7 @@ def event_json(event: Event, batch: EventBatch) -> bytes:
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_APPEND
 _REMEMBERED: Final = 4 * 1024 * 1024
 """So many bytes at the end of a file are looked through for batches that are in it, more if the last is longer."""
-_MOST_BATCHES: Final = 1_000
+_MAX_BATCHES: Final = 1_000
 
 
 class JsonLines:
@@ -93,11 +93,11 @@ class JsonLines:
         return Stored(len(batch.events) - refused, refused)
 
     async def close(self) -> None:
-        """Let go of the file."""
-        await asyncio.to_thread(self._let_go)
+        """Close the file."""
+        await asyncio.to_thread(self._close)
 
     def _append(self, batch: EventBatch) -> int:
-        with self._turn:  # a caller who gives up leaves this behind, and may close meanwhile
+        with self._turn:  # a cancelled call continues here in its thread, and `close` may come meanwhile
             return self._write(batch)
 
     def _write(self, batch: EventBatch) -> int:
@@ -107,7 +107,7 @@ class JsonLines:
         if missing:
             _write(file, b"".join(missing))
         self._written[batch.id] = len(lines)
-        if len(self._written) > _MOST_BATCHES:
+        if len(self._written) > _MAX_BATCHES:
             self._written.popitem(last=False)
         return len(batch.events) - len(lines)
 
@@ -126,7 +126,7 @@ class JsonLines:
         except FileNotFoundError:
             return True
 
-    def _let_go(self) -> None:
+    def _close(self) -> None:
         with self._turn:
             self._forget()
 

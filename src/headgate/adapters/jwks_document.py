@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _SECONDS: Final = 4.0
-_LARGEST: Final = 1024 * 1024
+_MAX_BYTES: Final = 1024 * 1024
 _ACCEPT: Final = {"Accept": "application/jwk-set+json, application/json", "User-Agent": "headgate"}
 
 
 def jwks_at(url: str, tls: SSLContext | None = None) -> Callable[[], Awaitable[bytes]]:
-    """What fetches the document at an address. In clear it could be anybody's, so ``http://`` is refused.
+    """A function that fetches the document at an address. Without TLS it could be forged, so ``http://`` is refused.
 
-    `tls` replaces the machine's own idea of whom to believe.
+    `tls` replaces the machine's own trusted certificates.
     """
     try:
         parts = urlsplit(url)
@@ -33,7 +33,7 @@ def jwks_at(url: str, tls: SSLContext | None = None) -> Callable[[], Awaitable[b
         return lambda: asyncio.to_thread(partial(_fetched, url, tls))
     if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
         return lambda: asyncio.to_thread(partial(_read, Path(unquote(parts.path))))
-    msg = "HEADGATE_JWT_JWKS_URL is neither https://… nor file:///…; keys that came in clear could be anybody's"
+    msg = "HEADGATE_JWT_JWKS_URL is neither https://… nor file:///…; keys fetched without TLS could be forged"
     raise InvalidSettings(msg)
 
 
@@ -45,16 +45,16 @@ def _fetched(url: str, tls: SSLContext | None) -> bytes:
         if response.status != 200:  # noqa: PLR2004 (OK)
             msg = f"{urlsplit(url).hostname} answered {response.status}"
             raise HeadgateError(msg)
-        return _bounded(response.read(_LARGEST + 1))
+        return _bounded(response.read(_MAX_BYTES + 1))
 
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
-        return _bounded(file.read(_LARGEST + 1))
+        return _bounded(file.read(_MAX_BYTES + 1))
 
 
 def _bounded(document: bytes) -> bytes:
-    if len(document) > _LARGEST:
-        msg = f"the document with the keys has more than {_LARGEST} bytes"
+    if len(document) > _MAX_BYTES:
+        msg = f"the document with the keys has more than {_MAX_BYTES} bytes"
         raise HeadgateError(msg)
     return document

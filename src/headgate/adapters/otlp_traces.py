@@ -37,11 +37,11 @@ _ID: Final = "headgate.decision_id"
 
 
 class Traces:
-    """Makes spans, and delivers them as far as that is possible. Nobody ever waits for it."""
+    """Makes spans, and delivers them if it can. No request ever waits for it."""
 
     def __init__(self, endpoint: str, worker: str) -> None:
         """`endpoint` is the address of a collector; `worker` is which process of the service this is."""
-        # Of a collector that is away `_Delivery` says once what its client would say every few seconds.
+        # `_Delivery` logs once that a collector is unavailable; its client would log it every few seconds.
         quiet = logging.getLogger("opentelemetry")
         quiet.propagate = False
         quiet.addHandler(logging.NullHandler())
@@ -75,7 +75,7 @@ class Traces:
 
 
 def tell_span(verdict: Verdict) -> None:
-    """Note a verdict at the present span; of several, each after the first as an event. No word of who was asking."""
+    """Add a verdict to the current span; of several, each after the first as an event. The caller is not named."""
     span = get_current_span()
     if not span.is_recording():
         return
@@ -106,25 +106,25 @@ class _Delivery(SpanExporter):
         self._endpoint = endpoint
         address = endpoint if endpoint.endswith(_PATH) else endpoint + _PATH
         self._exporter = OTLPSpanExporter(address, timeout=_SECONDS_FOR_A_BATCH)
-        self._is_away = self._is_ending = False
+        self._is_failing = self._is_ending = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """See `SpanExporter.export`."""
-        if self._is_away and self._is_ending:
+        if self._is_failing and self._is_ending:
             return SpanExportResult.FAILURE
         result = self._exporter.export(spans)
-        is_away = result is not SpanExportResult.SUCCESS
-        if is_away and not self._is_away:
+        is_failing = result is not SpanExportResult.SUCCESS
+        if is_failing and not self._is_failing:
             log.warning("traces cannot be delivered to %s and are lost until they can", self._endpoint)
-        if self._is_away and not is_away:
+        if self._is_failing and not is_failing:
             log.warning("traces are delivered again")
-        self._is_away = is_away
+        self._is_failing = is_failing
         return result
 
     def hurry(self) -> None:
         """Try nothing twice from now on."""
         self._is_ending = True
-        if self._is_away:
+        if self._is_failing:
             self._exporter.shutdown()  # type: ignore[no-untyped-call] # it is untyped
 
     def shutdown(self) -> None:

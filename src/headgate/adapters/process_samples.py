@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 _SUFFIX: Final = ".json"
-_TOLD: Final = "told.txt"
+_TEXT_FILE: Final = "told.txt"
 
 
 class _Kept(NamedTuple):
@@ -40,20 +40,20 @@ _written: Final = msgspec.json.Encoder().encode
 
 
 class WorkerSamples:
-    """One process's file, and the way to those of the others."""
+    """One process's file of samples, and access to those of the others."""
 
     def __init__(self, folder: Path, worker: str) -> None:
-        """`worker` is who this process is among the others."""
+        """`worker` is the name of this process among the others."""
         self._folder = folder
         self._file = folder / f"{worker}{_SUFFIX}"
-        self._told = folder / _TOLD
+        self._text_file = folder / _TEXT_FILE
         self._read: tuple[tuple[int, int], str] | None = None
-        """What was told last, and the file that it was read from."""
+        """The text that was read last, and which version of the file it is."""
         before = _kept(self._file)
         self._inherited = [] if before is None else _counters(before.samples)
 
     def share(self, samples: Iterable[Sample]) -> list[Sample]:
-        """Let the others know these samples; returns them as they are now known."""
+        """Publish these samples to the other processes; returns them with the inherited counters added."""
         whole = summed([*self._inherited, *samples])
         new = self._file.with_suffix(".new")
         with suppress(OSError):  # the disk is full, or the service is just ending: the others know the last ones
@@ -62,19 +62,19 @@ class WorkerSamples:
         return whole
 
     def keep(self, text: str) -> None:
-        """Keep what was told of all processes, for the others to tell as well."""
-        new = self._told.with_suffix(f".{os.getpid()}")
+        """Save the metrics text of all processes, so that every process can serve it."""
+        new = self._text_file.with_suffix(f".{os.getpid()}")
         with suppress(OSError):  # as above
             new.write_text(text, encoding="utf-8")
-            new.replace(self._told)
+            new.replace(self._text_file)
 
     def kept(self) -> str | None:
-        """What was told last, by whichever process; None if that cannot be known."""
+        """The text that any process saved last; None if it cannot be read."""
         try:
-            found = self._told.stat()
+            found = self._text_file.stat()
             if self._read is None or self._read[0] != (found.st_mtime_ns, found.st_ino):
-                self._read = (found.st_mtime_ns, found.st_ino), self._told.read_text(encoding="utf-8")
-        except OSError:  # nothing was told yet, or the service is just ending
+                self._read = (found.st_mtime_ns, found.st_ino), self._text_file.read_text(encoding="utf-8")
+        except OSError:  # no text is saved yet, or the service is just ending
             return None
         return self._read[1]
 
@@ -92,7 +92,7 @@ def _kept(file: Path) -> _Kept | None:
     try:
         return _read(file.read_bytes())
     except (OSError, msgspec.DecodeError):
-        return None  # nobody was there yet, or the service is just ending
+        return None  # no process has written it yet, or the service is just ending
 
 
 def _counters(samples: Sequence[Sample]) -> list[Sample]:

@@ -55,11 +55,11 @@ class RulesFile:
     def _text(self, name: str) -> str:
         try:
             with self.path.open("rb") as file:
-                raw = file.read(yaml_text.LARGEST + 1)
+                raw = file.read(yaml_text.MAX_SIZE + 1)
         except (OSError, ValueError) as error:
             raise _refused(name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
-        if len(raw) > yaml_text.LARGEST:
-            raise _refused(name, f"is larger than {yaml_text.LARGEST // 1024 // 1024} MiB")
+        if len(raw) > yaml_text.MAX_SIZE:
+            raise _refused(name, f"is larger than {yaml_text.MAX_SIZE // 1024 // 1024} MiB")
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:

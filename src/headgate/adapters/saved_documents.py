@@ -18,8 +18,8 @@ from headgate.ports import Document
 
 log = logging.getLogger("headgate")
 
-_LONGEST_LINE: Final = 1_000
-_LARGEST: Final = 256 * 1024 * 1024
+_MAX_HEADER_BYTES: Final = 1_000
+_MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 _PRIVATE: Final = 0o700
 
 
@@ -41,7 +41,7 @@ class SavedDocuments:
         try:
             with file.open("rb") as reading:
                 number, lineage, digest = _header(reading)
-                document = Document(kind, number, reading.read(_LARGEST), digest, lineage)
+                document = Document(kind, number, reading.read(_MAX_BODY_BYTES), digest, lineage)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -75,7 +75,7 @@ class SavedDocuments:
 
 def _header(reading: BinaryIO) -> tuple[int, str, bytes]:
     """Number, lineage and digest, from the first line; `ValueError` if that is something else."""
-    match json.loads(reading.readline(_LONGEST_LINE)):
+    match json.loads(reading.readline(_MAX_HEADER_BYTES)):
         case {"number": int() as number, "lineage": str() as lineage, "digest": str() as digest}:
             return number, lineage, bytes.fromhex(digest)
     msg = "no header"

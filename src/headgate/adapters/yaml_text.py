@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headgate.core.parsing.fields import Path
 
-LARGEST: Final = 64 * 1024 * 1024
+MAX_SIZE: Final = 64 * 1024 * 1024
 """In bytes for a file, in characters for a text."""
 _DEEPEST: Final = 20
 _FORBIDDEN: Final = yaml.reader.Reader.NON_PRINTABLE
@@ -51,8 +51,8 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def parse(text: str) -> Document:
     """Parse YAML or JSON text, or raise `InvalidRules` with lines that start with their number."""
     document = Document()
-    if len(text) > LARGEST:
-        document.problem((), f"larger than {LARGEST // 1024 // 1024} MiB", 1)
+    if len(text) > MAX_SIZE:
+        document.problem((), f"larger than {MAX_SIZE // 1024 // 1024} MiB", 1)
     elif found := _FORBIDDEN.search(text):
         document.problem(
             (), f"the character {found[0]!r} cannot stand in a file", text.count("\n", 0, found.start()) + 1
@@ -99,9 +99,9 @@ class Document:
             return
         self.data = self._value(next(events), events, ())
         next(events)  # the end of the document
-        following = next(events)
-        if not isinstance(following, yaml.StreamEndEvent):
-            self.problem((), "a second document starts here; only one is read", _line(following.start_mark))
+        next_event = next(events)
+        if not isinstance(next_event, yaml.StreamEndEvent):
+            self.problem((), "a second document starts here; only one is read", _line(next_event.start_mark))
 
     def _value(self, event: Any, events: Iterator[Any], path: Path) -> Any:  # noqa: ANN401 (yaml has no types)
         line = _line(event.start_mark)
@@ -139,7 +139,7 @@ class Document:
 
 
 class _StopReading(Exception):
-    """Ends the reading with a problem; nobody outside sees it."""
+    """Ends the reading with a problem; `parse` catches it."""
 
 
 def _scalar(event: Any) -> object:  # noqa: ANN401 (yaml has no types)

@@ -14,8 +14,8 @@ from headgate.adapters.postgres.database import CHANGES
 from headgate.adapters.postgres.faults import outcome_is_unknown, translated
 from headgate.adapters.postgres.migrations import (
     MIGRATING,
-    carried_out_on,
-    carry_out_on,
+    applied_on,
+    apply_on,
     known,
     pending,
     tables,
@@ -91,7 +91,7 @@ class TableReader:
 
     async def moment(self) -> Moment:
         """The state at this moment."""
-        done = await carried_out_on(self._connection)
+        done = await applied_on(self._connection)
         with translated():
             row = await self._connection.fetchrow(statements()["backup.moment"])
         assert row is not None  # noqa: S101 (it has no FROM)
@@ -155,7 +155,7 @@ class TableWriter:
 
     async def schema(self) -> int:
         """The number of the newest applied migration; 0 without a schema."""
-        return max(await carried_out_on(self._connection), default=0)
+        return max(await applied_on(self._connection), default=0)
 
     async def origin(self) -> str:
         """The id of this database."""
@@ -186,7 +186,7 @@ class TableWriter:
     async def rebuild(self, schema: int) -> None:
         """Drop everything of headgate, and create the schema as of that migration."""
         await undo_on(self._connection)
-        await carry_out_on(self._connection, schema)
+        await apply_on(self._connection, schema)
 
     async def check_columns(self, table: str, columns: Sequence[str]) -> None:
         """Raise `Conflict` unless a table has all these columns."""
@@ -216,7 +216,7 @@ class TableWriter:
             sequence: str = await self._connection.fetchval(statements()["backup.sequence"])
             # Unlike setval, this is rolled back with the transaction.
             await self._connection.execute(f"ALTER SEQUENCE {sequence} RESTART WITH {highest + 1}")
-        await carry_out_on(self._connection, known()[-1].number)
+        await apply_on(self._connection, known()[-1].number)
         return lineage
 
 

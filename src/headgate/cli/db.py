@@ -56,7 +56,7 @@ async def _status(url: str | None, *, as_json: bool) -> int:
     async with _database(url) as database:
         from headgate.adapters import postgres  # noqa: PLC0415 (an extra, which is there if this is reached)
 
-        done = await postgres.carried_out(database)
+        done = await postgres.applied(database)
         known = postgres.known()
     left = sum(step.number not in done for step in known)
     if as_json:

@@ -53,7 +53,7 @@ class Activity:
                 "by sample, and old events are archived"
             )
             raise NotFound(msg)
-        snapshot = await self._database.row("snapshots.in_force", found["at"])
+        snapshot = await self._database.row("snapshots.active_at", found["at"])
         return {**found, "snapshot": None if snapshot is None else snapshot["number"]}
 
     async def violators(

@@ -94,7 +94,7 @@ def test_a_batch_longer_than_what_is_looked_through_is_written_once(
 def test_only_the_end_of_a_long_file_is_looked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever stands in it."""
     monkeypatch.setattr(event_json, "_REMEMBERED", 4_000)
-    monkeypatch.setattr(event_json, "_MOST_BATCHES", 2)
+    monkeypatch.setattr(event_json, "_MAX_BATCHES", 2)
     (tmp_path / "events").write_text("x\n" * 5_000 + '[]\n{"batch": 7}\n', encoding="ascii")
     made = [batch(number, 1) for number in range(4)]
     _store(tmp_path / "events", *made)

@@ -93,7 +93,7 @@ def test_keys_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     file.write_bytes(b"{}")
     url = file.as_uri()
     assert asyncio.run(_fetch(url)) == b"{}"
-    monkeypatch.setattr(jwks_document, "_LARGEST", 1)
+    monkeypatch.setattr(jwks_document, "_MAX_BYTES", 1)
     with pytest.raises(HeadgateError, match="more than 1 bytes"):
         asyncio.run(_fetch(url))
     file.unlink()
@@ -117,6 +117,6 @@ def test_keys_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_other_places_are_refused(url: str) -> None:
-    """Keys that came in clear could be anybody's."""
+    """Keys fetched without TLS could be forged."""
     with pytest.raises(InvalidSettings, match="https"):
         jwks_at(url)

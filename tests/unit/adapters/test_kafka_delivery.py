@@ -16,7 +16,7 @@ def delivery() -> Delivery:
     """Five events, all handed over."""
     event = Event._make([None] * len(Event._fields))
     delivery = Delivery(EventBatch("b1", "server-1", "", [event] * 5))
-    delivery.under_way |= set(delivery.to_send)
+    delivery.in_flight |= set(delivery.to_send)
     delivery.to_send.clear()
     return delivery
 
@@ -47,17 +47,17 @@ def test_one_is_refused_only_if_it_was_alone(delivery: Delivery) -> None:
     assert (list(delivery.to_send_alone), delivery.refused) == ([3], 0)
 
     delivery.alone = delivery.to_send_alone.popleft()
-    delivery.under_way.add(3)
+    delivery.in_flight.add(3)
     assert delivery.has_one_alone
     delivery.reported(3, NOT_ALLOWED)
     delivery.try_again()
-    delivery.under_way.add(delivery.to_send.popleft())
+    delivery.in_flight.add(delivery.to_send.popleft())
     assert not delivery.has_one_alone
     delivery.reported(3, TOO_LARGE)
     assert (list(delivery.to_send_alone), delivery.refused) == ([3], 0)
 
     delivery.alone = delivery.to_send_alone.popleft()
-    delivery.under_way.add(3)
+    delivery.in_flight.add(3)
     delivery.reported(3, TOO_LARGE)
     assert (delivery.missing, delivery.result) == (0, Stored(4, 1))
 

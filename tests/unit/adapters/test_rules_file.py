@@ -211,7 +211,7 @@ def test_a_file_of_ten_megabytes_is_only_slow_to_write(write: Write) -> None:
 
 def test_a_file_beyond_all_measure_is_not_read_to_its_end(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is too large, even endless, is refused; a part of it is never taken for the whole."""
-    monkeypatch.setattr(yaml_text, "LARGEST", 1024 * 1024)
+    monkeypatch.setattr(yaml_text, "MAX_SIZE", 1024 * 1024)
     content = GOOD + "#" + "\U0001f600" * 300_000
     assert refused(write(content)) == ["rules.yaml: is larger than 1 MiB"]
     assert refused(RulesFile("/dev/zero")) == ["/dev/zero: is larger than 1 MiB"]

@@ -81,7 +81,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, disk: _Disk, caplog: pytest.L
 
 def test_a_disk_that_stays_full_costs_the_oldest(tmp_path: Path, disk: _Disk) -> None:
     """Memory is bounded; what had to go is known to whoever reads the log."""
-    writer, stream = Writer(tmp_path, {EVENTS: 2**24}, most_in_memory=20_000), spooled_events(tmp_path, ["one"])
+    writer, stream = Writer(tmp_path, {EVENTS: 2**24}, max_in_memory=20_000), spooled_events(tmp_path, ["one"])
     writer.append(EVENTS, batch(0, 10))
     writer.write()
     disk.room = 100

@@ -235,7 +235,7 @@ def test_characters_that_cannot_stand_in_a_file(character: str) -> None:
 
 def test_a_huge_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text beyond all measure is not even looked at."""
-    monkeypatch.setattr(yaml_text, "LARGEST", 1024 * 1024)
+    monkeypatch.setattr(yaml_text, "MAX_SIZE", 1024 * 1024)
     assert lines("#" * (1024 * 1024 + 1)) == ["1: larger than 1 MiB"]
     assert yaml_text.parse("#" * 1024 * 1024).data is None
 

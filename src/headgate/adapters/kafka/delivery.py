@@ -58,7 +58,7 @@ _IN_COMPANY: Final = _NEVER | {KafkaError._INVALID_DIFFERENT_RECORD}  # noqa: SL
 
 
 class Delivery:
-    """The events of one batch, by their place in it. Used by one thread."""
+    """The events of one batch, by their index in it. Used by one thread."""
 
     def __init__(self, batch: EventBatch) -> None:
         """Nothing is sent yet."""
@@ -67,7 +67,7 @@ class Delivery:
         self.to_send = deque(range(len(batch.events)))
         self.to_send_alone: deque[int] = deque()
         """Refused together with others, of which one may be to blame."""
-        self.under_way: set[int] = set()
+        self.in_flight: set[int] = set()
         self.alone: int | None = None
         """The one that was last sent alone, or is the next to be."""
         self._unsettled = set(self.to_send)
@@ -78,8 +78,8 @@ class Delivery:
 
     @property
     def has_one_alone(self) -> bool:
-        """Whether an event is under way that must be alone."""
-        return self.alone in self.under_way
+        """Whether an event is in flight that must be alone."""
+        return self.alone in self.in_flight
 
     @property
     def refused(self) -> int:
@@ -102,10 +102,10 @@ class Delivery:
         return Stored(self.stored, self.refused)
 
     def reported(self, index: int, fault: KafkaError | None, _message: Any = None) -> None:  # noqa: ANN401 (librdkafka's)
-        """Take the brokers' word on an event that is under way."""
-        if index not in self.under_way:
+        """Record the brokers' answer for an event in flight."""
+        if index not in self.in_flight:
             return
-        self.under_way.discard(index)
+        self.in_flight.discard(index)
         if fault is None:
             self._unsettled.discard(index)
         elif fault.code() in _NEVER and index == self.alone:
@@ -126,12 +126,12 @@ class Delivery:
         Also what broke off: where a producer fails for good while it tells what became of events, its binding
         makes the report itself fail, at any step.
         """
-        waiting = self._unsettled - self.under_way
+        waiting = self._unsettled - self.in_flight
         if self.alone in waiting:
             self.alone = None
         self.to_send = deque(sorted(waiting.difference(self.to_send_alone)))
         self.fault = None
 
     def give_up_waiting(self) -> None:
-        """Nothing of what is under way will ever be reported: it has failed."""
-        self.under_way.clear()
+        """No event in flight will ever be reported: all of them have failed."""
+        self.in_flight.clear()

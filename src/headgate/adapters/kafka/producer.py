@@ -58,8 +58,8 @@ class Brokers(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Brokers:
         """Read the text, or raise `InvalidSettings` with a sentence that repeats nothing of it."""
-        places, _, query = text.strip().partition("?")
-        servers = [_server(number, place.strip()) for number, place in enumerate(places.split(","), 1)]
+        addresses, _, query = text.strip().partition("?")
+        servers = [_server(number, address.strip()) for number, address in enumerate(addresses.split(","), 1)]
         options = parse_qsl(query, keep_blank_values=True)
         for number, (name, value) in enumerate(options, 1):
             if name not in OPTIONS or not value:
@@ -91,7 +91,7 @@ def _server(number: int, text: str) -> str:
 log: Final = logging.getLogger("headgate")
 
 _ASIDE: Final = re.compile(r" \(after \d+ms in state [^)]*\)|\[thrd:[^]]*\]: ?")
-_MOST_LINES: Final = 100
+_MAX_LINES: Final = 100
 _SENTENCES: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "the topic does not exist; make it, or let the brokers make topics",
     KafkaError._UNKNOWN_TOPIC: "the topic does not exist; make it, or let the brokers make topics",  # noqa: SLF001 (its public name)
@@ -130,9 +130,9 @@ class Lines:
     def log(self, level: int, _form: str, *parts: Any) -> None:  # noqa: ANN401 (as logging.Logger has it)
         """Called by confluent-kafka with the arguments of `logging.Logger.log`; the last one is the line."""
         line = self._hidden(plain(parts[-1]))
-        if line not in self._said and len(self._said) < _MOST_LINES:
+        if line not in self._said and len(self._said) < _MAX_LINES:
             self._said.add(line)
-            # That brokers are away is said once, as a change of state, and at its level.
+            # The sink warns once per outage that brokers are unavailable; these lines are only its details.
             log.log(min(level, logging.INFO), "Kafka's client: %s", line)
 
     def forget(self) -> None:
@@ -145,7 +145,7 @@ _USUAL: Final[dict[str, str | int | bool]] = {
     "compression.type": "lz4",
     "reconnect.backoff.max.ms": 2_000,
     "socket.keepalive.enable": True,
-    # A broker that does not answer is asked again before anybody gives up on it.
+    # A request that a broker does not answer is tried again after this time; the default is a minute.
     "socket.timeout.ms": 10_000,
     "queue.buffering.max.kbytes": 65_536,
     # Where Java's clients would put a key, so that topics can be joined.
@@ -173,20 +173,20 @@ def new_producer(brokers: Brokers, lines: Lines, on_error: Callable[[KafkaError]
 
 
 def fault_of(error: KafkaException | SystemError) -> KafkaError:
-    """What a producer says is wrong.
+    """The Kafka error of an exception that a producer raised.
 
-    When it fails for good in the middle of telling what became of events, the binding finds two things set at once
-    and raises a SystemError, behind which is what it wanted to say.
+    If the producer fails for good while it reports what became of events, the binding returns a result with an
+    exception set. Python then raises a SystemError, whose cause is the `KafkaException`.
     """
-    told = error.__cause__ if isinstance(error, SystemError) else error
-    if not isinstance(told, KafkaException):
+    cause = error.__cause__ if isinstance(error, SystemError) else error
+    if not isinstance(cause, KafkaException):
         raise error
-    fault: KafkaError = told.args[0]
+    fault: KafkaError = cause.args[0]
     return fault
 
 
-def let_go(producer: Producer, *, wait_for_answers: bool) -> None:
-    """Close a producer. What the brokers were sent may still be answered; what is queued is not sent any more."""
+def close_producer(producer: Producer, *, wait_for_answers: bool) -> None:
+    """Close a producer. Events that were sent may still be confirmed; queued events are not sent any more."""
     producer.purge(in_queue=True, in_flight=not wait_for_answers)
     try:
         producer.flush(_MOMENT)

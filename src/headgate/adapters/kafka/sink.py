@@ -1,7 +1,7 @@
 """The sink: events go to a topic, and a batch is stored once the brokers have confirmed every event of it.
 
-What could not be confirmed in time stays in the producer's queue. When the batch comes again, nothing that is
-stored or under way is sent a second time: as long as this sink lives, an event is stored once.
+An event that is not confirmed in time stays in the producer's queue. When its batch is retried, events that are
+stored or in flight are not sent again: as long as this sink lives, an event is stored once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from confluent_kafka import KafkaError, KafkaException
 
 from headgate.adapters.clock import monotonic
 from headgate.adapters.kafka.delivery import Delivery, message_of
-from headgate.adapters.kafka.producer import Brokers, Lines, fault_of, is_for_good, let_go, log, new_producer, sentence
+from headgate.adapters.kafka.producer import (
+    Brokers,
+    Lines,
+    close_producer,
+    fault_of,
+    is_for_good,
+    log,
+    new_producer,
+    sentence,
+)
 from headgate.errors import InvalidSettings, SinkError
 
 if TYPE_CHECKING:
@@ -27,9 +36,9 @@ if TYPE_CHECKING:
 SECONDS: Final = 5.0
 _SLICE: Final = 0.1
 _BREATH: Final = 16
-_LONGEST_QUESTION: Final = 1.0
+_MAX_METADATA_SECONDS: Final = 1.0
 _REMEMBERED: Final = 64
-"""Batches, should somebody ask again."""
+"""How many batches are remembered, in case they are retried."""
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 
@@ -49,7 +58,7 @@ class KafkaSink:
         self._lines = Lines(self._brokers.hidden)
         self._fault: KafkaError | None = None
         self._is_up: bool | None = None
-        self._under_way: dict[str, Delivery] = {}
+        self._deliveries: dict[str, Delivery] = {}
         self._single: Delivery | None = None
         self._stored: dict[str, Stored] = {}
         self._closing = Flag()
@@ -59,7 +68,7 @@ class KafkaSink:
     async def store(self, batch: EventBatch) -> Stored:
         """Return once the brokers have all events but those they can never take; `SinkError` if not, or not yet."""
         if self._closing.is_set():
-            msg = "the way to Kafka is closed"
+            msg = "the Kafka sink is closed"
             raise SinkError(msg)
         given_up = Flag()
         try:
@@ -68,21 +77,21 @@ class KafkaSink:
             given_up.set()
 
     async def close(self) -> None:
-        """Send nothing more, wait a moment for what the brokers still have to answer, and let go of them."""
+        """Send nothing more, wait a moment for pending confirmations, and close the producer."""
         if self._closing.is_set():
             return
         self._closing.set()
         await asyncio.get_running_loop().run_in_executor(
-            self._thread, partial(let_go, self._producer, wait_for_answers=True)
+            self._thread, partial(close_producer, self._producer, wait_for_answers=True)
         )
         self._thread.shutdown(wait=False)
 
     def _store(self, batch: EventBatch, given_up: Flag) -> Stored:
         if batch.id in self._stored:
             return self._stored[batch.id]
-        delivery = self._under_way.pop(batch.id, None) or Delivery(batch)
+        delivery = self._deliveries.pop(batch.id, None) or Delivery(batch)
         self._leave_out_abandoned()
-        self._under_way[batch.id] = delivery
+        self._deliveries[batch.id] = delivery
         delivery.try_again()
         waiting = _Waiting(self._seconds, given_up, self._closing)
         try:
@@ -95,11 +104,11 @@ class KafkaSink:
             self._begin_anew()
             delivery.fault = fault  # and not what became of the rest
         if delivery.missing and waiting.is_called_off:
-            msg = "nobody waits for Kafka any more"
+            msg = "the batch was cancelled before Kafka confirmed all its events"
             raise SinkError(msg)
         if delivery.missing:
             raise self._down(delivery)
-        del self._under_way[batch.id]
+        del self._deliveries[batch.id]
         self._stored[batch.id] = delivery.result
         if len(self._stored) > _REMEMBERED:
             del self._stored[next(iter(self._stored))]
@@ -108,10 +117,10 @@ class KafkaSink:
         return delivery.result
 
     def _leave_out_abandoned(self) -> None:
-        """Forget the oldest batches that nobody asks for any more, as when they were dropped from the spool."""
-        idle = [key for key, delivery in self._under_way.items() if not delivery.under_way]
-        for key in idle[: max(0, len(self._under_way) - _REMEMBERED)]:
-            del self._under_way[key]
+        """Forget the oldest batches with nothing in flight; a batch that the spool dropped is never retried."""
+        idle = [key for key, delivery in self._deliveries.items() if not delivery.in_flight]
+        for key in idle[: max(0, len(self._deliveries) - _REMEMBERED)]:
+            del self._deliveries[key]
 
     def _send(self, delivery: Delivery, waiting: _Waiting) -> None:
         """Hand over what was not, in order, and wait for the answers."""
@@ -125,11 +134,11 @@ class KafkaSink:
                 continue
             delivery.to_send.popleft()
             if index % _BREATH == 0:
-                self._producer.poll(0)  # lets others have the interpreter, who may be deciding
+                self._producer.poll(0)  # releases the interpreter, for threads that decide
         self._wait_for(delivery, waiting)
 
     def _send_alone(self, delivery: Delivery, waiting: _Waiting) -> None:
-        """Send again, one by one and with nothing else under way, what was refused in company."""
+        """Send events again that were refused together with others: one by one, with nothing else in flight."""
         while delivery.to_send_alone and waiting:
             delivery.alone, self._single = delivery.to_send_alone[0], delivery
             if len(self._producer) or not self._hand_over(delivery, delivery.alone):
@@ -142,7 +151,7 @@ class KafkaSink:
         """Wait until the brokers know the topic; until then nothing is handed over, and nothing is in doubt."""
         while waiting:
             try:
-                topics = self._producer.list_topics(self._topic, min(waiting.seconds, _LONGEST_QUESTION)).topics
+                topics = self._producer.list_topics(self._topic, min(waiting.seconds, _MAX_METADATA_SECONDS)).topics
                 self._fault = fault = topics[self._topic].error
             except KafkaException as error:
                 fault = error.args[0]
@@ -173,24 +182,24 @@ class KafkaSink:
                 raise
             delivery.refuse(index)
         else:
-            delivery.under_way.add(index)
+            delivery.in_flight.add(index)
         return True
 
     def _wait_for(self, delivery: Delivery, waiting: _Waiting) -> None:
-        while delivery.under_way and waiting:
+        while delivery.in_flight and waiting:
             self._producer.poll(_SLICE)
             if not len(self._producer):  # nothing is left that could be reported
                 delivery.give_up_waiting()
 
     def _begin_anew(self) -> None:
-        """Replace a producer that has failed for good. What it had under way is in doubt, and is sent again."""
-        let_go(self._producer, wait_for_answers=False)
-        for delivery in self._under_way.values():
+        """Replace a producer that has failed for good. Its events in flight, stored or not, are sent again."""
+        close_producer(self._producer, wait_for_answers=False)
+        for delivery in self._deliveries.values():
             delivery.give_up_waiting()
         self._producer = new_producer(self._brokers, self._lines, self._failed)
 
     def _failed(self, fault: KafkaError) -> None:
-        """Remember what went wrong, for a message; that all brokers are away says less than why."""
+        """Remember the error for a message; "all brokers down" never replaces a more precise one."""
         if self._fault is None or fault.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
             self._fault = fault
 
@@ -212,7 +221,7 @@ class KafkaSink:
 
 
 class _Waiting:
-    """True as long as somebody waits and there is time."""
+    """True until the time is up, the call is cancelled or the sink closes."""
 
     def __init__(self, seconds: float, given_up: Flag, closing: Flag) -> None:
         self._until = monotonic() + seconds

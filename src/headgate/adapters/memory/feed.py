@@ -19,7 +19,7 @@ _DROPPED_MICROS: Final = 10_000_000
 
 
 class MemoryFeed:
-    """A `Feed` for whoever has the object. Use it on one event loop."""
+    """A `Feed` for all users of this object. Use it on one event loop."""
 
     def __init__(self) -> None:
         """Nothing is announced yet."""
@@ -65,7 +65,7 @@ class MemoryFeed:
 
 
 class MemoryCache:
-    """A `Cache` for whoever has the object."""
+    """A `Cache` for all users of this object."""
 
     def __init__(self, clock: Callable[[], Micros]) -> None:
         """Nothing is kept yet."""

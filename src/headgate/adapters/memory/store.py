@@ -1,11 +1,8 @@
 """The memory store: all counters in one dictionary, all decisions under one lock.
 
-From a bare key to a verdict in one function.
-
-`Limiter.hit` on the memory store is what people put into inner loops and what they
-compare limiters by, so for a counter that exists it takes the shortest way there is: no
-hit, no decision, no plan, no call that can be spared. Everything else, and everything
-unusual, goes the long way, which means the same.
+`Limiter.hit` on the memory store is what people put into inner loops and compare limiters by. So `fast_path` goes
+from a bare key to a verdict in one function, if the counter exists: no hit, no decision, no plan, no call that can be
+avoided. All other cases take the slow path, with the same results.
 """
 
 from __future__ import annotations
@@ -84,7 +81,7 @@ _new = tuple.__new__  # half the time of Decision(...)
 class _Elsewhere(NamedTuple):
     """The stamp of an admission that was counted in an overflow counter."""
 
-    place: str
+    counter: str
     stamp: Stamp
 
 
@@ -92,8 +89,8 @@ class _Answer(NamedTuple):
     """What is decided on one hit, before anything is done about it."""
 
     hit: Hit
-    place: str | None
-    """The counter it is counted in; None is nowhere."""
+    counter: str | None
+    """The name of the counter that counts it; None if no counter does."""
     record: list[Any] | None
     """That counter's record, if it has one."""
     before: Any
@@ -145,7 +142,7 @@ class MemoryStore:
         changes: list[tuple[list[Any], Any, Meter]] = []
         for key, meter, cost, _, _, _, _ in hits:
             record = named.get(key)
-            if record is None or meter.charge is None:  # slots are decided by who holds them
+            if record is None or meter.charge is None:  # slots depend on their holders
                 return None
             outcome = meter.decide(record[0], meter, now, cost)
             if not outcome[1]:
@@ -166,40 +163,40 @@ class MemoryStore:
         answers = self._answers(hits, now)
         allowed = _all_allowed(answers)
         new: list[tuple[str, Any, Meter]] = []
-        for hit, place, record, before, after, decision in answers:
+        for hit, counter, record, before, after, decision in answers:
             # A denial changes the state too if the clock stepped back; see headgate.core.algorithms.
-            if after is before or place is None or (decision.allowed and not allowed):
+            if after is before or counter is None or (decision.allowed and not allowed):
                 continue
             meter = hit.meter
             kept = after if meter.commit is None else meter.commit(before, meter, after)
             if record is not None:
                 record[0], record[1] = kept, meter
             elif hit.cost:  # a look that cost nothing needs no counter
-                new.append((place, kept, meter))
-        for place, kept, meter in new:  # last, because making room can remove records
-            self.table.add(place, kept, meter, now)
+                new.append((counter, kept, meter))
+        for counter, kept, meter in new:  # last, because adding can evict other records
+            self.table.add(counter, kept, meter, now)
         return _as_answered(answers)
 
     def _answers(self, hits: Sequence[Hit], now: Micros) -> list[_Answer]:
         """Decide each hit by itself, changing nothing."""
         answers: list[_Answer] = []
-        places: set[str | None] = set()
+        counters: set[str | None] = set()
         new = 0
         for hit in hits:
-            place: str | None = hit.key
+            counter: str | None = hit.key
             record = self.table.find(hit.key)
             if record is not None:
                 before = record[0]
             else:
                 new += 1
-                place, record, before = self.table.place_for(hit.key, now, new)
-            if place in places:
+                counter, record, before = self.table.counter_for(hit.key, now, new)
+            if counter in counters:
                 if any(hit.key == earlier.hit.key for earlier in answers):
                     msg = "two hits of one request name the same counter"
                     raise StoreError(msg, transient=False)
-                place = None  # two newcomers of one request, and one overflow counter for both
-            places.add(place)
-            answers.append(_new(_Answer, (hit, place, record, before, *_decide(hit, place, before, now))))
+                counter = None  # two new counters of one request would share one overflow counter
+            counters.add(counter)
+            answers.append(_new(_Answer, (hit, counter, record, before, *_decide(hit, counter, before, now))))
         return answers
 
     # Giving back
@@ -214,7 +211,7 @@ class MemoryStore:
     def _give_back(self, receipt: Receipt, now: Micros) -> None:
         key, meter, stamp, amount, name = receipt
         if isinstance(stamp, _Elsewhere):
-            key, stamp = stamp.place, stamp.stamp
+            key, stamp = stamp.counter, stamp.stamp
         if meter.creditable_until is not None:  # slots are released by name, which once is enough for
             name = f"{name} {key}"  # the receipts of one request may share their name
             until = meter.creditable_until(stamp, meter)
@@ -240,7 +237,7 @@ class MemoryStore:
             for key in keys:
                 self.table.remove(key)
 
-    # The same for those who await
+    # The same as coroutines
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""
@@ -259,22 +256,22 @@ class MemoryStore:
         self.reset_now(keys)
 
     async def close(self) -> None:
-        """See `CounterStore.close`. Nothing is held that has to be let go."""
+        """See `CounterStore.close`. There is nothing to close."""
 
 
 def _hold_while_forking(store: MemoryStore) -> None:
-    """A fork in the middle of a decision would leave the child a lock that nobody ever lets go."""
+    """Hold the lock during a fork: a child forked during a decision would have a lock that is never released."""
     reference = weakref.ref(store)
 
     def hold() -> None:
         if (held := reference()) is not None:
             held.lock.acquire()
 
-    def let_go() -> None:
+    def release() -> None:
         if (held := reference()) is not None and held.lock.locked():
             held.lock.release()
 
-    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go)
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release)
 
 
 def _all_allowed(answers: list[_Answer]) -> bool:
@@ -289,15 +286,15 @@ def _as_answered(answers: list[_Answer]) -> list[Decision]:
     if _all_allowed(answers):
         return [answer[5] for answer in answers]
     return [
-        _decide(hit._replace(cost=0), place, before, decision.at)[1] if decision.allowed else decision
-        for hit, place, _, before, _, decision in answers
+        _decide(hit._replace(cost=0), counter, before, decision.at)[1] if decision.allowed else decision
+        for hit, counter, _, before, _, decision in answers
     ]
 
 
-def _decide(hit: Hit, place: str | None, state: Any, now: Micros) -> tuple[Any, Decision]:  # noqa: ANN401 (each algorithm has its own state)
+def _decide(hit: Hit, counter: str | None, state: Any, now: Micros) -> tuple[Any, Decision]:  # noqa: ANN401 (each algorithm has its own state)
     """The state after a hit, and the decision."""
     key, meter, cost, holder, ttl, forced, _ = hit
-    if place is None:
+    if counter is None:
         refused = _no_room(hit, now)  # and what is forced passes uncounted
         return state, refused._replace(allowed=True, retry_after=0) if forced else refused
     if meter.algorithm is Algorithm.CONCURRENCY:
@@ -307,8 +304,8 @@ def _decide(hit: Hit, place: str | None, state: Any, now: Micros) -> tuple[Any, 
     if forced and not outcome[1] and meter.charge is not None:
         outcome = (meter.charge(state, meter, now, cost), True, 0, outcome[3], 0, 0, outcome[6], now)
     decision: Decision = _new(Decision, outcome[1:])
-    if place != key:
-        decision = decision._replace(stamp=_Elsewhere(place, decision.stamp))  # type: ignore[arg-type] # only we read it
+    if counter != key:
+        decision = decision._replace(stamp=_Elsewhere(counter, decision.stamp))  # type: ignore[arg-type] # only we read it
     return outcome[0], decision
 
 

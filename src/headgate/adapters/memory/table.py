@@ -57,7 +57,7 @@ class ExpiryWheel:
         return slot
 
     def strike(self, name: str, slot: int) -> None:
-        """Take out a name that nobody needs to look at any more."""
+        """Remove a name; its expiry does not matter any more."""
         names = self._slots.get(slot)
         if names is not None:
             names.discard(name)
@@ -100,11 +100,11 @@ class WhenFull(StrEnum):
     """What becomes of a new counter when the table is full of live ones."""
 
     SHARE = "share"
-    """It shares one of 1,024 overflow counters of its limit: stricter for the newcomers, and nobody is forgotten."""
+    """It shares one of 1,024 overflow counters of its limit: stricter for new counters, and no counter is forgotten."""
     DENY = "deny"
     """It is refused until others expire."""
     EVICT = "evict"
-    """The counter that expires soonest is forgotten early: whoever can make up keys can then reset limits."""
+    """The counter that expires soonest is forgotten early: a client that can make up keys can then reset limits."""
 
 
 class CounterTable:
@@ -115,7 +115,7 @@ class CounterTable:
         self.max_counters = max_counters
         self.when_full = when_full
         self.bare: dict[str, dict[str, list[Any]]] = {}
-        """Counters of bare keys, by code and key, so that the short way need not make up their names."""
+        """Counters of bare keys, by code and key, so that the fast path need not build their names."""
         self.named: dict[str, list[Any]] = {}
         """All other counters, by name."""
         self._overflow = 0
@@ -139,11 +139,11 @@ class CounterTable:
         bare = [f"{BARE}{code}:{key}" for code, shelf in self.bare.items() for key in shelf]
         return [*bare, *self.named]
 
-    def place_for(self, name: str, now: Micros, new: int) -> tuple[str | None, list[Any] | None, Any]:
-        """Where a counter that is not there yet, the last of `new` such, is to be kept; its record there; its state.
+    def counter_for(self, name: str, now: Micros, new: int) -> tuple[str | None, list[Any] | None, Any]:
+        """The name under which to keep a new counter, the last of `new` such; the record and the state of that name.
 
-        No place is None. Whoever may have been counted in an overflow counter while the
-        table was full takes what stands there along, so that nobody starts anew by that.
+        The name is None if there is no room. A key that may have been counted in an overflow counter while the
+        table was full starts with that counter's state, so that no key gets a fresh limit that way.
         """
         if self._has_room(now, new):
             inherited = self.named.get(_shared(name)) if self._overflow else None

@@ -52,7 +52,7 @@ class Statements:
     """See `headgate.ports.Writing`."""
 
     def __init__(self, connection: PoolConnectionProxy[asyncpg.Record]) -> None:
-        """`connection` is somebody's for as long as this is used."""
+        """The caller holds `connection` for as long as this is used."""
         self._given = connection
 
     @property
@@ -74,12 +74,12 @@ class Statements:
         return None if row is None else dict(row)
 
     async def run(self, statement: str, *arguments: object) -> None:
-        """Carry it out for its effect."""
+        """Execute a statement for its effect."""
         with translated():
             await self._connection.execute(statements()[statement], *arguments)
 
     async def run_many(self, statement: str, many: list[tuple[object, ...]]) -> None:
-        """Carry it out once for each tuple of arguments, in one trip."""
+        """Execute a statement once for each tuple of arguments, in one trip."""
         with translated():
             await self._connection.executemany(statements()[statement], many)
 

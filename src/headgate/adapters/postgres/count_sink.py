@@ -32,11 +32,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _END: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _UNFIT: Final = re.compile("[\x00\ud800-\udfff]")
 """What no text in PostgreSQL can hold."""
-_LONGEST_USER: Final = 255
-_LONGEST_NAME: Final = 255
-_LONGEST_ENDPOINT: Final = 1_000
+_MAX_USER: Final = 255
+_MAX_NAME: Final = 255
+_MAX_ENDPOINT: Final = 1_000
 """In bytes, as of names: all of a row's dimensions go into one index, which takes 2,700."""
-_MOST: Final = 2**63 - 1
+_MAX_BIGINT: Final = 2**63 - 1
 _TOGETHER: Final = 1_000
 """Rows in one statement. Turning them into what PostgreSQL reads keeps the event loop busy, so it is done in parts."""
 
@@ -57,15 +57,13 @@ class PostgresCounts:
         try:
             async with self._database.transaction() as writing:
                 new = [
-                    batch
-                    for batch in fit
-                    if await writing.row("counts.begin", _text(batch.id, _LONGEST_NAME)) is not None
+                    batch for batch in fit if await writing.row("counts.begin", _text(batch.id, _MAX_NAME)) is not None
                 ]
                 for region in sorted({batch.region or "" for batch in new}):
                     some = [batch for batch in new if (batch.region or "") == region]
-                    # In a thread: the process that ships may be deciding too.
-                    batch = await asyncio.to_thread(_together, some)
-                    await self._add(writing, batch, _text(region, _LONGEST_NAME))
+                    # In a thread: the process that exports may also decide requests.
+                    batch = await asyncio.to_thread(_merged, some)
+                    await self._add(writing, batch, _text(region, _MAX_NAME))
         except (DatabaseError, InvalidRequest) as error:
             msg = f"counts wait to be stored: {error}"
             raise SinkError(msg) from error
@@ -93,8 +91,8 @@ def _fit(batch: CountBatch) -> CountBatch:
     )
 
 
-def _together(batches: Sequence[CountBatch]) -> CountBatch:
-    """Batches as one, with nothing in it that cannot be stored."""
+def _merged(batches: Sequence[CountBatch]) -> CountBatch:
+    """One batch with the sums of several, without text that cannot be stored."""
     batch = added_up(batches)
     return batch._replace(counts=[*map(_clean_count, batch.counts)], latencies=[*map(_clean_latency, batch.latencies)])
 
@@ -105,7 +103,7 @@ async def _store(writing: Writing, metrics: list[MetricRow], usage: UsageColumns
     for first in range(0, len(usage.days), _TOGETHER):
         part = slice(first, first + _TOGETHER)
         names = array_of_texts(usage.rules[part]), array_of_texts(usage.users[part])
-        costs = [min(cost, _MOST) for cost in usage.costs[part]]
+        costs = [min(cost, _MAX_BIGINT) for cost in usage.costs[part]]
         numbers = map(array_of_numbers, (usage.requests[part], usage.denied[part], costs))
         days = array_of_numbers([day // DAY for day in usage.days[part]])
         await writing.run("counts.add_usage", days, *names, *numbers)
@@ -119,11 +117,11 @@ async def _known(writing: Writing, minutes: set[Micros], region: str) -> dict[Mi
     times = {_time(minute): minute for minute in minutes}
     for row in await writing.rows("counts.known", region, [*times]):
         at, rule, endpoint, tier, user = row.values()
-        places, users = found[times[at]]
+        series, users = found[times[at]]
         if user:
             users.add(user)
         else:
-            places.add((rule, endpoint, tier))
+            series.add((rule, endpoint, tier))
     return {minute: Known(*each) for minute, each in found.items()}
 
 
@@ -139,33 +137,33 @@ def _metric_columns(rows: list[MetricRow], region: str) -> list[str]:
 def _clean_count(count: Count) -> Count:
     return count._replace(
         users=_users(count.users),
-        tier=_text(count.tier or "", _LONGEST_NAME),
-        endpoint=_text(count.endpoint or "", _LONGEST_ENDPOINT),
-        charged=tuple(_text(each, _LONGEST_NAME) if isinstance(each, str) else each for each in count.charged),
-        also=tuple(None if each is None else _text(each, _LONGEST_NAME) for each in count.also),
-        rule=None if count.rule is None else _text(count.rule, _LONGEST_NAME),
+        tier=_text(count.tier or "", _MAX_NAME),
+        endpoint=_text(count.endpoint or "", _MAX_ENDPOINT),
+        charged=tuple(_text(each, _MAX_NAME) if isinstance(each, str) else each for each in count.charged),
+        also=tuple(None if each is None else _text(each, _MAX_NAME) for each in count.also),
+        rule=None if count.rule is None else _text(count.rule, _MAX_NAME),
     )
 
 
 def _clean_latency(each: LatencyBucket) -> LatencyBucket:
     return each._replace(
-        tier=_text(each.tier or "", _LONGEST_NAME),
-        endpoint=_text(each.endpoint or "", _LONGEST_ENDPOINT),
-        rules=tuple(_text(rule, _LONGEST_NAME) for rule in each.rules),
+        tier=_text(each.tier or "", _MAX_NAME),
+        endpoint=_text(each.endpoint or "", _MAX_ENDPOINT),
+        rules=tuple(_text(rule, _MAX_NAME) for rule in each.rules),
     )
 
 
 def _users(users: Mapping[str | None, int]) -> Mapping[str | None, int]:
-    """The same, with those whose names cannot be stored as they are under ''.
+    """The same users; those whose names cannot be stored unchanged are counted under ''.
 
-    Nobody's usage goes under another's name.
+    So no user's usage is stored under another user's name.
     """
     names = [user or "" for user in users]
-    if max(map(len, names), default=0) <= _LONGEST_USER and not _UNFIT.search("".join(names)):
+    if max(map(len, names), default=0) <= _MAX_USER and not _UNFIT.search("".join(names)):
         return users
     fit: Counter[str | None] = Counter()
     for user, requests in users.items():
-        fit["" if user is None or len(user) > _LONGEST_USER or _UNFIT.search(user) else user] += requests
+        fit["" if user is None or len(user) > _MAX_USER or _UNFIT.search(user) else user] += requests
     return fit
 
 

@@ -1,7 +1,7 @@
 """How many users a day has in `usage_daily`: above a bound, users who are new that day are counted together.
 
-Whoever may state users could otherwise add rows without end. All sums stay exact: what has no row of its own is in the
-rows of the user `(other)`.
+Otherwise a client that names its users itself could add rows without end. All sums stay exact: users without rows of
+their own are counted in the rows of the user `(other)`.
 """
 
 from __future__ import annotations

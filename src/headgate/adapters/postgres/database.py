@@ -72,10 +72,10 @@ _OLDEST: Final = 14
 CHANGES: Final = 0x68656164  # "head": the advisory lock that all changes take in turn
 _SECONDS: Final = 10.0
 _SECONDS_TO_TIDY: Final = 1.0
-_MOST_CONNECTIONS: Final = 8
+_MAX_CONNECTIONS: Final = 8
 _IDLE: Final = "60s"  # how long a change may think between two statements; a machine that lost its power thinks longer
 # In one trip. Whatever the role has as its default, a change sees what the one before it has written. The
-# server ends by itself what nobody waits for any more.
+# timeouts make the server end transactions whose client has gone.
 _BEGIN: Final = """
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL lock_timeout = {wait};
@@ -86,18 +86,18 @@ _IN_TURN: Final = f"SELECT pg_advisory_xact_lock({CHANGES})"
 
 
 async def _nothing() -> None:
-    """What is done before connecting to a server that somebody else looks after."""
+    """The default of `before_connecting`: the server is not ours to start."""
 
 
 class Database:
-    """See `headgate.ports.Database`. Connects when it is first asked."""
+    """See `headgate.ports.Database`. Connects on first use."""
 
     def __init__(
         self,
         url: str,
         *,
         seconds: float = _SECONDS,
-        most_connections: int = _MOST_CONNECTIONS,
+        max_connections: int = _MAX_CONNECTIONS,
         before_connecting: Callable[[], Awaitable[None]] = _nothing,
     ) -> None:
         """`url` is ``postgresql://…``, see `read`. No call takes longer than `seconds`.
@@ -106,7 +106,7 @@ class Database:
         """
         self._address = parse_address(url)
         self._seconds = seconds
-        self._most = most_connections
+        self._most = max_connections
         self._before_connecting = before_connecting
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._opening = asyncio.Lock()
@@ -216,7 +216,7 @@ class Database:
         return connection
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         pool, self._pool = self._pool, None
         if self._tidying:
             await asyncio.wait(self._tidying)

@@ -42,8 +42,8 @@ _IPV4, _IPV6 = 2, 3
 _NO_FORM: Final = (struct.error, AttributeError, TypeError, ValueError)
 _AT_ONCE: Final = 200
 _KNOWN: Final = 1_024
-_LONGEST_KNOWN: Final = 1_024
-"""Bytes. Callers choose their paths, and may make them long."""
+_MAX_CACHED_BYTES: Final = 1_024
+"""Longer cells are not cached: clients choose their paths, and may make them long."""
 
 
 class _Texts(dict["tuple[str | None, ...]", bytes]):
@@ -51,7 +51,7 @@ class _Texts(dict["tuple[str | None, ...]", bytes]):
 
     def __missing__(self, texts: tuple[str | None, ...]) -> bytes:
         made = b"".join([_NULL if text is None else _sized(text.encode()) for text in texts])
-        if len(made) <= _LONGEST_KNOWN:
+        if len(made) <= _MAX_CACHED_BYTES:
             if len(self) >= _KNOWN:
                 self.clear()
             self[texts] = made

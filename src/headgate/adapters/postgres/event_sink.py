@@ -32,8 +32,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _REFUSALS: Final = (InvalidRequest, Conflict)
 _BIGGEST: Final = 2**63 - 1
 _BIGGEST_STATUS: Final = 2**31 - 1
-_LONGEST_USER: Final = 1_000
-"""In bytes; of more than 2,700 no index can be made."""
+_MAX_USER: Final = 1_000
+"""In bytes; an index takes no more than 2,700."""
 _DAYS_KEPT: Final = 30
 """How long the ids of batches are remembered. A process that is dead for longer may send its last batch twice."""
 
@@ -44,7 +44,7 @@ class PostgresEvents:
     name = "postgres"
 
     def __init__(self, database: Database, clock: Callable[[], Micros]) -> None:
-        """The database is this sink's own, and is closed by whoever opened it."""
+        """Only this sink uses the database object; the code that opened it closes it."""
         self._database = database
         self._clock = clock
         self._forgot = 0
@@ -82,7 +82,7 @@ class PostgresEvents:
             try:
                 await self._database.row("batches.make_partition", time)
             except DatabaseError as error:
-                if not isinstance(error.__cause__, asyncpg.DuplicateTableError):  # somebody else has just made it
+                if not isinstance(error.__cause__, asyncpg.DuplicateTableError):  # another process has just made it
                     raise
 
     async def _forget(self) -> None:
@@ -126,7 +126,7 @@ def _cleaned(row: Row) -> Row:
     """A row that can be stored, as far as that is possible; what has no place in its column moves to `extra`."""
     cells = [_clean(cell) for cell in row]
     user, ip = cells[_USER], cells[_IP]
-    if isinstance(user, str) and len(user.encode()) > _LONGEST_USER:
+    if isinstance(user, str) and len(user.encode()) > _MAX_USER:
         cells[_USER], cells[_EXTRA] = None, {**(cells[_EXTRA] or {}), "user": user}
     if ip is not None:
         try:

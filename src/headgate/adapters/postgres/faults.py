@@ -39,7 +39,7 @@ def translated() -> Iterator[None]:
         msg = f"the database does not take that: {_words(error)}"
         raise InvalidRequest(msg) from error
     except asyncpg.LockNotAvailableError as error:
-        msg = "another change has been under way for too long; try again"
+        msg = "another change has been running for too long; try again"
         raise DatabaseError(msg, transient=True) from error
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         msg = f"the database is not prepared ({_words(error)}); run 'headgate db migrate'"

@@ -1,4 +1,4 @@
-"""Ordered migrations: ``sql/migrations/0001_….sql``, each carried out once, in a transaction of its own."""
+"""Ordered migrations: ``sql/migrations/0001_….sql``, each applied once, in a transaction of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres.database import Database
 
-MIGRATING: Final = 0x6D696772  # "migr": the advisory lock; a transaction's own, so that PgBouncer lets it go too
+MIGRATING: Final = 0x6D696772  # "migr": the advisory lock; it ends with its transaction, also behind PgBouncer
 _SECONDS: Final = 3600.0  # asyncpg has no "as long as it takes"
 # In one trip. A role may have time limits that are right for everything but this.
 _BEGIN: Final = f"""
@@ -74,21 +74,21 @@ def tables() -> Sequence[str]:
 
 
 async def pending(database: Database) -> list[Migration]:
-    """What has not been carried out yet. Raises `DatabaseError` if the database is ahead of this program."""
+    """Migrations that are not applied yet. Raises `DatabaseError` if the database is ahead of this program."""
     async with database.use() as connection:
-        done = await carried_out_on(connection)
+        done = await applied_on(connection)
     return [step for step in known() if step.number not in done]
 
 
-async def carried_out(database: Database) -> Mapping[int, datetime]:
-    """When each migration was carried out, by number. Raises `DatabaseError` as `pending` does."""
+async def applied(database: Database) -> Mapping[int, datetime]:
+    """When each migration was applied, by number. Raises `DatabaseError` as `pending` does."""
     async with database.use() as connection:
-        return await carried_out_on(connection)
+        return await applied_on(connection)
 
 
 async def require_schema(database: Database) -> None:
     """Raise `DatabaseError` unless the schema is that of this version. Changes nothing."""
-    done = await carried_out(database)
+    done = await applied(database)
     missing = sum(step.number not in done for step in known())
     if not done:
         msg = "the database has no headgate schema; run 'headgate db migrate'"
@@ -100,7 +100,7 @@ async def require_schema(database: Database) -> None:
 
 
 async def migrate(database: Database, done: Callable[[Migration], None] = lambda _: None) -> list[Migration]:
-    """Bring the schema up to date; several processes may try at once. `done` is told of each step.
+    """Bring the schema up to date; several processes may try at once. `done` is called after each step.
 
     It takes as long as it takes: one that is up to date answers within the deadline of the database.
     """
@@ -114,20 +114,20 @@ async def migrate(database: Database, done: Callable[[Migration], None] = lambda
 
 
 async def _next_step(database: Database) -> Migration | None:
-    """Carry out the first step that is missing, if one still is when it is our turn."""
+    """Apply the first step that is still missing once this process has the lock."""
     async with database.use() as connection:
         with translated():
             await connection.execute(_BEGIN, timeout=_SECONDS)
-        done = await carried_out_on(connection)
+        done = await applied_on(connection)
         step = next((step for step in known() if step.number not in done), None)
         if step is not None:
-            await _carry_out(connection, step)
+            await _apply(connection, step)
         with translated():
             await connection.execute("COMMIT", timeout=_SECONDS)
         return step
 
 
-async def _carry_out(connection: PoolConnectionProxy[asyncpg.Record], step: Migration) -> None:
+async def _apply(connection: PoolConnectionProxy[asyncpg.Record], step: Migration) -> None:
     with translated():
         # Not IF NOT EXISTS, which looks only in the schema that new tables are made in.
         if not await _has_table(connection):
@@ -136,12 +136,12 @@ async def _carry_out(connection: PoolConnectionProxy[asyncpg.Record], step: Migr
         await connection.execute(_RECORD, step.number, step.name, step.digest)
 
 
-async def carry_out_on(connection: PoolConnectionProxy[asyncpg.Record], last: int) -> None:
-    """Carry out what is missing up to the migration of that number, in the transaction of this connection."""
-    done = await carried_out_on(connection)
+async def apply_on(connection: PoolConnectionProxy[asyncpg.Record], last: int) -> None:
+    """Apply the missing migrations up to number `last`, in the transaction of this connection."""
+    done = await applied_on(connection)
     for step in known():
         if step.number not in done and step.number <= last:
-            await _carry_out(connection, step)
+            await _apply(connection, step)
 
 
 async def undo_on(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
@@ -154,8 +154,8 @@ async def undo_on(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
             await connection.execute(f"DROP ROUTINE IF EXISTS {routine} CASCADE")
 
 
-async def carried_out_on(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping[int, datetime]:
-    """`carried_out`, on a connection that is there already."""
+async def applied_on(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping[int, datetime]:
+    """`applied`, on an open connection."""
     with translated():
         if not await _has_table(connection):
             return {}
@@ -172,7 +172,7 @@ async def carried_out_on(connection: PoolConnectionProxy[asyncpg.Record]) -> Map
             raise DatabaseError(msg, transient=False)
         if row["digest"] != texts[number]:
             msg = (
-                f"migration {number} was carried out with another text than this headgate has; install the one that did"
+                f"migration {number} was applied with another text than this headgate has; install the version that did"
             )
             raise DatabaseError(msg, transient=False)
     return {row["number"]: row["at"] for row in rows}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder()
-_LEAST, _MOST = -(2**63), 2**63 - 1
+_MIN_INTEGER, _MAX_INTEGER = -(2**63), 2**63 - 1
 _UNFIT: Final = (ValueError, TypeError, OverflowError, RecursionError)
 _new = tuple.__new__  # half a microsecond less than Event(...)
 
@@ -155,7 +155,7 @@ def _clean(value: object) -> object:
         case str():
             return value.encode(errors="replace").decode()
         case int():
-            return max(_LEAST, min(_MOST, value)) if type(value) is int else value
+            return max(_MIN_INTEGER, min(_MAX_INTEGER, value)) if type(value) is int else value
         case dict():
             return {_clean(name): _clean(each) for name, each in value.items()}
         case list() | tuple():

@@ -28,7 +28,7 @@ class SpoolFolder:
     """A folder of this process's own, below the spool's, with a folder for each stream."""
 
     def __init__(self, root: Path, streams: Sequence[str], name: str) -> None:
-        """Make it; `OSError` if that fails. Nobody sees it before it is locked."""
+        """Make it; `OSError` if that fails. Other processes see it only once it is locked."""
         root.mkdir(_PRIVATE, parents=True, exist_ok=True)
         unseen = root / f".{name}"
         unseen.mkdir(_PRIVATE)
@@ -36,7 +36,7 @@ class SpoolFolder:
             for stream in streams:
                 (unseen / stream).mkdir(_PRIVATE)
             lock = take_lock(unseen / _LOCK)
-            assert lock is not None  # noqa: S101 (nobody else knows of it)
+            assert lock is not None  # noqa: S101 (no other process knows of it)
             self._lock = lock
             self.path = unseen.rename(root / name)
         except BaseException:
@@ -45,11 +45,11 @@ class SpoolFolder:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has deleted it."""
+        """Whether it has not been deleted."""
         return self._lock.descriptor is not None and os.fstat(self._lock.descriptor).st_nlink > 0
 
     def close(self) -> None:
-        """Let go: nothing more is written."""
+        """Release the lock: nothing more is written."""
         self._lock.release()
 
 
@@ -86,13 +86,13 @@ def remove_stream(folder: Path, stream: str) -> None:
 
 
 def shipping_lock(root: Path) -> Lock | None:
-    """What the one process holds that ships; None if another does. `OSError` if it cannot be told."""
+    """The lock of the one process that exports; None if another has it. `OSError` if the lock cannot be tried."""
     root.mkdir(_PRIVATE, parents=True, exist_ok=True)
     return take_lock(root / _SHIPPING)
 
 
 def forgotten_spools(root: Path) -> list[tuple[Path, int]]:
-    """The spools beside this one that nobody ships now and that are not empty, with their bytes."""
+    """The spools beside this one that are not empty and that no process exports now, with their bytes."""
     found = []
     for other in folders(root.parent):
         with suppress(OSError):
@@ -103,7 +103,7 @@ def forgotten_spools(root: Path) -> list[tuple[Path, int]]:
 
 
 def _is_shipped(root: Path) -> bool:
-    """Whether some process ships it."""
+    """Whether a process exports it."""
     if not (root / _SHIPPING).exists():
         return False
     lock = take_lock(root / _SHIPPING)

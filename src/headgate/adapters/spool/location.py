@@ -1,7 +1,7 @@
-"""Which spool is ours: services that share a data directory must not ship what belongs to another's database.
+"""Which spool is ours: services that share a data directory must not export what belongs to another's database.
 
-A spool is named after where it goes first of all: the database, or else Kafka, or else the file. The other
-sinks come and go without what waits for the rest being left behind.
+A spool is named after its first sink: the database, or else Kafka, or else the file. The other sinks can be added
+and removed, and the spool keeps its name and what waits in it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SPOOLS: Final = "spool"
 _DIGITS: Final = 12
-_PLACES: Final = frozenset({"host", "port", "dbname", "database"})
+_ADDRESS_PARAMETERS: Final = frozenset({"host", "port", "dbname", "database"})
 
 
 def spool_folder(settings: Settings) -> Path | None:
@@ -34,8 +34,8 @@ def spool_folder(settings: Settings) -> Path | None:
 
 
 def _database(url: str) -> str:
-    """Which database it is, whoever asks it and by whichever password."""
+    """The address of a database, the same for every user and password."""
     address = urlsplit(url)
     scheme = "" if address.scheme.startswith("postgres") else address.scheme
-    asked = sorted(pair for pair in parse_qsl(address.query) if pair[0] in _PLACES)
-    return f"{scheme}://{address.netloc.rpartition('@')[2]}{address.path}?{asked}"
+    parameters = sorted(pair for pair in parse_qsl(address.query) if pair[0] in _ADDRESS_PARAMETERS)
+    return f"{scheme}://{address.netloc.rpartition('@')[2]}{address.path}?{parameters}"

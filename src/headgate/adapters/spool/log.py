@@ -23,8 +23,8 @@ _MARK: Final = b"hgf1"
 _FIELDS: Final = struct.Struct("<4sQIII")  # mark, first, many, size, sum of the payload
 _SUM: Final = struct.Struct("<I")
 HEAD: Final = _FIELDS.size + _SUM.size
-LARGEST: Final = 64 * 1024 * 1024
-"""A payload that claims to be larger is none."""
+MAX_PAYLOAD: Final = 64 * 1024 * 1024
+"""In bytes; a head that names a larger payload is not a head."""
 
 
 class Head(NamedTuple):
@@ -56,7 +56,7 @@ def head_of(data: bytes) -> Head | None:
         return None
     fields = data[: _FIELDS.size]
     mark, first, many, size, check = _FIELDS.unpack(fields)
-    if mark != _MARK or size > LARGEST or crc32(fields) != _SUM.unpack_from(data, _FIELDS.size)[0]:
+    if mark != _MARK or size > MAX_PAYLOAD or crc32(fields) != _SUM.unpack_from(data, _FIELDS.size)[0]:
         return None
     return Head(first, many, size, check)
 
@@ -93,25 +93,25 @@ def segments(folder: Path) -> list[int]:
 
 
 def size_of(folder: Path, first: int) -> int:
-    """The bytes of a file; 0 if somebody has deleted it."""
+    """The bytes of a file; 0 if it was deleted."""
     with suppress(FileNotFoundError):
         return segment(folder, first).stat().st_size
     return 0
 
 
 def delete(folder: Path, first: int) -> None:
-    """Delete a file, unless somebody has."""
+    """Delete a file, if it exists."""
     segment(folder, first).unlink(missing_ok=True)
 
 
 _PARTS: Final = 8
-_LARGEST_SEGMENT: Final = 8 * 1024 * 1024
+_MAX_SEGMENT: Final = 8 * 1024 * 1024
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 def segment_size(limit: int) -> int:
     """How large a file of a log of so many bytes may become."""
-    return min(_LARGEST_SEGMENT, limit // _PARTS)
+    return min(_MAX_SEGMENT, limit // _PARTS)
 
 
 def largest_payload(limit: int) -> int:
@@ -120,10 +120,10 @@ def largest_payload(limit: int) -> int:
 
 
 class Log:
-    """The writing end. Whoever appends knows the numbers of events; they never go back."""
+    """The writing end. The caller numbers the events; numbers never decrease."""
 
     def __init__(self, folder: Path, limit: int) -> None:
-        """The folder is there, empty, and nobody else's to write to. It never has more than `limit` bytes."""
+        """The folder exists, is empty, and has no other writer. It never has more than `limit` bytes."""
         self._folder = folder
         self._limit = limit
         self._file: int | None = None
@@ -136,7 +136,7 @@ class Log:
         """Append a frame, or raise `OSError` and have appended nothing."""
         frame = framed(first, many, payload)
         if self._file is not None and self._size and self._size + len(frame) > segment_size(self._limit):
-            self._seal()
+            self._end_segment()
         self._make_room(len(frame))
         if self._file is None:
             self._file = os.open(segment(self._folder, first), _FLAGS, 0o600)
@@ -149,11 +149,11 @@ class Log:
         self._size += len(frame)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
-            self._seal()
+            self._end_segment()
 
-    def _seal(self) -> None:
+    def _end_segment(self) -> None:
         """End a file; the next frame begins another."""
         if self._file is not None:
             os.close(self._file)
@@ -161,15 +161,15 @@ class Log:
             self._others[self._first] = self._size
 
     def _give_up(self, file: int) -> None:
-        """After a write that failed half-way: what is there of it is cut off, and nothing is put in its place.
+        """After a write that failed half-way: cut off what was written, and end the file.
 
-        The next frame begins a new file, so that no reader ever finds two things at one place.
+        The next frame begins a new file, so that no reader ever finds two different frames at one offset.
         """
         with suppress(OSError):
             os.ftruncate(file, self._size)
             if not self._size:
                 delete(self._folder, self._first)
-        self._seal()
+        self._end_segment()
 
     def _make_room(self, size: int) -> None:
         """Delete the oldest files until so many bytes fit."""

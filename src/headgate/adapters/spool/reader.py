@@ -29,17 +29,17 @@ class Found(NamedTuple):
 
 
 class Cursor:
-    """A place in a log: the number of the next event, and where that is in which file."""
+    """A position in a log: the number of the next event, its file and the offset in it."""
 
     def __init__(self, folder: Path, number: int = 0, segment: int = 0, offset: int = 0) -> None:
-        """At the beginning, unless told."""
+        """At the beginning, unless a position is given."""
         self._folder = folder
         self.number = number
         self.segment = segment
         self.offset = offset
 
     def copy(self) -> Cursor:
-        """Another one, at the same place."""
+        """Another cursor at the same position."""
         return Cursor(self._folder, self.number, self.segment, self.offset)
 
     def find(self) -> Found | None:
@@ -78,14 +78,14 @@ class Cursor:
             if found is not None:
                 self.number = max(self.number, found.head.first)
                 return found
-            # Where a later file was there before the look, nobody writes to this one any more.
+            # If a later file existed before this one was read, this one is not written to any more.
             if not self._go_on(there):
                 return None
 
     def _go_on(self, there: list[int]) -> bool:
         """To the beginning of the next file, if there is one."""
-        following = bisect_right(there, self.segment) if self.segment in there else 0
-        later = [first for first in there[following:] if first >= self.segment]
+        next_index = bisect_right(there, self.segment) if self.segment in there else 0
+        later = [first for first in there[next_index:] if first >= self.segment]
         if not later:
             return False
         self.segment, self.offset = later[0], 0
@@ -134,9 +134,9 @@ class Reader:
     def __init__(self, folder: Path, name: str) -> None:
         """`name` is the sink's, within the folder of a log."""
         self._file = folder / f"{name}{_END}"
-        place = _kept(self._file) or _beginning(folder)
-        self._begun, self._refused, self._stored = place.begun, place.refused, place.stored
-        self._cursor = Cursor(folder, place.number, place.segment, place.offset)
+        saved = _saved(self._file) or _beginning(folder)
+        self._begun, self._refused, self._stored = saved.begun, saved.refused, saved.stored
+        self._cursor = Cursor(folder, saved.number, saved.segment, saved.offset)
 
     def find(self, most: int = 1, enough: int = 1) -> list[Found]:
         """The next frames that it has not stored, all of one file; none, if there are none yet.
@@ -149,10 +149,10 @@ class Reader:
         found, ahead = [first], self._cursor.copy()
         while len(found) < most and sum(each.head.many for each in found) < enough:
             ahead.move_behind(found[-1])
-            following = ahead.find()
-            if following is None or ahead.segment != self._cursor.segment:
+            frame = ahead.find()
+            if frame is None or ahead.segment != self._cursor.segment:
                 break
-            found.append(following)
+            found.append(frame)
         return found
 
     def keep(self, found: Sequence[Found], refused: int) -> None:
@@ -162,20 +162,20 @@ class Reader:
         self.lose(found[-1])
 
     def lose(self, found: Found) -> None:
-        """Go on behind a frame that nobody can read."""
+        """Skip a frame that cannot be read."""
         self._cursor.move_behind(found)
         self.save_offset()
 
     def save_offset(self) -> None:
-        """Write the place down. On a full disk that fails: then what comes after a restart may have come before."""
+        """Save the offset. On a full disk that fails, and after a restart some batches may be read a second time."""
         new = self._file.with_suffix(".new")
         with suppress(OSError):
-            new.write_text(json.dumps(self.place._asdict()), encoding="ascii")
+            new.write_text(json.dumps(self.offset._asdict()), encoding="ascii")
             new.replace(self._file)
 
     @property
-    def place(self) -> Offset:
-        """Where it is."""
+    def offset(self) -> Offset:
+        """How far it has read."""
         cursor = self._cursor
         return Offset(cursor.number, cursor.segment, cursor.offset, self._begun, self._stored, self._refused)
 
@@ -186,29 +186,29 @@ class Reader:
 
     @property
     def ledger(self) -> tuple[int, int, int]:
-        """How many were stored, refused, and lost before they could be read. Together they are all that came by."""
+        """How many events were stored, refused, and lost before they could be read: together, all it has passed."""
         done = self._cursor.number - self._begun
         return self._stored, self._refused, done - self._stored - self._refused
 
 
-def places(folder: Path) -> list[str]:
-    """The names of all who have a place in a log."""
+def sink_names(folder: Path) -> list[str]:
+    """The sinks that have a saved offset in a log."""
     return sorted(file.name.removesuffix(_END) for file in folder.glob(f"*{_END}"))
 
 
-def _kept(file: Path) -> Offset | None:
-    """The place in a file; None if there is no file, or nothing good in it."""
+def _saved(file: Path) -> Offset | None:
+    """The offset in a file; None if there is no file, or no valid offset in it."""
     with suppress(FileNotFoundError, ValueError, TypeError):
-        place = Offset(**json.loads(file.read_bytes()))
-        if all(type(number) is int and number >= 0 for number in place):
-            return place
+        offset = Offset(**json.loads(file.read_bytes()))
+        if all(type(number) is int and number >= 0 for number in offset):
+            return offset
     return None
 
 
 def _beginning(folder: Path) -> Offset:
-    """Where a new reader begins: if nobody has read here, at the very beginning, be it deleted or not."""
-    others = [place for file in folder.glob(f"*{_END}") if (place := _kept(file)) is not None]
+    """Where a new reader begins: at number 0 if no sink has read here, even if that file was deleted."""
+    others = [offset for file in folder.glob(f"*{_END}") if (offset := _saved(file)) is not None]
     first = 0
     if others:
-        first = next(iter(segments(folder)), max(place.number for place in others))
+        first = next(iter(segments(folder)), max(offset.number for offset in others))
     return Offset(first, first, 0, first, 0, 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 from headgate.adapters.spool import batches
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
 from headgate.adapters.spool.log import delete, segments
-from headgate.adapters.spool.reader import Cursor, Reader, places
+from headgate.adapters.spool.reader import Cursor, Reader, sink_names
 from headgate.core.counts import CountBatch
 from headgate.core.delivery_ledger import NOTHING, DeliveryLedger
 from headgate.core.event import EventBatch
@@ -45,18 +45,18 @@ class Taken(NamedTuple, Generic[B]):
 
 
 class _Spooled:
-    """One process's log, with a reader for each sink; those that are not there now keep their places."""
+    """One process's log, with a reader for each sink; sinks that are not configured now keep their offsets."""
 
     def __init__(self, path: Path, sinks: Sequence[str]) -> None:
         self._path = path
-        self._absent = {name: Reader(path, name) for name in places(path) if name not in sinks}
+        self._absent = {name: Reader(path, name) for name in sink_names(path) if name not in sinks}
         self.readers = {sink: Reader(path, sink) for sink in sinks}
         for reader in self.readers.values():  # once all of them know where to begin
             reader.save_offset()
         least = min(self._all, key=lambda reader: reader.number)
-        self._end = Cursor(path, *least.place[:3])
+        self._end = Cursor(path, *least.offset[:3])
         self.is_gone = False
-        """Somebody has deleted it. Its process goes on under the same name, and with the numbers it had reached."""
+        """Whether it was deleted. Its process goes on under the same name, and with the numbers it had reached."""
 
     def look(self) -> None:
         """See how far it goes by now, and delete what all have read."""
@@ -67,8 +67,8 @@ class _Spooled:
         self._end.go_to_end()
         done = min(reader.number for reader in self._all)
         there = segments(self._path)
-        for first, following in pairwise(there):
-            if following <= done:
+        for first, next_first in pairwise(there):
+            if next_first <= done:
                 delete(self._path, first)
 
     @property
@@ -77,11 +77,11 @@ class _Spooled:
 
     @property
     def unread(self) -> int:
-        """How many the last of all who read it has still to read."""
+        """How many events the slowest reader has still to read."""
         return self._end.number - min(reader.number for reader in self._all)
 
     def waiting_for_absent(self) -> dict[str, int]:
-        """How many wait for sinks that are not there now."""
+        """How many events wait for sinks that are not configured now."""
         waiting = {name: self._end.number - reader.number for name, reader in self._absent.items()}
         return {name: many for name, many in waiting.items() if many > 0 and not self.is_gone}
 
@@ -105,19 +105,19 @@ class SpooledStream(Generic[B]):
     """The logs of one stream below the spool's folder; batches come in the order of their process."""
 
     def __init__(
-        self, root: Path, name: str, decode: Callable[[bytes], B], sinks: Sequence[str], together: int = 1
+        self, root: Path, name: str, decode: Callable[[bytes], B], sinks: Sequence[str], batches_at_once: int = 1
     ) -> None:
-        """`sinks` are those who read, so many batches at once; what all of them are done with is deleted."""
+        """Each of `sinks` takes up to `batches_at_once` batches; what all of them are done with is deleted."""
         self._root = root
         self._name = name
         self._decode: Callable[[bytes], B] = decode
         self._sinks = sinks
-        self._together = together
+        self._batches_at_once = batches_at_once
         self._logs: dict[Path, _Spooled] = {}
         self._turns: dict[str, Path] = {}
         self._past = dict.fromkeys(sinks, NOTHING)
-        self._told: set[str] = set()
-        self._aside: set[Path] = set()
+        self._warned: set[str] = set()
+        self._unreadable: set[Path] = set()
 
     def take(self, sink: str) -> Taken[B] | None:
         """The next batches for a sink, from the folders in turn; None if there are none yet."""
@@ -127,7 +127,7 @@ class SpooledStream(Generic[B]):
             try:
                 taken = self._next(folder, sink)
             except OSError as error:
-                self._set_aside(folder, error)
+                self._warn_of_unreadable(folder, error)
                 continue
             if taken is not None:
                 self._turns[sink] = folder
@@ -137,7 +137,7 @@ class SpooledStream(Generic[B]):
     def _next(self, folder: Path, sink: str) -> Taken[B] | None:
         """The next batches in a folder; None if there are none yet."""
         reader = self._logs[folder].readers[sink]
-        while found := reader.find(self._together, ENOUGH_AT_ONCE):
+        while found := reader.find(self._batches_at_once, ENOUGH_AT_ONCE):
             decoded: list[B] = []
             try:
                 for each in found:
@@ -162,8 +162,8 @@ class SpooledStream(Generic[B]):
             try:
                 self._look_into(folder)
             except OSError as error:
-                self._set_aside(folder, error)
-        self._tell_of_absent()
+                self._warn_of_unreadable(folder, error)
+        self._warn_of_absent()
 
     def _look_into(self, folder: Path) -> None:
         if folder not in self._logs and (folder / self._name).is_dir():
@@ -175,26 +175,26 @@ class SpooledStream(Generic[B]):
             if is_finished and spooled.unread <= 0 and not spooled.is_gone:
                 self._finish(folder)
 
-    def _set_aside(self, folder: Path, error: OSError) -> None:
-        """Say once that a folder cannot be read; it is tried again with every look."""
-        if folder not in self._aside:
+    def _warn_of_unreadable(self, folder: Path, error: OSError) -> None:
+        """Log once that a folder cannot be read; every `look` tries it again."""
+        if folder not in self._unreadable:
             words = "what is in %s is not stored, it cannot be read: %s: %s"
             log.error(words, folder, error.filename or "it", error.strerror or error)
-            self._aside.add(folder)
+            self._unreadable.add(folder)
 
     def ledger(self, sink: str) -> DeliveryLedger:
         """What became of everything that this sink was to store, since this object looks after it."""
         return sum((spooled.ledger(sink) for spooled in self._logs.values()), start=self._past[sink])
 
-    def _tell_of_absent(self) -> None:
-        """Say once that something waits for a sink which is not configured any more."""
+    def _warn_of_absent(self) -> None:
+        """Warn once that events wait for a sink that is not configured any more."""
         waiting: Counter[str] = Counter()
         for spooled in self._logs.values():
             waiting.update(spooled.waiting_for_absent())
-        for name in waiting.keys() - self._told:
+        for name in waiting.keys() - self._warned:
             words = "%d %s wait in %s for the sink %s, which is not configured now"
             log.warning(words, waiting[name], self._name, self._root, name)
-            self._told.add(name)
+            self._warned.add(name)
 
     def _finish(self, folder: Path) -> None:
         """Forget a log that is read to its end."""

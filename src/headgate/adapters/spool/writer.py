@@ -1,7 +1,7 @@
 """What a deciding process appends to: it never raises, and remembers what the disk does not take.
 
 Batches that cannot be written wait in memory, up to a bound; then the oldest are dropped. The numbers
-of what was dropped are left out of the log, so that whoever reads it knows of them.
+of what was dropped are left out of the log, so that its readers can count them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
-_MOST_IN_MEMORY: Final = 16 * 1024 * 1024
+_MAX_IN_MEMORY: Final = 16 * 1024 * 1024
 
 
 class Writer:
     """The streams of one process. Its methods block, and are called by one thread at a time."""
 
-    def __init__(self, root: Path, limits: Mapping[str, int], most_in_memory: int = _MOST_IN_MEMORY) -> None:
-        """`limits` says how many bytes each stream may have on disk; `most_in_memory` is for each as well."""
+    def __init__(self, root: Path, limits: Mapping[str, int], max_in_memory: int = _MAX_IN_MEMORY) -> None:
+        """`limits` says how many bytes each stream may have on disk; `max_in_memory` is for each as well."""
         self._root = root
-        self._streams = {name: _Stream(limit, most_in_memory) for name, limit in limits.items()}
+        self._streams = {name: _Stream(limit, max_in_memory) for name, limit in limits.items()}
         self._folder: SpoolFolder | None = None
         self._fails = False
 
@@ -64,7 +64,7 @@ class Writer:
             stream.shrink()
 
     def close(self) -> None:
-        """Write what can be written, and let go."""
+        """Write what can be written, and close the files."""
         self.write()
         for stream in self._streams.values():
             stream.close()
@@ -83,7 +83,7 @@ class Writer:
         return self._streams[stream].dropped
 
     def _open(self) -> None:
-        """Have a folder; a new one, where somebody has deleted it."""
+        """Make the folder, or a new one if it was deleted."""
         if self._folder is not None and self._folder.is_there:
             return
         name, goes_on = new_name(), False
@@ -100,13 +100,13 @@ class Writer:
 class _Stream:
     """What waits for one log."""
 
-    def __init__(self, limit: int, most_in_memory: int) -> None:
+    def __init__(self, limit: int, max_in_memory: int) -> None:
         self._limit = limit
-        self._most = most_in_memory
+        self._max_in_memory = max_in_memory
         self._log: Log | None = None
         self._number = 0
-        self._told = 0
-        """Up to which number the log knows."""
+        self._log_end = 0
+        """The number that the log has reached."""
         self._payloads: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
         self.waiting = 0
@@ -114,7 +114,7 @@ class _Stream:
 
     @property
     def has_news(self) -> bool:
-        return bool(self._payloads) or self._told < self._number
+        return bool(self._payloads) or self._log_end < self._number
 
     def append(self, batch: Batch) -> None:
         payloads, unfit = encoded(batch, largest_payload(self._limit))
@@ -132,8 +132,8 @@ class _Stream:
         self.close()
         self._log = Log(folder, self._limit)
         if not goes_on:
-            self._number -= self._told
-            self._told = 0
+            self._number -= self._log_end
+            self._log_end = 0
 
     def write(self) -> None:
         assert self._log is not None  # noqa: S101 (`begin` comes first)
@@ -142,14 +142,14 @@ class _Stream:
             self._log.append(self._number, many, payload)
             self._take()
             self._number += many
-            self._told = self._number
-        if self._told < self._number:
+            self._log_end = self._number
+        if self._log_end < self._number:
             self._log.append(self._number, 0, b"")
-            self._told = self._number
+            self._log_end = self._number
 
     def shrink(self) -> None:
         """Drop the oldest, until the rest may stay in memory."""
-        while self._bytes > self._most:
+        while self._bytes > self._max_in_memory:
             self._drop(self._take())
 
     def close(self) -> None:

@@ -89,8 +89,8 @@ def test_room_is_room_for_all_new_counters_of_a_request(when_full: WhenFull) -> 
     """There is room for the second new counter of a request only if there is room for two."""
     table = CounterTable(2, when_full)
     table.add(name("a"), (0, 1), meter(), 0)
-    assert table.place_for(name("b"), 0, 1)[0] == name("b")
-    second = table.place_for(name("c"), 0, 2)[0]
+    assert table.counter_for(name("b"), 0, 1)[0] == name("b")
+    second = table.counter_for(name("c"), 0, 2)[0]
     assert {WhenFull.SHARE: second not in {None, name("c")}, WhenFull.DENY: second is None}.get(
         when_full, second == name("c")
     )
@@ -101,8 +101,8 @@ def test_a_full_table_sweeps_before_it_says_so() -> None:
     table = CounterTable(1_500, WhenFull.DENY)
     for number in range(1_500):
         table.add(name(f"k{number}"), (0, 1), meter(), 0)
-    assert table.place_for(name("new"), 10 * SECOND, 1)[0] is None
-    assert table.place_for(name("new"), 62 * SECOND, 1)[0] == name("new")
+    assert table.counter_for(name("new"), 10 * SECOND, 1)[0] is None
+    assert table.counter_for(name("new"), 62 * SECOND, 1)[0] == name("new")
     assert len(table) == 500
 
 

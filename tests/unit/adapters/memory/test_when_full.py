@@ -180,11 +180,11 @@ def test_two_newcomers_of_one_request_may_meet() -> None:
     store = full(WhenFull.SHARE, FakeClock())
     shared: dict[str | None, str] = {}
     for number in range(10_000):
-        place = store.table.place_for(hit(f"k{number}").key, store.clock(), 1)[0]
-        if place in shared:
+        counter = store.table.counter_for(hit(f"k{number}").key, store.clock(), 1)[0]
+        if counter in shared:
             break
-        shared[place] = f"k{number}"
-    pair = [hit(shared[place]), hit(f"k{number}")]
+        shared[counter] = f"k{number}"
+    pair = [hit(shared[counter]), hit(f"k{number}")]
     assert [decision.allowed for decision in store.take_now(pair)] == [True, False]
     assert store.peek_now([pair[0]._replace(cost=0)])[0].remaining == 3
     with pytest.raises(StoreError, match="name the same counter"):

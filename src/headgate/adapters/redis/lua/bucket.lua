@@ -160,15 +160,15 @@ local function bucket_creditable_until(stamp, hit)
 end
 
 local function bucket_is_unused(state)
-  for place = 2, 7 do
-    if state[place] ~= 0 then
+  for index = 2, 7 do
+    if state[index] ~= 0 then
       return false
     end
   end
   return true
 end
 
--- If nobody came since, the bucket is simply as it was; no receipt of anybody has to know.
+-- If nothing was counted since the stamp, the bucket is again as it was before; no other receipt is affected.
 local function undone(state, hit, stamp, amount)
   if state and state[1] == stamp[1] and state[4] == 0 and state[5] == 0 then
     local units, rest = plus(state[2], state[3], state[6], state[7], hit.period)

@@ -6,8 +6,8 @@
 --       2...   per receipt: a packed hit (its cost is the amount to give back; slots: its
 --              holder is to be released), then '<ddd' the stamp
 --
--- To undo is for a request that was refused elsewhere: nobody has its receipts, so nothing has
--- to be remembered, and a counter that nothing else was counted in is removed again.
+-- Undo is for a request that another shard did not admit: its caller never got the receipts, so
+-- they need not be remembered, and a counter that counted nothing else is removed again.
 
 local given, min_ttl, undo = struct.unpack('<ddd', ARGV[1])
 local now = read_clock(given)

@@ -14,7 +14,7 @@ local leaky_bucket = {
       local left = rest > 0 and room - 1 or room
       local reset_after = time_to_drain(units + cost, rest, hit)
       if reset_after > hit.max_delay then
-        left = 0 -- whoever comes next would have to wait for too long
+        left = 0 -- the next request would have to wait for too long
       end
       local after = cost > 0 and {now, units + cost, rest, 0, 0, 0, 0, now + reset_after} or state
       return after, 1, left, reset_after, 0, delay, now, units + cost, rest

@@ -16,9 +16,9 @@ local now = read_clock(given)
 local keys, sizes, numbers = KEYS, ARGV[2], ARGV[3]
 local pack = struct.pack
 
--- The number at a place of a row of '<I2'.
-local function short(row, place)
-  local low, high = byte(row, 2 * place - 1, 2 * place)
+-- The number at an index, from 1, in a row of '<I2'.
+local function short(row, index)
+  local low, high = byte(row, 2 * index - 1, 2 * index)
   return low + 256 * high
 end
 
@@ -97,7 +97,7 @@ end
 -- A key that holds something else spoils its own request, not the others of this call.
 local fine, problem = pcall(go_on)
 while not fine do
-  if is_writing then -- the server is full, or in no state to write: that concerns everybody
+  if is_writing then -- the server is full, or cannot write: all requests of the call fail
     local text = type(problem) == 'table' and problem.err or tostring(problem)
     return redis.error_reply(string.match(text, '%u%u%u+ .*') or text) -- from its code on, whatever Lua put before it
   end

@@ -1,7 +1,7 @@
 -- batches.add(id): its id, or no row if the batch was stored before
 INSERT INTO batches (id) VALUES ($1) ON CONFLICT (id) DO NOTHING RETURNING id;
 
--- batches.forget(days): forget batches that nobody can send again
+-- batches.forget(days): forget batches that were stored before that
 DELETE FROM batches WHERE stored_at < now() - make_interval(days => $1);
 
 -- batches.make_partition(time): the name of the partition of events that a time is in, which is there then

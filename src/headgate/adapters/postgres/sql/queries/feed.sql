@@ -35,5 +35,5 @@ SELECT coalesce((SELECT max(id) FROM changes WHERE kind = 'block'), 0) AS number
            '[]'
        ) AS blocks;
 
--- feed.renew(lineage): begins another lineage, unless somebody has
+-- feed.renew(lineage): begins another lineage, unless another process has
 UPDATE lineage SET id = gen_random_uuid() WHERE id = $1::uuid;

@@ -1,4 +1,4 @@
--- idempotency.claim(token, key, request, status of one under way): a row if nobody used the key in the last day
+-- idempotency.claim(token, key, request, status of a request in flight): a row if no request used the key in the last day
 INSERT INTO idempotency (token, key, request, status, body) VALUES ($1, $2, $3, $4, '')
 ON CONFLICT (token, key) DO UPDATE
 SET request = excluded.request, status = excluded.status, headers = '{}', body = '', at = now()

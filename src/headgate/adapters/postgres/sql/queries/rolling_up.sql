@@ -4,7 +4,7 @@ SELECT pg_try_advisory_xact_lock(1919904876) AS is_ours, now() AS now;
 -- rolling_up.stale(granularity): the hours or days to roll up, the oldest first
 SELECT DISTINCT at FROM stale_metrics WHERE granularity = $1 ORDER BY at;
 
--- rolling_up.take(granularity, at): nothing; whoever adds counts from now on notes it again
+-- rolling_up.take(granularity, at): nothing; a process that adds counts from now on notes it again
 DELETE FROM stale_metrics WHERE granularity = $1 AND at = $2;
 
 -- rolling_up.note(granularity, at): nothing; it is to be rolled up
@@ -16,16 +16,16 @@ DELETE FROM metrics WHERE granularity = $1 AND at = $2;
 -- rolling_up.sum(finer, granularity, at, end, most): nothing; the sum of the finer rows is there, of each rule with so many endpoints, and so many users
 WITH finer AS (
     SELECT * FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4
-), places AS (
+), ranked AS (
     SELECT rule, endpoint, user_id,
-           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS place
+           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS rank
     FROM finer
     WHERE endpoint NOT IN ('', '(other)') OR user_id <> ''
     GROUP BY rule, endpoint, user_id
 ), told_apart AS (
-    SELECT finer.*, CASE WHEN place > $5::bigint THEN '(other)' ELSE endpoint END AS name
-    FROM finer LEFT JOIN places USING (rule, endpoint, user_id)
-    WHERE user_id = '' OR place <= $5
+    SELECT finer.*, CASE WHEN rank > $5::bigint THEN '(other)' ELSE endpoint END AS name
+    FROM finer LEFT JOIN ranked USING (rule, endpoint, user_id)
+    WHERE user_id = '' OR rank <= $5
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
                      total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
@@ -36,7 +36,7 @@ FROM told_apart
 GROUP BY rule, name, tier, region, user_id;
 
 -- rolling_up.fold(finer, granularity, at, end): nothing; finer rows are gone, and added to what there is
--- (What is added is what was deleted, also where somebody has added to a row a moment before.)
+-- (Exactly the deleted rows are added, also if another process has just added to one of them.)
 WITH gone AS (
     DELETE FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4 RETURNING *
 )
@@ -60,16 +60,16 @@ SET total = metrics.total + excluded.total,
     latency = add_histograms(metrics.latency, excluded.latency);
 
 -- rolling_up.trim(granularity, at, most): nothing; of each rule so many endpoints are told apart, and so many users
-WITH places AS (
+WITH ranked AS (
     SELECT rule, endpoint, user_id,
-           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS place
+           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS rank
     FROM metrics
     WHERE granularity = $1 AND at = $2 AND (endpoint NOT IN ('', '(other)') OR user_id <> '')
     GROUP BY rule, endpoint, user_id
 ), gone AS (
-    DELETE FROM metrics USING places
-    WHERE granularity = $1 AND at = $2 AND place > $3::bigint
-      AND (metrics.rule, metrics.endpoint, metrics.user_id) = (places.rule, places.endpoint, places.user_id)
+    DELETE FROM metrics USING ranked
+    WHERE granularity = $1 AND at = $2 AND rank > $3::bigint
+      AND (metrics.rule, metrics.endpoint, metrics.user_id) = (ranked.rule, ranked.endpoint, ranked.user_id)
     RETURNING metrics.*
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
@@ -93,16 +93,16 @@ SET total = metrics.total + excluded.total,
     latency = add_histograms(metrics.latency, excluded.latency);
 
 -- rolling_up.bound(granularity, at, most): nothing; each region has so many rows by rule, endpoint and tier, and one more for each rule with all the others
-WITH places AS (
+WITH ranked AS (
     SELECT rule, endpoint, tier, region,
-           row_number() OVER (PARTITION BY region ORDER BY total DESC, rule, endpoint, tier) AS place
+           row_number() OVER (PARTITION BY region ORDER BY total DESC, rule, endpoint, tier) AS rank
     FROM metrics
     WHERE granularity = $1 AND at = $2 AND user_id = '' AND (endpoint, tier) <> ('(other)', '(other)')
 ), gone AS (
-    DELETE FROM metrics USING places
-    WHERE granularity = $1 AND at = $2 AND user_id = '' AND place > $3::bigint
+    DELETE FROM metrics USING ranked
+    WHERE granularity = $1 AND at = $2 AND user_id = '' AND rank > $3::bigint
       AND (metrics.rule, metrics.endpoint, metrics.tier, metrics.region)
-          = (places.rule, places.endpoint, places.tier, places.region)
+          = (ranked.rule, ranked.endpoint, ranked.tier, ranked.region)
     RETURNING metrics.*
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,

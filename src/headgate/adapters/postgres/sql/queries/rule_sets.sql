@@ -1,4 +1,4 @@
--- rule_sets.rules(after position, after name, limit): what is in force, in the order in which rules are listed
+-- rule_sets.rules(after position, after name, limit): the published rules, in the order in which rules are listed
 SELECT position, name, data
 FROM rules
 WHERE data IS NOT NULL AND (position, name COLLATE "C") > ($1, $2)

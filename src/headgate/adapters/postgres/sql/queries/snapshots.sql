@@ -16,5 +16,5 @@ LIMIT $2;
 -- snapshots.get(number): one with its contents, or no row
 SELECT number, body, digest FROM snapshots WHERE number = $1;
 
--- snapshots.in_force(time): the number of the one that was published last before a time, or no row
+-- snapshots.active_at(time): the number of the newest snapshot published by that time, or no row
 SELECT number FROM snapshots WHERE at <= $1 ORDER BY number DESC LIMIT 1;

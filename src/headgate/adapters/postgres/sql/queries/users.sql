@@ -44,12 +44,12 @@ DELETE FROM users WHERE id = $1;
 -- users.start_loading(): nothing; there is a table to copy rows into
 CREATE TEMPORARY TABLE loading_users (id text, tier text, overrides jsonb) ON COMMIT DROP;
 
--- users.load_versions(): nothing; whoever gets other overrides is at the next version
--- (Ids in an array are looked up one by one. Joined, they would be met by reading all users, in every batch.)
+-- users.load_versions(): nothing; users that get other overrides are at their next version
+-- (Ids in an array are looked up one by one. A join would read all users, in every batch.)
 UPDATE users SET version = version + 1, updated_at = clock_timestamp()
 WHERE id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
 
--- users.load_tiers(): nothing; everybody is there, on the right tier
+-- users.load_tiers(): nothing; all loaded users are in the table, on the right tier
 INSERT INTO users (id, tier, tier_since)
 SELECT id, tier, CASE WHEN tier IS NOT NULL THEN clock_timestamp() END FROM loading_users
 ON CONFLICT (id) DO UPDATE
@@ -70,8 +70,8 @@ FROM loading_users AS loading, jsonb_each(loading.overrides) AS each (rule, limi
 -- users.loaded(): nothing; there is room for the next rows
 TRUNCATE loading_users;
 
--- users.tally(ids, requests, denied, last in microseconds): nothing; these were added to the totals of whoever is there
--- (Rows are locked in the order of their ids, so that processes that do it at once do not wait in a circle.)
+-- users.tally(ids, requests, denied, last in microseconds): nothing; these are added to the totals of the users in the table
+-- (Rows are locked in the order of their ids, so that processes that do it at once do not deadlock.)
 WITH seen AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[]) AS seen (id, requests, denied, last)
 ), locked AS (
