@@ -126,7 +126,23 @@ PENDING: Final[dict[str, int]] = {
 }
 """Words of both tables that are not clean yet, with how often they still occur; the count only falls."""
 
-ALLOWED: Final[dict[tuple[str, str], str]] = {}
+_BY: Final = "a public value of the parameter `by`"
+_FOLLOWING: Final = "a public member of GET /v1/processes, and a column"
+_CARRIED_OUT: Final = "a public member of the JSON that `headgate db migrate` prints"
+
+ALLOWED: Final[dict[tuple[str, str], str]] = {
+    ("anybody", "src/headgate/cli/activity.py"): _BY,
+    ("anybody", "src/headgate/controlplane/activity.py"): _BY,
+    ("anybody", "src/headgate/edge/admin/endpoints/activity.py"): _BY,
+    ("anybody", "docs/how-to/answer-questions.md"): _BY,
+    ("anybody", "docs/reference/admin-api.md"): _BY,
+    ("anybody", "docs/reference/cli.md"): _BY,
+    ("carry out|carries out|carried out", "src/headgate/cli/db.py"): _CARRIED_OUT,
+    ("carry out|carries out|carried out", "docs/reference/cli.md"): _CARRIED_OUT,
+    ("following|following_database", "src/headgate/controlplane/processes.py"): _FOLLOWING,
+    ("following|following_database", "src/headgate/edge/admin/endpoints/processes.py"): _FOLLOWING,
+    ("nobody", "docs/how-to/use-postgres.md"): "the name of a user of the operating system",
+}
 """(word, path below the root or its beginning): why the word is right there."""
 
 _PROSE: Final = ("*.md", "docs/**/*.md", "docs/*.py", "bench/README.md", "examples/*", "deploy/**/*")
