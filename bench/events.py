@@ -32,7 +32,7 @@ from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.adapters.postgres.event_sink import PostgresEvents
 from headgate.controlplane.activity import Activity
-from headgate.controlplane.analytics import Analytics, Asked, Dimension, Granularity, Order
+from headgate.controlplane.analytics import Analytics, Dimension, Granularity, MetricsQuery, Order
 from headgate.controlplane.rollups import Rollups
 from headgate.core.counts import Count, CountBatch, LatencyBucket
 from headgate.core.event import Event, EventBatch
@@ -163,13 +163,13 @@ class Bench:
             ),
             "the last 30 days of a user": lambda: activity.days_of("user-7", 30),
             "a chart: hours of a day by rule": lambda: analytics.metrics(
-                Asked(by=frozenset({Dimension.RULE})), day_of_hours, most=1_000
+                MetricsQuery(by=frozenset({Dimension.RULE})), day_of_hours, most=1_000
             ),
             "a chart: days of a month by endpoint": lambda: analytics.metrics(
-                Asked(Granularity.DAY, frozenset({Dimension.ENDPOINT})), month, most=1_000
+                MetricsQuery(Granularity.DAY, frozenset({Dimension.ENDPOINT})), month, most=1_000
             ),
             "a chart: hours of a day of a user": lambda: analytics.metrics(
-                Asked(of={Dimension.USER: "user-7"}), day_of_hours
+                MetricsQuery(of={Dimension.USER: "user-7"}), day_of_hours
             ),
             "a page of 1,000 rows of usage": lambda: activity.usage(month[0].date(), end.date(), most=1_000),
             "usage of a month reconciled": lambda: activity.reconciled(month[0].date(), end.date()),

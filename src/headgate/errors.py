@@ -55,10 +55,10 @@ class Problem(NamedTuple):
 
     @property
     def field(self) -> str:
-        """The place in words: ``rules[2].match.methods``."""
+        """The path in words: ``rules[2].match.methods``."""
         parts: list[str] = []
         for part in self.path:
-            # Names come from files and strangers: an unusual one is quoted, so that it cannot fake a line of its own.
+            # Names come from files and callers: an unusual one is quoted, so that it cannot fake a line of its own.
             if isinstance(part, str) and part.isprintable() and 0 < len(part) <= _SHOWN:
                 parts.append(f".{part}" if parts else part)
             else:
@@ -88,11 +88,11 @@ class Conflict(HeadgateError):
 
 
 class Stale(HeadgateError):
-    """Somebody else has changed it since it was read."""
+    """Another client has changed it since it was read."""
 
 
 class Forbidden(HeadgateError):
-    """Whoever asks may not do that."""
+    """The caller may not do that."""
 
 
 class InvalidRules(HeadgateError, ValueError):
@@ -129,16 +129,16 @@ class CircuitOpen(HeadgateError):
     """A call to a limited API was not sent, because the API has refused too often in a row."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds` is how long the API is left alone."""
+        """`seconds` is how long the circuit stays open."""
         self.seconds = seconds
-        super().__init__(f"the API has refused too often in a row and is left alone for {seconds:.3f} s")
+        super().__init__(f"circuit open for {seconds:.3f} s: the API has refused too often in a row")
 
 
 class StoreError(HeadgateError):
     """A counter store could not answer.
 
     `transient` says whether the same call may succeed later: true for a lost
-    server, false for a call that the store can never carry out.
+    server, false for a call that the store can never execute.
     """
 
     def __init__(self, message: str, *, transient: bool) -> None:

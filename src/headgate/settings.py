@@ -49,7 +49,7 @@ _MANY: Final = whole(1, 1_000_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that can be set, with what holds if nobody does."""
+    """All settings, with their defaults."""
 
     redis_url: str | None = field(default=None, metadata=_about("where the counters are kept", text_value, secret=True))
     data_dir: Path = field(
@@ -59,7 +59,7 @@ class Settings:
         default=16, metadata=_about("how much memory each process has for known denials; 0 is none", whole(0, 65_536))
     )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
-    # Exempting every caller because a server is unavailable is a choice that somebody has to make.
+    # Exempting every caller because a server is unavailable is a choice that the operator has to make.
     on_no_rules: OnNoRules = field(
         default=OnNoRules.DENY,
         metadata=_about("what is answered while no rule set is known: 503, or every request passes", one_of(OnNoRules)),
@@ -99,10 +99,10 @@ class Settings:
         default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", seconds(600))
     )
     drain_seconds: float = field(
-        default=10.0, metadata=_about("after that, how long requests under way may take to end", seconds(600))
+        default=10.0, metadata=_about("after that, how long requests in flight may take to end", seconds(600))
     )
     service_token: str | None = field(
-        default=None, metadata=_about("a token that whoever asks the service must send", text_value, secret=True)
+        default=None, metadata=_about("a token that callers of the service must send", text_value, secret=True)
     )
     tls_cert: Path | None = field(default=None, metadata=_about("the certificate of the service (PEM)", Path))
     tls_key: Path | None = field(default=None, metadata=_about("the private key that goes with it (PEM)", Path))
@@ -168,10 +168,10 @@ class Settings:
     spool_limit: int = field(
         default=2**30,
         metadata=_about(
-            "how many bytes of events each process keeps on disk while a sink is away", whole(2**20, 2**50)
+            "how many bytes of events each process keeps on disk while a sink is unavailable", whole(2**20, 2**50)
         ),
     )
-    # What is archived is dropped from the database, and nobody wants that who has not asked for it.
+    # Archived events are dropped from the database, so the operator has to ask for it.
     archive_daily: bool = field(
         default=False, metadata=_about("whether the service archives old events, once a day", yes_or_no)
     )

@@ -71,11 +71,11 @@ class Limiter:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.close()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         run_now(self._limiter.close())
 
     def check(self, request: Request, cost: int | None = None) -> Verdict:
@@ -84,12 +84,12 @@ class Limiter:
         return run_now(self._limiter.check(request, cost)) if self._check is None else self._check(request, cost)
 
     def plan(self, request: Request, cost: int | None = None) -> Plan:
-        """What has to be asked of the store for a request; nothing, if it is shut out or exempt."""
+        """The hits that the store has to take for a request; none if the request is blocked or exempt."""
         self._look_at_rules()
         return self._limiter.plan(request, cost)
 
     def decide(self, plan: Plan) -> Verdict:
-        """Carry out what `plan` says has to be asked."""
+        """Take the hits of a plan, and return the verdict."""
         return run_now(self._limiter.decide(plan))
 
     def check_many(self, requests: Iterable[Request], cost: int | None = None) -> list[Verdict]:
@@ -141,7 +141,7 @@ class Limiter:
         run_now(self._limiter.refund(verdict, amount))
 
     def _look_at_rules(self) -> None:
-        """Follow a rules file without a thread: look when somebody asks and a second has passed."""
+        """Follow a rules file without a thread: a call looks at the file if a second has passed."""
         follower = self._limiter.follower
         if follower is not None and monotonic() >= self._next_look:
             self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
@@ -206,7 +206,7 @@ class Slot:
         return self
 
     def renew(self) -> bool:
-        """Start the ttl anew; False if the slot was lost to somebody else meanwhile."""
+        """Start the ttl anew; False if the slot was lost to another holder meanwhile."""
         return run_now(self._slot.renew())
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ def test_an_override_of_a_rule_that_is_only_drafted_or_broken_is_refused(databas
         await accounts.sql("INSERT INTO rules (name, draft, updated_by) VALUES ('draft', '{}', 'me')")
         await accounts.sql("INSERT INTO rules (name, data, updated_by) VALUES ('broken', '{\"per\": 7}', 'me')")
         for rule in ("draft", "broken"):
-            with pytest.raises(InvalidFields, match=f"there is no rule '{rule}' in force"):
+            with pytest.raises(InvalidFields, match=f"there is no active rule '{rule}'"):
                 await accounts.users.create({"id": "u1", "overrides": {rule: "1/hour"}}, "me")
 
     with_accounts(database_url, test)

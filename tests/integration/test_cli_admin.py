@@ -84,9 +84,9 @@ def test_limits_of_ones_own(headgate: Headgate) -> None:
     headgate("users", "set", "u1", "--tier", "premium")
     assert "search 500/hour" in headgate("users", "show", "u1").out
     assert "is not a limit" in headgate("users", "override", "u1", "search", "much", code=1).err
-    assert "there is no rule" in headgate("users", "override", "u1", "nothing", "5/day", code=1).err
+    assert "there is no active rule" in headgate("users", "override", "u1", "nothing", "5/day", code=1).err
     assert "or --remove" in headgate("users", "override", "u1", "search", code=1).err
-    assert "everybody has" in headgate("users", "override", "u1", "search", "--remove").out
+    assert "the limits of the rule apply" in headgate("users", "override", "u1", "search", "--remove").out
     assert "keep one of them" in headgate("users", "set", "u1", "--tier", "a", "--no-tier", code=1).err
 
 

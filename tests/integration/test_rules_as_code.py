@@ -198,10 +198,10 @@ def test_problems_are_named_by_the_places_of_the_file(database_url: str) -> None
 
 
 def test_too_many_rules_are_refused(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is a bound on how many rules can be in force; up to it they are written and read in parts."""
-    monkeypatch.setattr("headgate.controlplane.publisher.MOST_RULES", 600)
-    monkeypatch.setattr("headgate.controlplane.publisher._AT_ONCE", 100)
-    monkeypatch.setattr("headgate.controlplane.rule_rows._AT_ONCE", 250)
+    """There is a bound on how many rules can be active; up to it they are written and read in parts."""
+    monkeypatch.setattr("headgate.controlplane.publisher.MAX_RULES", 600)
+    monkeypatch.setattr("headgate.controlplane.publisher._PAGE", 100)
+    monkeypatch.setattr("headgate.controlplane.rule_rows._PAGE", 250)
 
     async def run(services: RuleServices) -> None:
         rules = [SEARCH | {"name": f"r{number}"} for number in range(601)]

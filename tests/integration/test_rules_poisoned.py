@@ -114,7 +114,7 @@ def test_more_rules_than_can_be_in_force_are_not_even_read(target: Target, many:
         ):
             target.refuses(attempt, "rules")
         (problem,) = target.loop.run(target.services.rules.validate(wish))
-        assert problem.message == f"there would be {many:,} rules; at most 100,000 can be in force"
+        assert problem.message == f"there would be {many:,} rules; at most 100,000 can be active"
 
 
 def test_the_event_loop_goes_on_while_very_many_rules_are_read(target: Target) -> None:

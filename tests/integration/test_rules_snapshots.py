@@ -105,7 +105,7 @@ def test_snapshots_that_are_not_there_or_were_changed(database_url: str) -> None
 
 def test_only_so_many_snapshots_are_kept(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest snapshots go; the history of each rule stays."""
-    monkeypatch.setattr("headgate.controlplane.publisher._KEPT", 3)
+    monkeypatch.setattr("headgate.controlplane.publisher._KEPT_SNAPSHOTS", 3)
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")

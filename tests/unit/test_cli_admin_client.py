@@ -188,7 +188,10 @@ def test_problems_keep_their_places(api: Api) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({}, "there is nobody to ask; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL"),
+        (
+            {},
+            "no admin API and no database; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL",
+        ),
         ({"ADMIN_URL": "http://127.0.0.1:1"}, "http://127.0.0.1:1 wants a token; write --token"),
         ({"ADMIN_URL": "http://127.0.0.1:1", "ADMIN_TOKEN": "a\nb"}, "the token has characters that no token has"),
         ({"ADMIN_URL": "http://127.0.0.1:1", "ADMIN_TOKEN": "a"}, "no answer from http://127.0.0.1:1 (Connection"),

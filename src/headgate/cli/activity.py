@@ -18,7 +18,7 @@ from headgate.errors import short_repr
 _STYLES = {"denied": "red", "blocked": "red", "throttled": "yellow", "shadow": "yellow", "allowed": "green"}
 _FOLLOWING = {"tier_since", "version"}
 """Fields that have another value because another one has."""
-_LONGEST = 60
+_MAX_LENGTH = 60
 
 
 def changes(
@@ -76,7 +76,7 @@ def events(
 
 def violators(
     rule: Annotated[Text, typer.Option(help="Only by this rule.")] = None,
-    by: Annotated[Text, typer.Option(help="Told apart by user, api_key, ip, or anybody: whichever is known.")] = None,
+    by: Annotated[Text, typer.Option(help="Group by user, api_key, ip, or anybody: user, else key, else ip.")] = None,
     since: Annotated[Text, typer.Option(metavar="WHEN", help="From a time on, or from a span ago, as in 24h.")] = None,
     until: Annotated[Text, typer.Option(metavar="WHEN", help="Up to a time, or up to a span ago.")] = None,
     limit: Limit = 10,
@@ -148,7 +148,7 @@ def _value(value: object) -> str:
         value = ", ".join(value)
     text = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
     text = text if isinstance(text, str) else short_repr(text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
 
 
 def coloured(decision: str) -> Styled:
@@ -247,10 +247,10 @@ def _costs(costs: dict[str, int]) -> str:
 
 
 def _decided(event: dict[str, Any]) -> str:
-    took = "" if event["latency"] is None else f"in {1_000 * event['latency']:.3g} ms"
+    duration = "" if event["latency"] is None else f"in {1_000 * event['latency']:.3g} ms"
     where = " ".join(word for word in (event["server"], event["region"]) if word)
     source = f"({event['source']})" if event["source"] else ""
-    return " ".join(word for word in (took, f"by {where}" if where else "", source) if word)
+    return " ".join(word for word in (duration, f"by {where}" if where else "", source) if word)
 
 
 def _limits(rule: dict[str, Any] | None) -> list[str]:

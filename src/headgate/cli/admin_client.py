@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 _SECONDS: Final = 300.0  # a rule set of 100,000 rules is checked as a whole
-_LARGEST_PAGE: Final = 1_000
+_MAX_PAGE: Final = 1_000
 _UNANSWERED: Final = "start one with 'headgate serve', or leave the address out to work on HEADGATE_DATABASE_URL"
 _PART: Final = re.compile(r"([^.\[\]]+)|\[([0-9]{1,9})\]")
 _KINDS: Final[dict[int, type[HeadgateError]]] = {
@@ -79,7 +79,7 @@ class AdminClient:
         found: list[Any] = []
         after = None
         while len(found) < most:
-            page = self.get(path, **query, limit=min(most - len(found), _LARGEST_PAGE), after=after)
+            page = self.get(path, **query, limit=min(most - len(found), _MAX_PAGE), after=after)
             found += page["items"]
             after = page["next"]
             if after is None:
@@ -122,9 +122,9 @@ def open_client(chosen: Settings, *, decides: bool = False) -> Iterator[AdminCli
         yield AdminClient(_over_http(chosen.admin_url, chosen.admin_token))
         return
     if chosen.database_url is None and not (chosen.data_dir / "postgres").is_dir():
-        msg = "there is nobody to ask; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL"
+        msg = "no admin API and no database; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL"
         raise InvalidSettings(msg)
-    # Imported here, because whoever asks a running service needs none of it.
+    # Imported here: a client of a running service needs none of it.
     from headgate.wiring.commands import admin_application  # noqa: PLC0415 (as said above)
 
     with _sentences(), asyncio.Runner() as runner:

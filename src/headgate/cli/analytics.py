@@ -22,7 +22,7 @@ _FULL, _NEAR = 1.0, 0.8
 def metrics(
     granularity: Annotated[Granularity, typer.Option(help="By minute, hour or day.")] = Granularity.HOUR,
     by: Annotated[
-        Text, typer.Option(metavar="NAMES", help="Told apart by rule, endpoint, tier, region or user: rule,tier.")
+        Text, typer.Option(metavar="NAMES", help="Group by rule, endpoint, tier, region or user: rule,tier.")
     ] = None,
     rule: Annotated[Text, typer.Option(help="Only of this rule.")] = None,
     endpoint: Annotated[Text, typer.Option(help="Only of this endpoint.")] = None,
@@ -38,7 +38,7 @@ def metrics(
     as_json: Json = False,
 ) -> None:
     """Show how many requests there were, what became of them, and how long decisions took."""
-    asked = {
+    query = {
         "granularity": granularity.value,
         "by": by,
         "rule": rule,
@@ -48,7 +48,7 @@ def metrics(
         "user": user,
     }
     with admin(url, token) as client:
-        found, more = client.some(at("metrics"), limit, **asked, **_between(since, until))
+        found, more = client.some(at("metrics"), limit, **query, **_between(since, until))
     if as_json:
         print_json(found)
         return
@@ -115,8 +115,8 @@ def near_limits(
 ) -> None:
     """Show who is near a limit, as was recorded in the last hour unless told."""
     with admin(url, token, decides=user is not None) as client:
-        asked = {"user": user, "rule": rule, "share": share, **_between(since, until)}
-        found, _ = client.some(at("near-limits"), limit, **asked)
+        query = {"user": user, "rule": rule, "share": share, **_between(since, until)}
+        found, _ = client.some(at("near-limits"), limit, **query)
     if as_json:
         print_json(found)
         return

@@ -237,10 +237,10 @@ def _time(time: datetime) -> str:
 
 def _bytes(size: int, units: Sequence[str] = ("bytes", "KiB", "MiB", "GiB", "TiB")) -> str:
     """A readable size."""
-    shown, unit = float(size), 0
-    while shown >= 1024 and unit < len(units) - 1:  # noqa: PLR2004 (that is what these units are)
-        shown, unit = shown / 1024, unit + 1
-    return f"{size} bytes" if unit == 0 else f"{shown:.1f} {units[unit]}"
+    scaled, unit = float(size), 0
+    while scaled >= 1024 and unit < len(units) - 1:  # noqa: PLR2004 (that is what these units are)
+        scaled, unit = scaled / 1024, unit + 1
+    return f"{size} bytes" if unit == 0 else f"{scaled:.1f} {units[unit]}"
 
 
 def query(
@@ -320,8 +320,8 @@ def _print_csv(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
 
 def _print_table(names: list[str], rows: Iterator[tuple[Any, ...]]) -> None:
     first = list(islice(rows, _MAX_ROWS))
-    shown = [["" if value is None else str(_plain(value)) for value in row] for row in first]
-    print_rows(names, shown, numbers=_of(_NUMBERS, names, first), whole=_of(_TIMES, names, first))
+    cells = [["" if value is None else str(_plain(value)) for value in row] for row in first]
+    print_rows(names, cells, numbers=_of(_NUMBERS, names, first), whole=_of(_TIMES, names, first))
     if next(chain(rows, (None,)), None) is not None:
         print_note(f"more than {_MAX_ROWS} rows; --csv and --json print all of them")
 

@@ -68,8 +68,8 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
     if control is not None and admin_address is not None:
         token = control.admin_token if chosen.admin_token is None else "$HEADGATE_ADMIN_TOKEN"
         out.print(Text("  # see what a user has left, as an administrator", "dim"), soft_wrap=True)
-        place = f"{admin_address.url.removeprefix('http://')}/v1/users/u1/quota"
-        command = f'curl -s {place} \\\n  -H "Authorization: Bearer {token}"'
+        quota = f"{admin_address.url.removeprefix('http://')}/v1/users/u1/quota"
+        command = f'curl -s {quota} \\\n  -H "Authorization: Bearer {token}"'
         out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
     out.print()
     out.print(Text("  ctrl-c stops it", "dim"))
@@ -91,12 +91,12 @@ def _how_long(store: CounterStore) -> str:
 
 
 _SOON: Final = 100
-"""An amount that a loop in a shell uses up while somebody watches."""
+"""An amount that a shell loop uses up while the operator watches."""
 _VARIABLE: Final = re.compile(r"\{[^}]*\}")
 
 
 class ExampleCommand(NamedTuple):
-    """A command, in lines that fit a terminal, and what somebody would try it for."""
+    """A command, in lines that fit a terminal, and its purpose."""
 
     purpose: str
     command: str

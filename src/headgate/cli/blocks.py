@@ -1,4 +1,4 @@
-"""`headgate blocks`: users, keys and networks that are shut out."""
+"""`headgate blocks`: users, keys and networks that are blocked."""
 
 from typing import Annotated, Any
 
@@ -35,7 +35,7 @@ def add(
     *,
     as_json: Json = False,
 ) -> None:
-    """Shut out one user, API key or network."""
+    """Block one user, API key or network."""
     members = {
         "user": user,
         "api_key": api_key,
@@ -57,7 +57,7 @@ def remove(
     url: Url = None,
     token: Token = None,
 ) -> None:
-    """Let somebody in again."""
+    """End a block now."""
     with admin(url, token) as client:
         client.delete(at("blocks", block))
     print_done("removed", f"block {block}")

@@ -158,9 +158,9 @@ def _check_columns(names: Sequence[str], file: str, form: Form) -> None:
         raise InvalidRequest(msg)
 
 
-def _members(row: dict[Any, Any], place: str, own: str) -> dict[str, Any]:
+def _members(row: dict[Any, Any], location: str, own: str) -> dict[str, Any]:
     if None in row or None in row.values():
-        msg = f"{place}: the line has not as many columns as the first one"
+        msg = f"{location}: the line has not as many columns as the first one"
         raise InvalidRequest(msg)
     prefix = f"{own}."
     members = {name: value for name, value in row.items() if value and not name.startswith(prefix)}

@@ -34,7 +34,7 @@ _Rules: TypeAlias = Annotated[
     typer.Option(
         "--rules",
         metavar="FILE",
-        help="Decide here, by this file, on counters nobody has used.",
+        help="Decide here, by this file, on new counters.",
         rich_help_panel="Whom",
     ),
 ]

@@ -25,12 +25,12 @@ _Json: TypeAlias = Annotated[bool, typer.Option("--json", help="The outcome as J
 
 
 def migrate(url: _Url = None, *, as_json: _Json = False) -> int:
-    """Carry out the migrations that are missing. Exit code 0 is fine, 1 failed."""
+    """Apply the pending migrations. Exit code 0: done, 1: failed."""
     return asyncio.run(_migrate(url, as_json=as_json))
 
 
 def status(url: _Url = None, *, as_json: _Json = False) -> int:
-    """Say which migrations were carried out. Exit code 0 is all of them, 2 some are missing, 1 no answer."""
+    """Show which migrations are applied. Exit code 0: all of them, 2: some are pending, 1: no answer."""
     return asyncio.run(_status(url, as_json=as_json))
 
 
@@ -65,7 +65,7 @@ async def _status(url: str | None, *, as_json: bool) -> int:
         print_json({"pending": left, "migrations": steps})
     else:
         rows = table()
-        for heading in ("migration", "carried out"):
+        for heading in ("migration", "applied"):
             rows.add_column(heading)
         for step in known:
             at = done.get(step.number)

@@ -32,7 +32,7 @@ def call_http(
     seconds: float,
     hint: str,
 ) -> Answer:
-    """Ask for `target` at the service at `url`; if nobody answers, `HeadgateError` says so with a hint what to do."""
+    """Request `target` from the service at `url`. If it does not answer, raise `HeadgateError` with the hint."""
     parts = urlsplit(url)
     connect = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = connect(parts.hostname or "", parts.port, timeout=seconds)

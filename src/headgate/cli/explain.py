@@ -63,27 +63,27 @@ def print_explanation(answer: dict[str, Any]) -> None:
     out = console()
     out.print(headline(answer["verdict"]), soft_wrap=True)
     out.print(
-        Styled(f"for {printable(_asked(answer['request']))}, by snapshot {answer['snapshot']}", "dim"), soft_wrap=True
+        Styled(f"for {printable(_request(answer['request']))}, by snapshot {answer['snapshot']}", "dim"), soft_wrap=True
     )
     block = answer["block"]
     if block is not None:
         until = f" until {datetime.fromtimestamp(block['until'], UTC):%Y-%m-%d %H:%M:%S}" if block["until"] else ""
         reason = f": {printable(block['reason'])}" if block["reason"] else ""
         out.print(Styled.assemble(("\nblock", "bold red"), f"  {block['id']}{until}{reason}"), soft_wrap=True)
-    shown = table()
+    grid = table()
     for heading in ("layer", "rule", "why"):
-        shown.add_column(heading, overflow="fold")
-    for place, gate in enumerate(answer["gates"]):
-        shown.add_row("" if place else "gates", _mark(gate["rule"], applies=gate["decides"]), _gate(gate))
+        grid.add_column(heading, overflow="fold")
+    for index, gate in enumerate(answer["gates"]):
+        grid.add_row("" if index else "gates", _mark(gate["rule"], applies=gate["decides"]), _gate(gate))
     for layer in answer["layers"]:
-        shown.add_section()
-        _add_layer(shown, layer)
-    out.print(shown)
+        grid.add_section()
+        _add_layer(grid, layer)
+    out.print(grid)
     if answer["left_out"]:
         out.print(Styled(f"and {counted(answer['left_out'], 'rule')} that are further off", "dim"))
 
 
-def _asked(request: dict[str, Any]) -> str:
+def _request(request: dict[str, Any]) -> str:
     words = [request["method"], request["path"], request["ip"] and f"from {request['ip']}"]
     words += [request["tier"] and f"on tier {request['tier']}"]
     words += [f"{name}={value}" for name, value in request["attributes"].items()]
@@ -100,14 +100,14 @@ def _gate(gate: dict[str, Any]) -> Styled:
     return Styled(gate["why"], "dim")
 
 
-def _add_layer(shown: Any, layer: dict[str, Any]) -> None:  # noqa: ANN401 (rich's table)
+def _add_layer(grid: Any, layer: dict[str, Any]) -> None:  # noqa: ANN401 (rich's table)
     name = layer["layer"]
     for applied in (layer["winner"], layer["watched"]):
         if applied is not None:
-            shown.add_row(name, _mark(applied["rule"], applies=True), _applied(applied))
+            grid.add_row(name, _mark(applied["rule"], applies=True), _applied(applied))
             name = ""
     for lost in layer["lost"]:
-        shown.add_row(name, _mark(lost["rule"], applies=False), Styled(lost["why"], "dim"))
+        grid.add_row(name, _mark(lost["rule"], applies=False), Styled(lost["why"], "dim"))
         name = ""
 
 
@@ -115,8 +115,8 @@ def _applied(applied: dict[str, Any]) -> Styled:
     words = Styled("watched only; " if applied["action"] == "log" else "")
     if not applied["limits"]:
         words.append("unlimited", "green")
-    for place, limit in enumerate(applied["limits"]):
-        words.append("; " if place else "")
+    for index, limit in enumerate(applied["limits"]):
+        words.append("; " if index else "")
         words.append(limit["limit"], "bold")
         words.append(f", {limit['remaining']} left", None if limit["allowed"] else "red")
         if not limit["allowed"]:

@@ -28,7 +28,7 @@ _SECONDS_TO_END: Final = 15.0
 
 
 class OnError(StrEnum):
-    """What happens to calls while headgate is away."""
+    """What happens to calls while headgate is unavailable."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -44,7 +44,9 @@ def gateway(
     port: Annotated[int, typer.Option(metavar="NUMBER", min=0, max=65_535, help="The port to listen on.")] = 8000,
     cert: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate (PEM), for TLS.")] = None,
     key: Annotated[str | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
-    on_error: Annotated[OnError, typer.Option(help="What happens to calls while headgate is away.")] = OnError.ALLOW,
+    on_error: Annotated[
+        OnError, typer.Option(help="What happens to calls while headgate is unavailable.")
+    ] = OnError.ALLOW,
 ) -> None:
     """Run a complete gateway: a real Envoy in front of an application, with headgate deciding.
 
@@ -109,7 +111,7 @@ async def _run(
 async def _until_accepting(
     children: dict[str, asyncio.subprocess.Process], address: Address, stop: asyncio.Event
 ) -> None:
-    """Wait until somebody listens there, but not longer than everybody is alive and nobody wants to stop."""
+    """Wait until the address accepts connections, or `stop` is set; `HeadgateError` if a child ends before."""
     ending = asyncio.create_task(_first_end(children, stop))
     waiting = asyncio.create_task(accepting(address, ending))
     await asyncio.wait({ending, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -121,7 +123,7 @@ async def _until_accepting(
 
 
 async def _first_end(children: dict[str, asyncio.subprocess.Process], stop: asyncio.Event) -> None:
-    """Wait until we are told to stop; `HeadgateError` if a child ends before."""
+    """Wait until `stop` is set; `HeadgateError` if a child ends before."""
     stopped = asyncio.create_task(stop.wait())
     ends = {asyncio.create_task(child.wait()): name for name, child in children.items()}
     try:

@@ -29,7 +29,7 @@ def console() -> Console:
     """Standard output, for people. Text is never marked up: it can come from anywhere."""
     out = Console(highlight=False, markup=False, emoji=False)
     if not out.is_terminal:
-        out.width = _WIDE  # nobody looks at its width, and lines that stay whole can be searched
+        out.width = _WIDE  # a file or a pipe has no width, and whole lines can be searched
     return out
 
 
@@ -73,19 +73,19 @@ def print_rows(
         print_note("there are none")
         return
     out = console()
-    shown = columns(headings, rows, numbers, whole, long)
+    visible = columns(headings, rows, numbers, whole, long)
     under: list[Column] = []
     missing: list[Column] = []
     width = out.width if out.is_terminal else sys.maxsize
-    widths = fitting(shown, width)
+    widths = fitting(visible, width)
     if not widths:
-        under = [column for column in shown if column.heading.plain in below]
-        shown = [column for column in shown if column.heading.plain not in below]
-        widths = fitting(shown, width)
-    while not widths and len(shown) > 1:
-        missing.insert(0, shown.pop())
-        widths = fitting(shown, width)
-    for line in lines(out, shown, widths or [max(1, width - 1)], under):
+        under = [column for column in visible if column.heading.plain in below]
+        visible = [column for column in visible if column.heading.plain not in below]
+        widths = fitting(visible, width)
+    while not widths and len(visible) > 1:
+        missing.insert(0, visible.pop())
+        widths = fitting(visible, width)
+    for line in lines(out, visible, widths or [max(1, width - 1)], under):
         out.print(line, soft_wrap=True)
     if missing:
         names = ", ".join(column.heading.plain for column in missing)
@@ -94,14 +94,14 @@ def print_rows(
 
 def print_fields(fields: Mapping[str, str | Text | list[str]]) -> None:
     """One thing, a line for each of its fields, or more for a list; empty ones are left out."""
-    shown = Table.grid(padding=(0, 2, 0, 0))
-    shown.add_column(style="dim", no_wrap=True)
-    shown.add_column(overflow="fold")
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
     for name, value in fields.items():
         if value:
             parts = value if isinstance(value, list) else [value]
-            shown.add_row(printable(name, _NAME), Text("\n").join(cell(part, _FIELD) for part in parts))
-    console().print(shown)
+            grid.add_row(printable(name, _NAME), Text("\n").join(cell(part, _FIELD) for part in parts))
+    console().print(grid)
 
 
 def print_done(word: str, what: str) -> None:
@@ -158,5 +158,5 @@ def write_text(text: str) -> None:
 
 
 def give_up_output() -> None:
-    """Whoever read standard output has gone; what is still to be written goes nowhere."""
+    """The reader of standard output has closed it: discard what is still to be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

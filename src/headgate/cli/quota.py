@@ -24,7 +24,7 @@ def quota(
     reset: Annotated[bool, typer.Option("--reset", help="Forget what the user has used.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show every limit that can apply to a user: what is used, what is left, and when all of it is back."""
+    """Show every limit that can apply to a user: what is used, what is left, and when all of it is available again."""
     with admin(url, token, decides=True) as client:
         path = at("users", user, "quota")
         answer = client.post(f"{path}/reset") if reset else client.get(path)

@@ -142,7 +142,7 @@ def apply(
     yes: _Yes = False,
     as_json: Json = False,
 ) -> int:
-    """Add and change what files say; delete nothing. Shows the difference first, and asks if somebody is there."""
+    """Add and change what the files say; delete nothing. Shows the difference first; on a terminal, asks to confirm."""
     return _change("apply", _DesiredRules(files, owner, take_over=take_over), url, token, yes=yes, as_json=as_json)
 
 
@@ -172,10 +172,10 @@ class _DesiredRules:
         try:
             answer: dict[str, Any] = client.post(at("ruleset", verb), self._files.data, **self._query, **query)
         except InvalidFields as error:
-            places = [self._files.location(problem.path) for problem in error.problems]
+            locations = [self._files.location(problem.path) for problem in error.problems]
             lines = [
-                f"{place}: {problem}" if place else str(problem)
-                for place, problem in zip(places, error.problems, strict=True)
+                f"{location}: {problem}" if location else str(problem)
+                for location, problem in zip(locations, error.problems, strict=True)
             ]
             raise InvalidRules(error.problems, lines) from error
         return answer
@@ -196,7 +196,7 @@ def _change(verb: str, desired: _DesiredRules, url: str | None, token: str | Non
             if not difference["lines"]:
                 return 0
             # A script has decided already; a person may have second thoughts.
-            if not yes and sys.stdin.isatty() and not typer.confirm("Carry this out?"):
+            if not yes and sys.stdin.isatty() and not typer.confirm("Apply these changes?"):
                 print_note("nothing was changed")
                 return DECLINED
         done = desired.ask(client, verb)

@@ -48,10 +48,10 @@ def serve(
 ) -> None:
     """Run the decision service. Each option can also be set as HEADGATE_RULES_FILE, HEADGATE_DATABASE_URL, and so on.
 
-    With a database there is an admin API too, and changes made there are in force within a second. Without
+    With a database there is an admin API too, and changes made there are active within a second. Without
     a rules file there is always one: servers of our own, in the data directory, unless told. A rules file
-    that changes is picked up; a broken one is refused, and the rules in force stay. SIGTERM ends the service
-    in order: /readyz says 503, then requests under way are finished.
+    that changes is picked up; a broken one is refused, and the active rules stay. SIGTERM ends the service
+    in order: /readyz says 503, then requests in flight are finished.
     """
     chosen = complete(
         settings(rules_file=rules, database_url=database, host=host, port=port, admin_port=admin_port, workers=workers)
@@ -116,7 +116,7 @@ def work(settings: Settings, address: Address, folder: Path | None, number: int,
 async def _run_worker(settings: Settings, address: Address, telemetry: Telemetry, started: Connection) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
-        # Whoever started this process is dead: then nobody would ever end it.
+        # A dead parent cannot end this worker, so the worker ends itself.
         asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
     ending = ShutdownTimes(settings.notice_seconds, settings.drain_seconds)
     carrying = transport(settings)

@@ -72,7 +72,7 @@ def _by_rule(found: Mapping[str, Any]) -> None:
     before = {} if against is None else {each["rule"]: _denied(each) for each in against["by_rule"]}
     kinds = [kind for kind in ("shadow", "throttled") if any(each[kind] for each in rows)]
     headings = ["rule", "requests", "denied", *([] if against is None else ["denied (against)"]), *kinds, "first (UTC)"]
-    shown: list[list[str | Styled]] = []
+    cells: list[list[str | Styled]] = []
     for each in rows:
         denied = _denied(each)
         row: list[str | Styled] = [
@@ -82,8 +82,8 @@ def _by_rule(found: Mapping[str, Any]) -> None:
         ]
         if against is not None:
             row.append(f"{before.get(each['rule'], 0):,}")
-        shown.append([*row, *(f"{each[kind]:,}" for kind in kinds), moment(each["first"])])
-    print_rows(headings, shown, numbers=headings[1:-1])
+        cells.append([*row, *(f"{each[kind]:,}" for kind in kinds), moment(each["first"])])
+    print_rows(headings, cells, numbers=headings[1:-1])
 
 
 def _denied(each: Mapping[str, Any]) -> int:

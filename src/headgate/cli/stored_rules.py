@@ -31,7 +31,7 @@ _Into: TypeAlias = Annotated[
 
 
 def dump(into: _Into = None, url: Url = None, token: Token = None, *, as_json: Json = False) -> None:
-    """Write the rules in force as a rules file."""
+    """Write the active rules as a rules file."""
     with admin(url, token) as client:
         rule_set = client.get(at("ruleset"))
     _write(rule_set, into, as_json=as_json)
@@ -45,7 +45,7 @@ def history(
     *,
     as_json: Json = False,
 ) -> None:
-    """Show what a rule has been, or every rule set that was in force, the newest first."""
+    """Show the versions of a rule, or every rule set that was active, the newest first."""
     with admin(url, token) as client:
         if name is None:
             found, more = client.some(at("snapshots"), limit)

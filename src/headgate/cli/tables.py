@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _GLANCE: Final = 100
 _READABLE: Final = 12
 """The width below which no text is folded."""
-_MOST_LINES: Final = 3
-"""Into which a text is folded."""
+_MAX_LINES: Final = 3
+"""How many lines a text is folded into."""
 _GAP: Final = 2
 _MARGIN: Final = 1
 
@@ -91,7 +91,7 @@ def fitting(found: Sequence[Column], width: int) -> list[int]:
         room = [have - column.narrowest for have, column in zip(widths, found, strict=True)]
         if not any(room):
             return []
-        widest = max((have, place) for place, have in enumerate(widths) if room[place])[1]
+        widest = max((have, index) for index, have in enumerate(widths) if room[index])[1]
         widths[widest] -= 1
     return widths
 
@@ -101,10 +101,10 @@ def lines(out: Console, found: Sequence[Column], widths: Sequence[int], below: S
     yield Text()
     yield from _row(out, found, widths, [column.heading for column in found], "bold")
     yield Text(" " * _MARGIN + "─" * (sum(widths) + _GAP * (len(widths) - 1)))
-    for place in range(len(found[0].cells)):
-        yield from _row(out, found, widths, [column.cells[place] for column in found])
+    for index in range(len(found[0].cells)):
+        yield from _row(out, found, widths, [column.cells[index] for column in found])
         for column in below:
-            yield Text.assemble(" " * (_MARGIN + _GAP), (column.heading.plain, "dim"), " ", column.cells[place])
+            yield Text.assemble(" " * (_MARGIN + _GAP), (column.heading.plain, "dim"), " ", column.cells[index])
 
 
 def _row(
@@ -114,7 +114,7 @@ def _row(
     for whole, width, column in zip(cells, widths, found, strict=True):
         each = whole.copy()
         if not column.is_long:
-            each.truncate(_MOST_LINES * width, overflow="ellipsis")
+            each.truncate(_MAX_LINES * width, overflow="ellipsis")
         folded.append(each.wrap(out, width, justify=column.side, overflow="fold"))
     for number in range(max(map(len, folded))):
         words = [

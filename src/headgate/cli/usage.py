@@ -112,7 +112,7 @@ def _row(each: dict[str, Any]) -> tuple[str | Styled, ...]:
     difference = Styled(f"{each['difference']:+,}", "red") if each["difference"] else Styled("none", "green")
     return (
         each["day"],
-        each["user"] or "everybody",
+        each["user"] or "all users",
         each["rule"] or "all",
         each["what"],
         f"{each['usage']:,}",

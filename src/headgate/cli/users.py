@@ -116,7 +116,7 @@ def override(
     if as_json:
         print_json(found)
     elif remove:
-        print_done("removed", f"user {user} has the limits of {rule} that everybody has")
+        print_done("removed", f"override of {rule} for user {user}; the limits of the rule apply")
     else:
         print_done("changed", f"user {user}: {in_words({rule: found['overrides'][rule]})}")
 

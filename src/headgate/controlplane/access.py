@@ -43,7 +43,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who is let in."""
+    """A caller with a valid token."""
 
     name: str
     """As it stands in change records: ``token:ci``."""

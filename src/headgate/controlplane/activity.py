@@ -25,7 +25,7 @@ class Activity:
     """Reads what the recorders of all processes have stored."""
 
     def __init__(self, database: Statements, clock: Callable[[], Micros]) -> None:
-        """`clock` says when the last day ends, where nobody names a time."""
+        """`clock` says when the last day ends, for calls that name no time."""
         self._database = database
         self._clock = clock
 
@@ -45,7 +45,7 @@ class Activity:
         return await self._database.rows("events.list", *between, user, rule, decision, *(before or (None, None)), most)
 
     async def event(self, id: str) -> Row:  # noqa: A002 (events have ids)
-        """One event with what was asked, and `snapshot`, the number of the rules that were in force by the database."""
+        """One event with its request, and `snapshot`, the number of the rules that were active by the database."""
         found = await self._database.row("events.get", id)
         if found is None:
             msg = (
@@ -65,7 +65,7 @@ class Activity:
         by: str = "user",
         most: int = 50,
     ) -> Sequence[Row]:
-        """Who was denied how often, and when last; the worst first.
+        """The callers that were denied, how often, and when last; the worst first.
 
         `by` is ``user``, ``api_key``, ``ip``, or ``anybody``: the user, the key where there is none, else the
         address. Only denials of users are counted by the day, so other spans are short.
@@ -101,7 +101,7 @@ class Activity:
         return await self._database.rows("analytics.reconciled", *between)
 
     def span(self, since: datetime | None, until: datetime | None) -> tuple[datetime, datetime]:
-        """From when to when; the last day, or the day before `until`, if nobody says."""
+        """The start and the end of a span; by default the last day, or the day before `until`."""
         return span(self._now(), since, until, longest=MAX_SPAN)
 
     def today(self) -> date:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_SPAN: Final = timedelta(days=31)
 NEAR: Final = 0.8
-"""The share of a limit from which on somebody is near it."""
+"""The share of a limit from which on a caller is near it."""
 AN_HOUR: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ class Granularity(StrEnum):
 
 
 class Dimension(StrEnum):
-    """What counts can be told apart by."""
+    """What counts can be grouped by."""
 
     RULE = "rule"
     ENDPOINT = "endpoint"
@@ -50,12 +50,12 @@ class Order(StrEnum):
     SHARE = "share"
 
 
-LONGEST: Final = {
+_MAX_SPANS: Final = {
     Granularity.MINUTE: timedelta(days=2),
     Granularity.HOUR: timedelta(days=62),
     Granularity.DAY: timedelta(days=732),
 }
-"""The longest span that can be asked for at once: at most some thousand points in time."""
+"""The longest span of one request: at most some thousand points in time."""
 _USUAL: Final = {
     Granularity.MINUTE: timedelta(hours=1),
     Granularity.HOUR: timedelta(days=1),
@@ -68,11 +68,11 @@ _LENGTHS: Final = {
 }
 _FINEST: Final = ((Granularity.MINUTE, timedelta(hours=6)), (Granularity.HOUR, timedelta(days=4)))
 """Up to which span a sum is made of which rows."""
-_NO_PLACE: Final = (None,) * 6
+_NO_POSITION: Final = (None,) * 6
 
 
-class Asked(NamedTuple):
-    """What a chart shows: told apart by some dimensions, and of one value of others."""
+class MetricsQuery(NamedTuple):
+    """What a chart shows: counts grouped `by` some dimensions, and `of` one value of others."""
 
     granularity: Granularity = Granularity.HOUR
     by: frozenset[Dimension] = frozenset()
@@ -80,13 +80,13 @@ class Asked(NamedTuple):
 
     def check(self) -> None:
         """Raise `InvalidFields` for what is not counted together."""
-        asked = {*self.by, *self.of}
-        if Dimension.USER in asked and asked & {Dimension.RULE, Dimension.ENDPOINT, Dimension.TIER}:
+        dimensions = {*self.by, *self.of}
+        if Dimension.USER in dimensions and dimensions & {Dimension.RULE, Dimension.ENDPOINT, Dimension.TIER}:
             sentence = "users are counted by themselves, and by region; leave rule, endpoint and tier out"
             raise InvalidFields([Problem(("by",), sentence)])
 
     def chosen(self, dimension: Dimension) -> str | None:
-        """Of rules and users: the one that is asked about, None for each, '' for all together."""
+        """The rule or user to count: a name, None for each of them, '' for all together."""
         return self.of.get(dimension, None if dimension in self.by else "")
 
 
@@ -101,32 +101,32 @@ class Analytics:
     def span(
         self, granularity: Granularity, since: datetime | None, until: datetime | None
     ) -> tuple[datetime, datetime]:
-        """From when to when points are, by whole minutes, hours or days; as much as is usual if nobody says."""
+        """The start and the end of the points, by whole minutes, hours or days; by default the usual span."""
         since, until = span(
-            time_of(self._clock()), since, until, longest=LONGEST[granularity], usual=_USUAL[granularity]
+            time_of(self._clock()), since, until, longest=_MAX_SPANS[granularity], usual=_USUAL[granularity]
         )
         return since - (since - _EPOCH) % _LENGTHS[granularity], until
 
     async def metrics(
         self,
-        asked: Asked,
+        query: MetricsQuery,
         between: tuple[datetime, datetime],
         after: tuple[datetime, str, str, str, str, str] | None = None,
         most: int = 50,
     ) -> Sequence[Mapping[str, Any]]:
-        """Counts and quantiles of the time that decisions took, by time and dimensions, behind the place `after`."""
-        asked.check()
+        """Counts and quantiles of the time that decisions took, by time and dimensions, after the position `after`."""
+        query.check()
         since, until = between
         rows = await self._database.rows(
             "analytics.metrics",
-            asked.granularity.value,
+            query.granularity.value,
             since if after is None else max(since, after[0]),
             until,
-            [dimension.value for dimension in asked.by],
-            asked.chosen(Dimension.RULE),
-            asked.chosen(Dimension.USER),
-            *(asked.of.get(each) for each in (Dimension.ENDPOINT, Dimension.TIER, Dimension.REGION)),
-            *(after or _NO_PLACE),
+            [dimension.value for dimension in query.by],
+            query.chosen(Dimension.RULE),
+            query.chosen(Dimension.USER),
+            *(query.of.get(each) for each in (Dimension.ENDPOINT, Dimension.TIER, Dimension.REGION)),
+            *(after or _NO_POSITION),
             most,
         )
         return [with_quantiles(row) for row in rows]

@@ -118,7 +118,7 @@ class Blocks:
             await record(writing, who, Kind.BLOCK, before.id, "deleted", before.as_dict(), None)
 
     async def sweep(self) -> int:
-        """Forget blocks that have ended; returns how many. Nobody is told: every process knows when a block ends."""
+        """Delete blocks that have ended; returns how many. Not announced: every process knows when a block ends."""
         async with self._database.change() as writing:
             row = await writing.row("blocks.sweep")
         assert row is not None  # noqa: S101 (an aggregate has a row)
@@ -135,7 +135,7 @@ class _Subject(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A block as somebody wants it."""
+    """A block to write, as the caller sent it."""
 
     subject: _Subject
     reason: str | None

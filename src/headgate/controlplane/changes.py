@@ -34,15 +34,15 @@ class Kind(StrEnum):
 
 
 async def nothing() -> None:
-    """Announce to nobody."""
+    """Announce nothing."""
 
 
 @asynccontextmanager
 async def announced(database: Database, announce: Announce) -> AsyncIterator[Writing]:
-    """One transaction that changes something; once it is kept, all processes are told."""
+    """One transaction that makes a change; after the commit all processes are notified."""
     async with database.change() as writing:
         yield writing
-    # The change is made, whoever hears of it: the repair loop tells what could not be told now.
+    # The change is committed even if this fails: the repair loop announces it later.
     with suppress(StoreError, DatabaseError):
         await announce()
 

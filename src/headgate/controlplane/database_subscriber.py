@@ -59,11 +59,11 @@ class DatabaseSubscriber:
             self._wanted.set()
 
     def end(self) -> None:
-        """Leave the database alone."""
+        """Stop reading the database."""
         self._wanted.clear()
 
-    async def run(self, told: Callable[[], None]) -> None:
-        """Follow whenever it is wanted, until cancelled; `told` is called after each look."""
+    async def run(self, after_look: Callable[[], None]) -> None:
+        """Follow the database while that is wanted, until cancelled; call `after_look` after each look."""
         while True:
             await self._wanted.wait()
             # A fleet does not come at once; and a feed whose answer was only late has answered by then.
@@ -71,7 +71,7 @@ class DatabaseSubscriber:
             while self._wanted.is_set():
                 with suppress(Exception):  # it is in `trouble`, and the next look may succeed
                     await self.look()
-                told()
+                after_look()
                 await asyncio.sleep(self._every * _chance.uniform(0.8, 1.2))
 
     async def look(self) -> None:
@@ -98,7 +98,7 @@ class DatabaseSubscriber:
         self._position = reached
 
     async def take(self, kind: str, until: float | None = None) -> None:
-        """Put in force what the database has of a kind, if that is newer; it has to answer by `until`."""
+        """Activate the document of a kind in the database, if it is newer; the database has to answer by `until`."""
         async with asyncio.timeout_at(until):
             document = await self._stored.document(kind)
         if document is None:
@@ -107,7 +107,7 @@ class DatabaseSubscriber:
             self._applier.lacks(kind, document.lineage, document.number)
             and await self._applier.take(kind, document, Origin.DATABASE) is None
         ):
-            log.info("%s %d in force, from the database", kind, document.number)
+            log.info("%s %d active, from the database", kind, document.number)
 
     async def _take_nothing(self, kind: str) -> None:
         """Note that nothing was published: an empty rule set is one, where there can be no other."""

@@ -1,4 +1,4 @@
-"""Putting documents in force: each is checked, read and handed over as a whole, or refused and counted."""
+"""Activating documents: each is checked, read and handed over as a whole, or refused and counted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger("headgate")
 
 
 class Origin(StrEnum):
-    """Where what is in force came from."""
+    """Where the active rules or blocks came from."""
 
     FEED = "the feed"
     DATABASE = "the database"
@@ -51,12 +51,12 @@ class ActiveDocument(NamedTuple):
 
 
 class Refusal(StrEnum):
-    """Why a document was not put in force."""
+    """Why a document was not activated."""
 
     KIND = "kind"
     """It is of another kind."""
     OLDER = "older"
-    """What is in force is newer."""
+    """The active document is newer."""
     DIGEST = DIGEST
     """It is not what was published."""
     BODY = BODY
@@ -92,10 +92,10 @@ def appliers(snapshots: Snapshots, zones: Zones, *, rules: bool = True) -> dict[
 
 
 class DocumentApplier:
-    """Which documents are in force."""
+    """Activates documents, and knows which are active."""
 
     def __init__(self, takers: Mapping[str, Callable[[object, int], None]], saved: SavedDocuments | None) -> None:
-        """`takers` put data of a kind in force, by one assignment, or raise; they are called in a thread."""
+        """`takers` activate data of a kind, by one assignment, or raise; they are called in a thread."""
         self._takers = takers
         self._saved = saved
         self._active: dict[str, DocumentId] = {}
@@ -105,10 +105,10 @@ class DocumentApplier:
         self.state = {kind: ActiveDocument() for kind in takers}
         self.refused: Counter[Refusal] = Counter()
         self.has_changed = asyncio.Event()
-        """Set whenever something was put in force; cleared by the one who waits for it."""
+        """Set whenever something was activated; cleared by the task that waits for it."""
 
     def wants(self, kind: str, offered: DocumentId) -> bool:
-        """Whether a document is neither in force nor refused already."""
+        """Whether a document is neither active nor refused already."""
         return offered not in {self._active.get(kind), self._refused.get(kind)}
 
     def try_again(self, kind: str) -> None:
@@ -116,12 +116,12 @@ class DocumentApplier:
         self._refused.pop(kind, None)
 
     def is_newer(self, kind: str, offered: DocumentId) -> bool:
-        """Whether a document may follow the one in force. Numbers of different lineages cannot be compared."""
+        """Whether a document may follow the active one. Numbers of different lineages cannot be compared."""
         mine = self._active.get(kind)
         return mine is None or mine.lineage != offered.lineage or mine.number <= offered.number
 
     def lacks(self, kind: str, lineage: str, number: int) -> bool:
-        """Whether what the database has is neither in force nor older."""
+        """Whether the document in the database is neither active nor older."""
         mine = self._active.get(kind)
         return mine is None or mine.lineage != lineage or mine.number < number
 
@@ -131,23 +131,23 @@ class DocumentApplier:
         return refused is not None and (refused.lineage, refused.number) == (lineage, number)
 
     def is_ahead(self, kind: str, offered: DocumentId) -> bool:
-        """Whether a document in force is newer than one that is offered, or of another lineage."""
+        """Whether the active document is newer than the offered one, or of another lineage."""
         mine = self._active.get(kind)
         return mine is not None and (mine.lineage != offered.lineage or mine.number > offered.number)
 
     @property
     def lineage(self) -> str:
-        """Of all documents in force; empty if there are none, or if they differ."""
+        """The lineage of all active documents; empty if there are none, or if they differ."""
         lineages = {document.lineage for document in self._active.values()}
         return lineages.pop() if len(lineages) == 1 else ""
 
     def is_behind(self, kind: str, offered: DocumentId) -> bool:
-        """Whether a document is certainly better than what is in force."""
+        """Whether no document is active, or the active one is older and of the same lineage."""
         mine = self._active.get(kind)
         return mine is None or (mine.lineage == offered.lineage and mine.number < offered.number)
 
     async def take(self, kind: str, document: Document, origin: Origin) -> Refusal | None:
-        """Put a document in force; if it is refused, the one before stays and the reason is returned."""
+        """Activate a document; if it is refused, the previous one stays active and the reason is returned."""
         async with self._turn:  # the feed and the database may offer something at the same time
             refused: tuple[Refusal, str] | None
             if document.kind != kind:
@@ -166,7 +166,7 @@ class DocumentApplier:
             return refused[0]
 
     async def hold(self, kind: str, data: object, origin: Origin) -> None:
-        """Put data in force that is no document, as that of a file; it gives way to any document, and replaces none.
+        """Activate data that is no document, such as that of a file. Any document replaces it; it replaces none.
 
         Raises whatever is wrong with it.
         """
@@ -189,7 +189,7 @@ class DocumentApplier:
 
     def _what_stays(self, kind: str) -> str:
         origin, number = self.state[kind]
-        return "and there are none" if origin is Origin.NOTHING else f"{number} stays in force"
+        return "none is active" if origin is Origin.NOTHING else f"{number} stays active"
 
     def _take(self, document: Document, origin: Origin) -> tuple[Refusal, str] | None:
         """Read it and hand it over; returns why it is refused, if it is."""

@@ -26,7 +26,7 @@ _UNITS: Final = {
     "month": "30 days",
     "year": "365 days",  # as long as they are there
 }
-_MOST_REQUESTS: Final = 2**32 - 1
+_MAX_REQUESTS: Final = 2**32 - 1
 _DEEPEST: Final = 50
 _DOMAIN: Final = "domain"
 _LOST: Final = {
@@ -162,7 +162,7 @@ def _limited(limit: Fields, way: _Way, made: ImportedRules) -> dict[str, Any]:
     period = _UNITS.get(unit.lower()) if isinstance(unit, str) else None
     if period is None:
         limit.problem(f"{short_repr(unit)} is not one of {', '.join(_UNITS)}", "unit")
-    requests = limit.whole("requests_per_unit", 0, 0, _MOST_REQUESTS)
+    requests = limit.whole("requests_per_unit", 0, 0, _MAX_REQUESTS)
     if requests:
         # The windows there begin with the unit, and so do those of fixed_window.
         return {"limits": f"{requests}/{period}", "algorithm": "fixed_window"}

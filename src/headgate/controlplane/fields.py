@@ -31,7 +31,7 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 
 def found(thing: str, row: Mapping[str, Any] | None, version: int | None = None) -> Mapping[str, Any]:
-    """The row of a thing, if it is there, and still at the version that somebody has read."""
+    """The row of a thing. `NotFound` if there is none, `Stale` if it is not at the version that the caller has read."""
     if row is None:
         msg = f"there is no {thing}"
         raise NotFound(msg)

@@ -35,10 +35,10 @@ class RulesFile(Protocol):
 
 
 class FileRules:
-    """Puts the rules of a file in force for as long as no published rules are known."""
+    """Activates the rules of a file for as long as no published rules are known."""
 
     def __init__(self, file: RulesFile, applier: DocumentApplier) -> None:
-        """`applier` says what is in force."""
+        """`applier` knows which rules are active."""
         self._file = file
         self._applier = applier
         self._seen: object = None

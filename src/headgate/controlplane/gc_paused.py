@@ -1,4 +1,4 @@
-"""Work that makes millions of objects, none of them garbage: nobody looks through them meanwhile."""
+"""Work that makes millions of objects, none of them garbage, with the garbage collector paused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def gc_paused(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """Do it without the garbage collector, which would take twice as long and make all threads stand still."""
+    """Do it with the garbage collector off; with it, the work takes twice as long and all threads stop meanwhile."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

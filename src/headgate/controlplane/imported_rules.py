@@ -1,4 +1,4 @@
-"""A rule set that is being made from somebody else's format, with notes about what is lost on the way."""
+"""A rule set that is being made from another product's format, with notes about what is lost."""
 
 from __future__ import annotations
 

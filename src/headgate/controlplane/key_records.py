@@ -1,4 +1,4 @@
-"""API keys as records, and how what somebody wants of one is read."""
+"""API keys as records, and how a key that the caller sent is read."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def as_record(row: Mapping[str, Any]) -> KeyRecord:
 
 
 class KeyForm(NamedTuple):
-    """A key as somebody wants it; in the order of the statements, with the names of the table for loading."""
+    """A key to write; in the order of the statements, with the column names of the table for loading."""
 
     hash: bytes | None
     prefix: str | None

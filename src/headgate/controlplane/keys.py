@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KeyRecord", "KeyState", "Keys"]
 
-_LONGEST_OVERLAP: Final = 30 * 86_400
+_MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 
 
 class Keys:
@@ -55,7 +55,7 @@ class Keys:
         return await _get(self._database, id)
 
     async def create(self, data: object, who: str) -> tuple[KeyRecord, str]:
-        """A new key, and the secret itself, which nobody can ever see again."""
+        """A new key, and its secret, which can never be read again."""
         async with announced(self._database, self._announce) as writing:
             form = await self._read(writing, data)
             return await _add(writing, form, who)
@@ -144,8 +144,8 @@ class Keys:
 
 
 def _check_overlap(seconds: object) -> None:
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= _LONGEST_OVERLAP:
-        message = f"expected whole seconds from 0 to {_LONGEST_OVERLAP}, not {short_repr(seconds)}"
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= _MAX_OVERLAP_SECONDS:
+        message = f"expected whole seconds from 0 to {_MAX_OVERLAP_SECONDS}, not {short_repr(seconds)}"
         raise InvalidFields([Problem(("overlap_seconds",), message)])
 
 
@@ -164,7 +164,7 @@ async def _end(writing: Writing, key: KeyRecord, overlap_seconds: int) -> dateti
 
 
 async def _add(writing: Writing, form: KeyForm, who: str) -> tuple[KeyRecord, str]:
-    """Make a key. The secret goes to whoever asked, and nowhere else."""
+    """Make a key. The secret goes to the caller, and nowhere else."""
     secret = new_api_key(secrets.token_bytes(RANDOM_BYTES))
     row = await writing.row("keys.add", hash_of(secret), prefix_of(secret), *form[2:], who)
     assert row is not None  # noqa: S101 (an INSERT that returns)

@@ -1,8 +1,7 @@
-"""Telling all processes what has changed: the table of changes is read, and the feed brought up to it.
+"""Announces changes to all processes: reads the table of changes, and brings the feed up to it.
 
-Any number of processes may do it at once: documents and positions only go forward, and to
-tell of a change twice does no harm. What was committed and not announced is announced by
-whoever looks next.
+Any number of processes may do it at once: documents and positions only go forward, and to announce a change twice does
+no harm. A change that was committed and not announced is announced by the next process that looks.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Notifier:
     ) -> None:
         """Every so many seconds `run` looks whether something is missing in the feed.
 
-        Whoever makes a change waits no longer than `patience` for it to be announced.
+        A call that makes a change waits no longer than `patience` seconds for the announcement.
         """
         self._database = database
         self._feed = feed
@@ -66,7 +65,7 @@ class Notifier:
         while True:
             try:
                 await self._catch_up()
-            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the loop must go on)
                 self._note(str(error) or repr(error))
             else:
                 self._note(None)
@@ -118,7 +117,7 @@ class Notifier:
         if is_there and (kind == BLOCKS or there is None or there.digest == here["digest"]):
             return False
         document = await stored(self._database, kind)
-        if document is None:  # a database in which nothing was published yet takes nobody's rules away
+        if document is None:  # nothing was published here yet: what the feed has stays
             return False
         await self._feed.put(document)
         return True

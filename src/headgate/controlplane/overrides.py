@@ -1,4 +1,4 @@
-"""Limits that a user or a key has in place of a rule's own: each must fit the rule, as it is in force."""
+"""Limits that a user or a key has in place of a rule's own: each must fit the active rule."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OverrideReader:
             for row in await statements.rows("own_limits.rules", names):
                 problems: list[Problem] = []
                 read = rule(row["data"], (), problems)
-                # Somebody may have written into the table by hand. Nothing fits what is no rule.
+                # The row may have been written by hand. No limits fit a row that is not a rule.
                 self._rules[row["name"]] = None if problems else read
 
     def read(self, fields: Fields, name: str) -> dict[str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ class OverrideReader:
         own = limits(texts, path, problems)
         its_rule = self._rules.get(name) if isinstance(name, str) else None
         if its_rule is None:
-            problems.append(Problem(path, f"there is no rule {short_repr(name)} in force"))
+            problems.append(Problem(path, f"there is no active rule {short_repr(name)}"))
         elif its_rule.is_gate:
             problems.append(Problem(path, f"{name!r} has 'action: {its_rule.action.value}' and takes no limits"))
         else:

@@ -1,7 +1,7 @@
 """Which processes there are, and which documents each of them runs on.
 
-Every process that follows a database writes a row there: every few seconds, and at once when it has put a document
-in force. So the answer to a change can say who has it.
+Every process that follows a database writes a row there: every few seconds, and at once when it has activated a
+document. So the answer to a change can say how many processes have it.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class ProcessRecord(NamedTuple):
     rules_from: str
     """Where these rules came from: feed, database, saved, file or none."""
     following: str
-    """Where it hears of changes: feed, database or none."""
+    """Where it reads changes from: feed, database or none."""
 
 
 class Applied(NamedTuple):
-    """Who has what was published last."""
+    """How many processes have what was published last."""
 
     processes: int
     """Those that have reported lately."""

@@ -32,7 +32,7 @@ _BEFORE_ALL: Final = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A rule set that is in force once the transaction is committed."""
+    """A rule set that is active once the transaction is committed."""
 
     number: int
     rules: int
@@ -49,7 +49,7 @@ class Publisher:
         self._clock = clock
 
     async def rule_set(self, statements: Statements) -> dict[str, Any]:
-        """The rules in force and the tiers, as `parse_rule_set` takes them."""
+        """The active rules and the tiers, as `parse_rule_set` takes them."""
         tiers = await statements.rows("rule_sets.tiers")
         rules = await in_pages(statements, "rule_sets.rules")
         return {
@@ -59,9 +59,9 @@ class Publisher:
         }
 
     async def publish(self, writing: Writing, who: str, change: int) -> Published:
-        """Check everything that would be in force, and write it down as the snapshot of that change.
+        """Check the rule set that would be active, and store it as the snapshot of that change.
 
-        Raises `InvalidRules`, with places such as ``rules.search.limits``; whoever called rolls back then.
+        Raises `InvalidRules`, with paths such as ``rules.search.limits``; the caller rolls back then.
         """
         rule_set = await self.check(writing, await self.rule_set(writing))
         document = await in_thread(_packed, rule_set, change)
@@ -90,9 +90,9 @@ class Publisher:
 
 
 def refuse_too_many(rules: int) -> None:
-    """Raise `InvalidRules` if so many cannot be in force."""
+    """Raise `InvalidRules` if so many rules cannot be active."""
     if rules > MAX_RULES:
-        message = f"there would be {rules:,} rules; at most {MAX_RULES:,} can be in force"
+        message = f"there would be {rules:,} rules; at most {MAX_RULES:,} can be active"
         raise InvalidRules([Problem(("rules",), message)])
 
 
@@ -117,7 +117,7 @@ def parsed(data: Mapping[str, Any], zones: Zones | None = None) -> RuleSet:
 
 
 def readable(name: str, data: object) -> dict[str, Any]:
-    """A rule's data under the name of its row; what nobody can read is shown as such, and refused when checked."""
+    """A rule's data under the name of its row; unreadable data is marked as such, and refused when checked."""
     return {**data, "name": name} if isinstance(data, dict) else {"name": name, "unreadable": data}
 
 
@@ -133,7 +133,7 @@ def _packed(rule_set: RuleSet, number: int) -> Document:
 
 
 def _by_name(problem: Problem, data: Mapping[str, Any]) -> Problem:
-    """The place of a problem by the rule's name: whoever changed another rule has never seen this one's number."""
+    """A problem with the rule's name in its path: a caller that changed another rule does not know this one's index."""
     match problem.path:
         case ("rules", int(index), "unreadable"):
             message = "its row was written by hand and cannot be read; replace the rule or delete it"

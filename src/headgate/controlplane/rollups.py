@@ -1,8 +1,8 @@
-"""Minutes become hours, hours become days, and what is old makes way.
+"""Minutes become hours, hours become days, and old rows are deleted.
 
-An hour is made anew from its minutes whenever counts have come for it, so it does not matter how often or how
-late. Once its minutes are gone it cannot be: what comes then is added to it. Each step is one transaction, so
-nobody ever sees half of it, and a process that dies in the middle has done nothing.
+An hour is summed anew from its minutes whenever counts have arrived for it, however often or late. Once its minutes are
+deleted, later counts are added to it instead. Each step is one transaction: no reader ever sees half of it, and a
+process that dies in the middle has changed nothing.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Level(NamedTuple):
 
 
 MINUTES_KEPT: Final = timedelta(days=14)
-"""Two weeks back is as far as anybody looks at single minutes; they are most of all rows."""
+"""Single minutes are of use for two weeks; they are most of all rows."""
 MAX_SERIES: Final = 1_000
-"""Endpoints of each rule, and users, of an hour or a day: those with most requests. Strangers make paths up."""
+"""Endpoints of each rule, and users, of an hour or a day: those with most requests. Any client can invent paths."""
 HOURS_KEPT: Final = timedelta(days=400)
 """A year and a month, so that a month can be laid beside the same month of last year, hour by hour."""
 LEVELS: Final = (
@@ -70,7 +70,7 @@ class Rollups:
         self._clock = clock
         self._every = every
         self._most = most
-        self._places = series
+        self._series = series
 
     async def run(self) -> None:
         """Look at once, then again and again, until cancelled."""
@@ -78,7 +78,7 @@ class Rollups:
         while True:
             try:
                 await self.catch_up()
-            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on rolling up)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the loop must go on)
                 if not has_failed:
                     log.warning("counts are not rolled up for now: %s", str(error) or repr(error))
                 has_failed = True
@@ -111,7 +111,7 @@ class Rollups:
             else:
                 await writing.run("rolling_up.clear", level.coarser, at)
                 await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length, self._most)
-                await writing.run("rolling_up.bound", level.coarser, at, self._places)
+                await writing.run("rolling_up.bound", level.coarser, at, self._series)
             await _note_coarser(writing, level, at)
         return True
 
@@ -139,7 +139,7 @@ class Rollups:
     async def _fold(self, writing: Writing, level: Level, at: datetime) -> None:
         await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
         await writing.run("rolling_up.trim", level.coarser, at, self._most)
-        await writing.run("rolling_up.bound", level.coarser, at, self._places)
+        await writing.run("rolling_up.bound", level.coarser, at, self._series)
 
     async def _lower(self, level: Level) -> None:
         """Have finer rows again after a clock was ahead, and all of them up to a time to come were taken for old.

@@ -1,4 +1,4 @@
-"""From what somebody wants the rules and tiers to be to what has to be written for it."""
+"""From the desired rules and tiers to the changes that have to be written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def owner_problem(owner: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class DesiredRules:
-    """What the rules and tiers shall be, as far as somebody speaks of them."""
+    """What the rules and tiers shall be, as far as the caller names them."""
 
     part: RuleSet
     covers: frozenset[str]
@@ -92,11 +92,11 @@ class DesiredRules:
         return self.owner is not None and owner not in {None, self.owner}
 
     def located(self, problems: Iterable[Problem]) -> list[Problem]:
-        """Problems of rules that it speaks of, at the places that they have in it."""
-        places = {rule.name: index for index, rule in enumerate(self.part.rules)}
+        """Problems of the rules that it names, at the index that each of them has in it."""
+        indexes = {rule.name: index for index, rule in enumerate(self.part.rules)}
         return [
-            Problem(("rules", places[each.path[1]], *each.path[2:]), each.message)
-            if each.path[:1] == ("rules",) and each.path[1:2] and each.path[1] in places
+            Problem(("rules", indexes[each.path[1]], *each.path[2:]), each.message)
+            if each.path[:1] == ("rules",) and each.path[1:2] and each.path[1] in indexes
             else each
             for each in problems
         ]
@@ -113,13 +113,13 @@ class Plan:
     """All rules that are stored, drafts too."""
 
     def rule_set(self) -> dict[str, Any]:
-        """What would be in force, as `parse_rule_set` takes it."""
+        """The rule set that would be active, as `parse_rule_set` takes it."""
         rules = [dict(data) for data in self.after.rules.values()]
         return {"default_tier": self.after.default_tier, "tiers": self.after.tiers, "rules": rules}
 
 
 async def plan_changes(statements: Statements, desired: DesiredRules) -> Plan:
-    """Compare a wish with the tables. Raises `Conflict` and `InvalidRules` where it cannot be fulfilled."""
+    """Compare the desired rules with the tables. Raises `Conflict` and `InvalidRules` where they cannot be applied."""
     rules, tiers = await in_pages(statements, "rule_sets.rows"), await statements.rows("rule_sets.tiers")
     plan = await in_thread(_compared, desired, rules, tiers)
     await _check_tiers(statements, plan.difference.tiers_removed)
@@ -143,7 +143,7 @@ def _compared(desired: DesiredRules, rules: Iterable[Mapping[str, Any]], tiers: 
 
 
 async def plan_and_check(statements: Statements, publisher: Publisher, desired: DesiredRules) -> Plan:
-    """Plan, and see whether the result could be in force."""
+    """Plan, and check that the result could be active."""
     plan = await plan_changes(statements, desired)
     if plan.difference.affects_decisions:
         names = [*plan.difference.added, *(change.name for change in plan.difference.changed)]
@@ -182,7 +182,7 @@ def _tier_problems(after: Contents) -> list[Problem]:
 
 
 def _check_owners(desired: DesiredRules, before: Contents) -> None:
-    """Another file's rules are changed only by somebody who says that they take them over."""
+    """Raise `Conflict` if another file's rules would change, unless the caller takes them over."""
     if desired.owner is None or desired.take_over:
         return
     others = {
@@ -198,7 +198,7 @@ def _check_owners(desired: DesiredRules, before: Contents) -> None:
 
 
 async def _check_tiers(statements: Statements, removed: Sequence[str]) -> None:
-    """A tier that somebody is on stays."""
+    """Raise `Conflict` if users or keys are on a tier that would be removed."""
     rows = await statements.rows("rule_sets.tier_users", list(removed)) if removed else []
     for row in rows:
         are = f"{row['many']} {row['kind']} are" if row["many"] > 1 else f"a {row['kind'].removesuffix('s')} is"

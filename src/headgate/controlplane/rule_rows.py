@@ -26,7 +26,7 @@ class RuleRecord:
 
     name: str
     data: Mapping[str, Any] | None
-    """What is in force, complete; None if it was never published."""
+    """The active rule, complete; None if it was never published."""
     draft: Mapping[str, Any] | None
     """What is being prepared."""
     owner: str | None
@@ -38,7 +38,7 @@ class RuleRecord:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RuleRecord:
-        """The record of a row; a field that somebody has written by hand may be anything."""
+        """The record of a row; a field that was written by hand may hold anything."""
         name = row["name"]
         data, draft = (None if row[part] is None else readable(name, row[part]) for part in ("data", "draft"))
         others = (row[part] for part in ("owner", "version", "created_at", "updated_at", "updated_by"))
@@ -125,7 +125,7 @@ async def _record(writing: Writing, who: str, edits: Sequence[Edit]) -> dict[str
 
 
 async def _delete(writing: Writing, who: str, names: list[str]) -> None:
-    """Take rules away, and what users and keys have in place of their limits, so that nobody caches it on."""
+    """Delete rules and the overrides of their limits, and record the latter, so that caches drop them."""
     users = await writing.row("rules.delete", names)
     keys = await writing.row("rules.forget_in_keys", names)
     assert users is not None  # noqa: S101 (a count)

@@ -38,7 +38,7 @@ class RuleSetChanges:
         self._announce = announce
 
     async def dump(self) -> dict[str, Any]:
-        """What a file would have to say for all that is in force; the same rules always give the same."""
+        """The active rules and tiers as the data of a rules file; the same rules always give the same data."""
         data = await self._publisher.rule_set(self._database)
         return await in_thread(lambda: brief_rule_set(parsed(data)))
 
@@ -79,7 +79,7 @@ class RuleSetChanges:
 async def write(
     writing: Writing, who: str, plan: Plan, publisher: Publisher, verb: str | None = None
 ) -> Published | None:
-    """Write what differs, and put it in force; nothing is written if nothing does.
+    """Write what differs, and publish it; nothing is written if nothing differs.
 
     The records say created, changed and deleted, or `verb` of everything.
     """

@@ -1,4 +1,4 @@
-"""Rules one by one: drafted, put in force, changed, switched off, taken back."""
+"""Rules one by one: drafted, published, changed, switched off, rolled back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Rules:
         return await rule_rows.get(self._database, name)
 
     async def create(self, data: object, who: str, *, draft: bool = False, owner: str | None = None) -> RuleRecord:
-        """A new rule, in force at once unless it is a draft."""
+        """A new rule, active at once unless it is a draft."""
         made = await in_thread(complete, data)
         name: str = made["name"]
         if owner is not None and (wrong := owner_problem(owner)):
@@ -84,7 +84,7 @@ class Rules:
     async def replace(
         self, name: str, data: object, who: str, version: int | None = None, *, draft: bool = False
     ) -> RuleRecord:
-        """Another content for a rule, in force at once unless it is a draft."""
+        """New content for a rule, active at once unless it is a draft."""
         made = await in_thread(complete, data, name)
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
@@ -120,7 +120,7 @@ class Rules:
             return await self._apply(writing, who, edit)
 
     async def publish(self, names: Sequence[str] | None, who: str) -> Sequence[RuleRecord]:
-        """Put drafts in force, all of them or none; every draft there is if `names` is None."""
+        """Publish drafts, all of them or none; every draft there is if `names` is None."""
         async with announced(self._database, self._announce) as writing:
             if names is None:
                 rules = [RuleRecord.of(row) for row in await writing.rows("rules.drafts")]
@@ -139,7 +139,7 @@ class Rules:
             return [records[each.name] for each in rules]
 
     async def discard(self, name: str, who: str, version: int | None = None) -> RuleRecord | None:
-        """Drop a draft; the rule is gone if it was never in force."""
+        """Drop a draft; the rule is deleted if it was never published."""
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
             if before.draft is None:
@@ -174,7 +174,7 @@ class Rules:
             return await self._apply(writing, who, edit)
 
     async def validate(self, data: object) -> Sequence[Problem]:
-        """What is wrong with a rule, or with a rule set, if it were put in force now. Nothing is stored."""
+        """What is wrong with a rule or a rule set, checked as if it were published now. Nothing is stored."""
         try:
             if is_rule_set(data):
                 await plan_and_check(self._database, self._publisher, await in_thread(DesiredRules.read, data))
@@ -185,7 +185,7 @@ class Rules:
         return []
 
     async def _apply(self, writing: Writing, who: str, edit: Edit) -> RuleRecord:
-        """Store a rule and put it in force, or check that it could be; what is wrong is said of the caller's fields."""
+        """Store a rule and publish it, or check that it could be; problems name the fields that the caller sent."""
         if edit.before is not None and edit.after == edit.before.contents():
             return edit.before
         records, change = await apply_edits(writing, who, [edit])
@@ -199,7 +199,7 @@ class Rules:
         return records[edit.name]
 
     async def _check(self, statements: Statements, made: Mapping[str, Any]) -> None:
-        """Whether everything could be in force with this rule as it is given here."""
+        """Raise `InvalidRules` unless the whole rule set could be active with this rule as given here."""
         whole = await self._publisher.rule_set(statements)
         name = made["name"]
         whole["rules"] = [*(each for each in whole["rules"] if each["name"] != name), made]
@@ -226,13 +226,13 @@ def complete(data: object, name: str | None = None) -> dict[str, Any]:
 
 
 def of_fields(problems: Sequence[Problem], name: str) -> list[Problem]:
-    """Problems of the rule that somebody sent by its fields; those of other rules keep the rule's name."""
+    """Problems of the rule that the caller sent, by its fields; those of other rules keep the rule's name."""
     mine = ("rules", name)
     return [Problem(each.path[2:], each.message) if each.path[:2] == mine else each for each in problems]
 
 
 async def _expected(writing: Writing, name: str, version: int | None) -> RuleRecord:
-    """The rule that somebody has read at a version and wants to change."""
+    """The rule that the caller has read at a version and wants to change."""
     before = await rule_rows.get(writing, name)
     _check_version(name, before, version)
     return before

@@ -1,4 +1,4 @@
-"""Every rule set that was in force, and the way back to one."""
+"""Every rule set that was active, and the rollback to one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SnapshotHistory:
         return plan.difference
 
     async def publish(self, who: str) -> Published:
-        """Put in force what the tables say, where somebody has written into them by hand."""
+        """Publish what the tables say, after they were edited by hand."""
         async with announced(self._database, self._announce) as writing:
             # What people write by hand is brought to the form in which all else is stored.
             rule_set = await self._publisher.check(writing, await self._publisher.rule_set(writing), [EVERYTHING])

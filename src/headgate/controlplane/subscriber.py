@@ -1,4 +1,4 @@
-"""Following changes: documents are fetched and put in force, and records that have changed are forgotten.
+"""Following changes: documents are fetched and activated, and records that have changed are dropped from caches.
 
 Announcements say at once what has changed. Some may be lost, so the feed's position is
 looked at every second: if it is ahead of what was heard, everything is looked at again.
@@ -65,15 +65,15 @@ class Subscriber:
         grace: float = 0.2,
         patience: float = 0.5,
     ) -> None:
-        """`takers` put data of a kind in force, in a thread, or raise; `forget` drops cached records by name.
+        """`takers` activate data of a kind, in a thread, or raise; `forget` drops cached records by name.
 
-        `empty` is put in force where the database says that nothing of a kind was published. Every so many
+        `empty` is activated where the database says that nothing of a kind was published. Every so many
         seconds the feed is looked at; an announcement that is `grace` seconds later than what it announces is
         lost, and a feed that does not answer within `patience` may be.
         """
         self._feed = feed
         self.applier = DocumentApplier(takers, saved)
-        """What is in force."""
+        """Which documents are active."""
         self._forget = forget
         self._saved = saved
         self._direct = None
@@ -95,7 +95,7 @@ class Subscriber:
 
     @property
     def state(self) -> Mapping[str, ActiveDocument]:
-        """What is in force, by kind."""
+        """The active documents, by kind."""
         return self.applier.state
 
     @property
@@ -105,14 +105,14 @@ class Subscriber:
 
     @property
     def confirmed(self) -> float | None:
-        """When feed or database last answered, on the loop's clock: all that was there then is in force, or refused."""
+        """When feed or database last answered, on the loop's clock: all that was there then is active, or refused."""
         times = [self._confirmed, None if self._direct is None else self._direct.confirmed]
         return max((time for time in times if time is not None), default=None)
 
     # Starting
 
     async def start(self, seconds: float = 1.5) -> Mapping[str, ActiveDocument]:
-        """Put the newest documents in force that can be had in so many seconds, and say where they came from."""
+        """Activate the newest documents available in so many seconds, and say where they came from."""
         saved = [(kind, await asyncio.to_thread(self._read_saved, kind)) for kind in self.state]
         reasons = [
             await self._within(_SHARE_OF_FEED * seconds, self._first_look, "the feed"),
@@ -122,12 +122,12 @@ class Subscriber:
             # Also if the feed has lost what this machine has seen already.
             if document is not None and self.applier.is_behind(kind, document.id):
                 await self.applier.take(kind, document, Origin.SAVED)
-        came = ", ".join(
+        documents = ", ".join(
             f"{kind} {number} from {origin}" if origin is not Origin.NOTHING else f"no {kind}"
             for kind, (origin, number) in self.state.items()
         )
         why = "; ".join(reason for reason in reasons if reason)
-        log.log(logging.WARNING if why else logging.INFO, "starting with %s%s", came, f" ({why})" if why else "")
+        log.log(logging.WARNING if why else logging.INFO, "starting with %s%s", documents, f" ({why})" if why else "")
         return self.state
 
     async def _within(self, seconds: float, step: Callable[[float], Awaitable[None]], name: str) -> str:
@@ -206,7 +206,7 @@ class Subscriber:
                 if is_listening:
                     self._woken.set()  # `_watch` finds out whether the feed is unavailable
             except Exception:
-                log.exception("announcements are not heard for a moment")  # and somebody must go on listening
+                log.exception("listening to the feed failed; trying again")
             self._subscription = None
             await asyncio.sleep(self._every * _chance.uniform(0.1, 0.5))  # so that a fleet does not come at once
 
@@ -241,7 +241,7 @@ class Subscriber:
             try:
                 await self._look()
                 self._confirmed = asyncio.get_running_loop().time()
-            except Exception as error:  # noqa: BLE001 (whatever it is, somebody must go on looking)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the loop must go on)
                 self._lose(str(error) or repr(error))
             else:
                 self.trouble = None
@@ -308,7 +308,7 @@ class Subscriber:
             return
         why = await self.applier.take(kind, document, Origin.FEED)
         if why is None:
-            log.info("%s %d in force", kind, document.number)
+            log.info("%s %d active, from the feed", kind, document.number)
         elif why in DAMAGED and self._direct is not None:
             with suppress(DatabaseError, TimeoutError):
                 await self._direct.take(kind, asyncio.get_running_loop().time() + _DATABASE_SECONDS)

@@ -16,9 +16,9 @@ from headgate.errors import short_repr
 
 _RULE: Final = ("endpoint", "method", "limits")
 _ENTRY: Final = ("requests", "window_seconds", "algorithm", "burst", "note")
-_EVERYBODY: Final = "global"
+_GLOBAL: Final = "global"
 _ANY_METHOD: Final = frozenset({"*", "ANY", "ALL"})
-_LONGEST_WINDOW: Final = 10 * 366 * 86_400
+_MAX_WINDOW_SECONDS: Final = 10 * 366 * 86_400
 _ALGORITHMS: Final = {
     "token_bucket": "token_bucket",
     "leaky_bucket": "leaky_bucket",
@@ -33,7 +33,7 @@ _WITH_BURST: Final = frozenset({"token_bucket", "leaky_bucket"})
 def from_tier_map(data: object) -> tuple[dict[str, Any], list[str]]:
     """A rule set from endpoints with limits by tier, and notes about what could not be carried over.
 
-    Each entry of `limits` becomes a rule, per user; that of `global` is for everybody together.
+    Each entry of `limits` becomes a rule, per user; that of `global` is for all callers together.
     Raises `InvalidFields` where it is not of that form.
     """
     made = ImportedRules()
@@ -71,7 +71,7 @@ def _endpoint(fields: Fields, made: ImportedRules) -> None:
 
 
 def _rule(entry: Fields, tier: str, match: dict[str, Any], made: ImportedRules) -> dict[str, Any]:
-    if tier == _EVERYBODY:
+    if tier == _GLOBAL:
         where = {"match": match, "per": ["global"]}
     else:
         made.tiers.setdefault(tier, {})
@@ -87,7 +87,7 @@ def _limited(entry: Fields, made: ImportedRules) -> dict[str, Any]:
         if not entry.has(name):
             entry.problem("a limit needs requests and window_seconds", name)
     requests = entry.whole("requests", 1, 0, MAX_AMOUNT)
-    seconds = entry.whole("window_seconds", 1, 1, _LONGEST_WINDOW)
+    seconds = entry.whole("window_seconds", 1, 1, _MAX_WINDOW_SECONDS)
     burst = entry.whole("burst", 0, 1, MAX_AMOUNT)
     given = entry.text("algorithm", "sliding_window")
     algorithm = _ALGORITHMS.get(given)

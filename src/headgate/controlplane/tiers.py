@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from headgate.ports import Database, Statements, Writing
 
 _FIELDS: Final = ("name", "display_name", "price", "limits", "is_default")
-_HIGHEST_PRICE: Final = 1e12
-_MOST_LIMITS: Final = 1_000
-_LONGEST_DISPLAY_NAME: Final = 255
+_MAX_PRICE: Final = 1e12
+_MAX_LIMITS: Final = 1_000
+_MAX_DISPLAY_NAME: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TierRecord:
     price: float
     limits: Mapping[str, tuple[str, ...]]
     is_default: bool
-    """Whoever names no tier is on this one."""
+    """Users and keys without a tier are on this one."""
     version: int
     created_at: datetime
     updated_at: datetime
@@ -117,7 +117,7 @@ class Tiers:
 
 
 class _Form(NamedTuple):
-    """A tier as somebody wants it; in the order of the statements."""
+    """A tier to write; in the order of the statements."""
 
     name: str
     display_name: str | None
@@ -140,8 +140,8 @@ def _read(data: object, before: TierRecord | None = None) -> _Form:
         fields.problem("make another tier the default, and this one no longer is", "is_default")
     form = _Form(
         before.name if before else fields.text("name", "", name_problem),
-        fields.text("display_name", None, at_most(_LONGEST_DISPLAY_NAME)),
-        Decimal(str(fields.number("price", 0, 0, _HIGHEST_PRICE))),
+        fields.text("display_name", None, at_most(_MAX_DISPLAY_NAME)),
+        Decimal(str(fields.number("price", 0, 0, _MAX_PRICE))),
         _limits(fields),
         is_default,
     )
@@ -151,8 +151,8 @@ def _read(data: object, before: TierRecord | None = None) -> _Form:
 
 def _limits(fields: Fields) -> dict[str, tuple[str, ...]]:
     given = fields.mapping("limits")
-    if len(given) > _MOST_LIMITS:
-        fields.problem(f"at most {_MOST_LIMITS} limits, not {len(given)}", "limits")
+    if len(given) > _MAX_LIMITS:
+        fields.problem(f"at most {_MAX_LIMITS} limits, not {len(given)}", "limits")
         return {}
     named: dict[str, tuple[str, ...]] = {}
     seen: dict[str, str] = {}

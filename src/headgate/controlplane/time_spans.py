@@ -24,7 +24,7 @@ def time_of(instant: Micros) -> datetime:
 def span(
     now: datetime, since: datetime | None, until: datetime | None, *, longest: timedelta, usual: timedelta = A_DAY
 ) -> tuple[datetime, datetime]:
-    """From when to when; the usual span before `until`, or before now, if nobody says."""
+    """The start and the end of a span; by default the usual span before `until`, or before now."""
     until = until or now + _A_SECOND
     since = since or max(datetime.min.replace(tzinfo=UTC) + usual, until) - usual
     if until <= since:
@@ -36,7 +36,7 @@ def span(
 
 
 def days(now: datetime, first: date | None, last: date | None, *, most: int, usual: int = 2) -> tuple[date, date]:
-    """The first and the last day; the usual number of them up to `last`, or up to today, if nobody says."""
+    """The first and the last day; by default the usual number of days up to `last`, or up to today."""
     last = last or now.date()
     before = (usual - 1) * A_DAY
     first = first or max(date.min + before, last) - before

@@ -40,7 +40,7 @@ class Format(StrEnum):
 
 
 def _event(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The same id for the same day, user and rule, so that whoever has taken it knows it again."""
+    """A CloudEvent; its id is the same for the same day, user and rule, so that the receiver recognises repeats."""
     day = str(row["day"])
     return {
         "specversion": "1.0",

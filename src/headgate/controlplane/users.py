@@ -196,7 +196,7 @@ class Users:
 
 
 class _Form(NamedTuple):
-    """A user as somebody wants it; in the order of the table for loading."""
+    """A user to write; in the order of the table for loading."""
 
     id: str
     tier: str | None

@@ -101,16 +101,16 @@ METRICS: Final = {
         Metric("headgate_checks_shed_total", _COUNTER, "Checks that were refused because they waited too long."),
         # Rules
         Metric("headgate_ready", _GAUGE, "1 if the process answers and has rules.", _WORKER),
-        Metric("headgate_snapshot", _GAUGE, "The number of the rules in force.", _WORKER),
-        Metric("headgate_snapshot_age_seconds", _GAUGE, "Since when they are in force.", _WORKER),
+        Metric("headgate_snapshot", _GAUGE, "The number of the active rules.", _WORKER),
+        Metric("headgate_snapshot_age_seconds", _GAUGE, "Seconds since they became active.", _WORKER),
         Metric(
             "headgate_rules_confirmed_age_seconds",
             _GAUGE,
-            "Since when nobody could say whether the rules in force are the newest.",
+            "Seconds since the active rules were last known to be the newest.",
             _WORKER,
         ),
         Metric("headgate_rules_refused", _GAUGE, "1 if newer rules are there and were refused.", _WORKER),
-        Metric("headgate_blocks", _GAUGE, "Blocks in force.", _WORKER),
+        Metric("headgate_blocks", _GAUGE, "Active blocks.", _WORKER),
         Metric(
             "headgate_rules_source",
             _GAUGE,

@@ -49,7 +49,7 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What callers connect to, and what happens to them while headgate is away."""
+    """What callers connect to, and what happens to them while headgate is unavailable."""
 
     address: Address
     cert: str | None
@@ -81,8 +81,8 @@ def _listener(front: Front, upstream: Upstream) -> dict[str, Any]:
         certificate = {"certificate_chain": {"filename": front.cert}, "private_key": {"filename": front.key}}
         common = {"tls_certificates": [certificate], "alpn_protocols": ["h2", "http/1.1"]}
         chain["transport_socket"] = _socket("DownstreamTlsContext", {"common_tls_context": common})
-    place = {"address": front.address.host, "port_value": front.address.port}
-    return {"name": "front", "address": {"socket_address": place}, "filter_chains": [chain]}
+    address = {"address": front.address.host, "port_value": front.address.port}
+    return {"name": "front", "address": {"socket_address": address}, "filter_chains": [chain]}
 
 
 def _connections(front: Front, upstream: Upstream) -> dict[str, Any]:
@@ -114,18 +114,18 @@ def _connections(front: Front, upstream: Upstream) -> dict[str, Any]:
 
 
 def _asking(front: Front) -> dict[str, Any]:
-    told = [{"prefix": name, "ignore_case": True} for name in _HEADERS_FOR_CALLERS]
+    patterns = [{"prefix": name, "ignore_case": True} for name in _HEADERS_FOR_CALLERS]
     return {
         "@type": f"{_TYPES}.filters.http.ext_authz.v3.ExtAuthz",
         "transport_api_version": "V3",
         "failure_mode_allow": front.lets_pass,
         "status_on_error": {"code": "ServiceUnavailable"},
-        # Headgate is told all headers: which of them has the API key is its setting.
+        # Headgate gets all headers: its settings say which of them has the API key.
         "allowed_headers": {"patterns": [{"safe_regex": {"regex": ".*"}}]},
         "http_service": {
             "path_prefix": forward_auth.PATH,
             "server_uri": {"uri": "http://headgate", "cluster": "headgate", "timeout": f"{_SECONDS_TO_ASK}s"},
-            "authorization_response": {"allowed_client_headers_on_success": {"patterns": told}},
+            "authorization_response": {"allowed_client_headers_on_success": {"patterns": patterns}},
         },
     }
 

@@ -43,7 +43,7 @@ class Telemetry:
             self._totals.samples,
             process_samples(worker, wall_clock()),
         ]
-        """Whoever has something to report adds a function here."""
+        """A part of the service that has samples to report adds a function here."""
 
     def observe(self, counted: Counted) -> None:
         """Add what was decided since the last time."""

@@ -5,8 +5,8 @@
     moving window           acquire_entry, get_moving_window      sliding_window_log
     sliding window counter  acquire_sliding_window_entry, …       sliding_window_counter
 
-Each is one decision of a store, or two looks. Two of the questions come without the limit
-they are about; such counters are measured against one that nobody reaches.
+Each is one decision of a store, or two looks. Two of the calls do not name the limit that they are about; their
+counters are measured against a limit that no caller reaches.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNITS: Final = {
 }
 _ON_CLEAR: Final = (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_LOG)
 _SOUND: Final = (Source.STORE, Source.DENY_CACHE)
-_PING: Final = "limits: is anybody there?"
+_PING: Final = "limits: ping"
 
 
 class _Counter(NamedTuple):

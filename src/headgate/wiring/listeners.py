@@ -48,7 +48,7 @@ async def rate_limit_service(
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.server import ALPN, serving_grpc  # noqa: PLC0415 (an extra)
 
-    # Where nothing is on record nobody has to wait for it.
+    # Without records no call has to wait for one.
     rate_limits = RateLimits(limiter, None if identity is None or identity.records is None else identity.stated)
     for_call = None
     if traces is not None:

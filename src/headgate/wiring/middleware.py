@@ -106,7 +106,7 @@ def _identity(settings: Settings, at: Central | None) -> Identity:
         raise InvalidSettings(msg) from error
     if at is None:
         return identity_from(settings, None, None, wall_clock)
-    from headgate.wiring.application import central_identity  # noqa: PLC0415 (not everybody has a control plane)
+    from headgate.wiring.application import central_identity  # noqa: PLC0415 (a control plane is optional)
 
     settings = replace(settings, database_url=at.database_url, redis_url=at.redis_url)
     return central_identity(settings, at.limiter, takes_rules=at.takes_rules)

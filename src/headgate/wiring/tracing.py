@@ -25,7 +25,7 @@ log = logging.getLogger("headgate")
 
 @asynccontextmanager
 async def opened_traces(settings: Settings, worker: str) -> AsyncIterator[Traces | None]:
-    """Traces inside the block, delivered at its end; None if nobody wants them."""
+    """Traces inside the block, delivered at its end; None if they are off."""
     if settings.otel_endpoint is None:
         yield None
         return

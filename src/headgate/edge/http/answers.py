@@ -80,15 +80,15 @@ def _members(verdict: Verdict) -> dict[str, Any]:
 
 
 def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
-    """The verdict for a gateway that passes a refusal on to its caller, who is a stranger.
+    """The verdict for a gateway that passes a refusal on to its caller, an unauthenticated one.
 
-    nginx takes 401 and 403 for a refusal and everything else for a fault, and throws the body away. So
-    it is told 403, and in headers what to answer.
+    nginx treats 401 and 403 as a refusal and everything else as a fault, and drops the body. So it gets 403,
+    and in headers the status and body to answer with.
     """
     headers = _lines.for_verdict(verdict)
     if verdict.allowed:
         return 200, header_lines(headers), b""
-    # As the rule says; but a 5xx would be taken for a fault of ours, on which gateways let everybody in.
+    # The status of the rule; but gateways treat a 5xx as a fault of headgate, and admit all callers then.
     status = verdict.status if verdict.status < _FAULTS else 429
     if nginx:
         body = json.dumps(verdict.problem(), separators=(",", ":"))  # in ASCII, as headers are

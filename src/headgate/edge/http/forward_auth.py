@@ -88,6 +88,6 @@ def _as_sent(path: str) -> str:
 
 
 def _lines(head: Head, name: str) -> str | None:
-    """All lines of a header in one, in their order: whoever looked at the first only would believe the caller."""
+    """All lines of a header in one, in their order: to read only the first would be to trust the caller."""
     lines = head.get_all(name)
     return ", ".join(lines) if lines else None

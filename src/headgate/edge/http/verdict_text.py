@@ -159,7 +159,7 @@ class VerdictText:
 
 def _phrases(bound: Bound) -> _Phrases:
     hit, rule, policy = bound
-    meter, told = hit.meter, rule.response
+    meter, response = hit.meter, rule.response
     named = f'{{"rule":{json.dumps(rule.name)},"layer":{json.dumps(rule.layer)},"shadow":false,"allowed":'
     headers = _lines.phrases(meter, policy)
     measured = f',"limit":{meter.amount},"window":{meter.window / SECOND},"remaining":'
@@ -170,10 +170,10 @@ def _phrases(bound: Bound) -> _Phrases:
         f"{named}false{measured}",
         f'{rule.action.value}","delay":',
         f'{json.dumps(policy)},"limit":{meter.amount},"remaining":',
-        f'{{"type":"{problem.QUOTA_EXCEEDED}","title":"Rate limit exceeded","status":{told.status},"detail":',
+        f'{{"type":"{problem.QUOTA_EXCEEDED}","title":"Rate limit exceeded","status":{response.status},"detail":',
         f'"{policy} allows {meter.limit}. Try again in ',
         f',"violated-policies":[{json.dumps(policy)}],"error":"rate_limit_exceeded","message":',
-        json.dumps(told.message) if told.message else None,
+        json.dumps(response.message) if response.message else None,
         headers,
         f"{header_lines([headers.limit])}{REMAINING}: ",
         f"{header_lines([headers.alone])}{STANDING}: {headers.standing}",

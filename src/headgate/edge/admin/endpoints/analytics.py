@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from headgate.controlplane.analytics import NEAR, Asked, Dimension, Granularity, Order
+from headgate.controlplane.analytics import NEAR, Dimension, Granularity, MetricsQuery, Order
 from headgate.controlplane.time_spans import time_of
 from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.decisions import user_on_record
@@ -150,10 +150,10 @@ async def list_metrics(
     """
     given = {"rule": rule, "endpoint": endpoint, "tier": tier, "region": region, "user": user}
     of = {Dimension(name): value for name, value in given.items() if value is not None}
-    asked = Asked(granularity, _dimensions(by), of)
+    query = MetricsQuery(granularity, _dimensions(by), of)
     position = position_of("metrics", after, _metric_position)
     since, until = parts.analytics.span(granularity, since if position is None else since or position[-1], until)
-    found = await parts.analytics.metrics(asked, (since, until), None if position is None else position[:6], limit + 1)
+    found = await parts.analytics.metrics(query, (since, until), None if position is None else position[:6], limit + 1)
     return page("metrics", found, limit, lambda row: (row["at"].isoformat(), *_names(row), since.isoformat()))
 
 
