@@ -117,6 +117,6 @@ def test_keys_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_other_places_are_refused(url: str) -> None:
-    """Keys that came in clear could be anybody's."""
+    """Keys that came in clear could be an attacker's."""
     with pytest.raises(InvalidSettings, match="https"):
         jwks_at(url)
