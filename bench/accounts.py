@@ -1,6 +1,6 @@
 """A million users and a hundred thousand API keys in a real PostgreSQL: ``python -m bench.accounts [--users N]``.
 
-They are loaded through the services. Then it is measured what it takes to know somebody: from
+They are loaded through the services. Then the time to read one record is measured: from
 this process, from the cache that processes share, from the database; and what memory it takes.
 """
 
@@ -112,13 +112,13 @@ class Bench:
             await records.close()
 
     async def fill(self) -> None:
-        """Meet more people than are remembered, and as many whom nobody knows."""
+        """Read more users than the cache keeps, and as many unknown ones."""
         records = self._records(None)
         before = resident_megabytes()
         known = [f"user-{number:07}" for number in range(self._users)]
         first = len(known) // 2
         await self._many(records.user, known[:first], "more users than are remembered")
-        await self._many(records.user, (f"nobody-{n}" for n in range(_UNKNOWN)), "and unknown users")
+        await self._many(records.user, (f"unknown-{n}" for n in range(_UNKNOWN)), "and unknown users")
         await self._many(records.key, (hash_of(f"{n}") for n in range(_UNKNOWN)), "and unknown keys")
         full = resident_megabytes()
         await self._many(records.user, known[first:], "as many users again")

@@ -103,13 +103,13 @@ def _check_async(rules: Mapping[str, Any]) -> AsyncLoop:
 
 def _three_hits(amount: int) -> Loop:
     hit = limits.strategies.FixedWindowRateLimiter(limits.storage.MemoryStorage()).hit
-    everybody, each = limits.parse(f"{WITHOUT_END}/day"), limits.parse(f"{amount}/day")
+    total, each = limits.parse(f"{WITHOUT_END}/day"), limits.parse(f"{amount}/day")
 
     def loop(requests: Sequence[Request]) -> int:
         admitted = 0
         for request in requests:
             user, path = request.user or "", request.path or ""
-            if hit(everybody, "everybody") and hit(each, user) and hit(each, user, path):
+            if hit(total, "all") and hit(each, user) and hit(each, user, path):
                 admitted += 1
         return admitted
 
@@ -118,13 +118,13 @@ def _three_hits(amount: int) -> Loop:
 
 def _three_hits_async(amount: int) -> AsyncLoop:
     hit = limits.aio.strategies.FixedWindowRateLimiter(limits.aio.storage.MemoryStorage()).hit
-    everybody, each = limits.parse(f"{WITHOUT_END}/day"), limits.parse(f"{amount}/day")
+    total, each = limits.parse(f"{WITHOUT_END}/day"), limits.parse(f"{amount}/day")
 
     async def loop(requests: Sequence[Request]) -> int:
         admitted = 0
         for request in requests:
             user, path = request.user or "", request.path or ""
-            if await hit(everybody, "everybody") and await hit(each, user) and await hit(each, user, path):
+            if await hit(total, "all") and await hit(each, user) and await hit(each, user, path):
                 admitted += 1
         return admitted
 

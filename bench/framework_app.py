@@ -77,7 +77,7 @@ APPS: dict[str, Limited] = {
 
 
 def main(name: str, port: str, url: str, amount: str) -> None:
-    """Serve until somebody ends it, on uvloop and httptools."""
+    """Serve until the process ends, on uvloop and httptools."""
     app = FastAPI(openapi_url=None)
     APPS[name](app, url, int(amount))
     config = uvicorn.Config(app, port=int(port), log_level="warning", access_log=False, loop="uvloop", http="httptools")

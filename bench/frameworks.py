@@ -89,7 +89,7 @@ class _Client(asyncio.Protocol):
         self._transport = transport
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:

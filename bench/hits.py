@@ -24,22 +24,22 @@ DEFAULT = "sliding_window_counter"
 def many_keys(keys: list[str], count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
     """All keys in turn, first with limits that allow everything, then with limits that are used up."""
     asked = list(islice(cycle(keys), count))
-    everybody = contestants()
-    for each in everybody:
+    competitors = contestants()
+    for each in competitors:
         guard(each.name, each.make(5)(keys[:1] * 10), 5)
-    admitting = {each.name: guarded(each.name, each.make(PLENTY), asked, count) for each in everybody}
+    admitting = {each.name: guarded(each.name, each.make(PLENTY), asked, count) for each in competitors}
     allowed = race("hits, all allowed", admitting, count, rounds, watch)
-    refusing = {each.name: guarded(each.name, _used_up(each, keys), asked, 0) for each in everybody}
+    refusing = {each.name: guarded(each.name, _used_up(each, keys), asked, 0) for each in competitors}
     denied = race("hits, all denied", refusing, count, rounds, watch)
 
-    outcome.figures["hits"] = figures(everybody, allowed)
-    outcome.figures["denied hits"] = figures(everybody, denied)
-    outcome.rows.append(against_best("memory_hit", everybody, allowed, bar=3))
-    without_choice = [each for each in everybody if each.library != OURS or each.algorithm == DEFAULT]
+    outcome.figures["hits"] = figures(competitors, allowed)
+    outcome.figures["denied hits"] = figures(competitors, denied)
+    outcome.rows.append(against_best("memory_hit", competitors, allowed, bar=3))
+    without_choice = [each for each in competitors if each.library != OURS or each.algorithm == DEFAULT]
     outcome.rows.append(against_best("memory_hit_default", without_choice, allowed))
-    outcome.rows.append(against_best("memory_hit_denied", everybody, denied))
-    for algorithm in dict.fromkeys(each.algorithm for each in everybody):
-        same = [each for each in everybody if each.algorithm == algorithm]
+    outcome.rows.append(against_best("memory_hit_denied", competitors, denied))
+    for algorithm in dict.fromkeys(each.algorithm for each in competitors):
+        same = [each for each in competitors if each.algorithm == algorithm]
         outcome.rows.append(against_best(f"memory_hit_{algorithm}", same, allowed))
 
 
@@ -55,14 +55,14 @@ def one_key(count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
 def with_await(keys: list[str], count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
     """All keys in turn, in asynchronous programs."""
     asked = list(islice(cycle(keys), count))
-    everybody = async_contestants()
-    for each in everybody:
+    competitors = async_contestants()
+    for each in competitors:
         guard(each.name, asyncio.run(_awaited(each.make(5), keys[:1] * 10)), 5)
     with EventLoops() as loops:
-        runs = {each.name: guarded(each.name, loops.own(each.make(PLENTY)), asked, count) for each in everybody}
+        runs = {each.name: guarded(each.name, loops.own(each.make(PLENTY)), asked, count) for each in competitors}
         timings = race("hits with await, all allowed", runs, count, rounds, watch)
-    outcome.figures["async hits"] = figures(everybody, timings)
-    outcome.rows.append(against_best("memory_hit_async", everybody, timings, bar=1.2))
+    outcome.figures["async hits"] = figures(competitors, timings)
+    outcome.rows.append(against_best("memory_hit_async", competitors, timings, bar=1.2))
 
 
 def _used_up(contestant: Contestant[Loop], keys: list[str]) -> Loop:
@@ -86,8 +86,8 @@ def against_best(
     return pace(name, timings[ours.name], timings[best.name], best.name, bar)
 
 
-def figures(everybody: Iterable[Contestant[Any]], timings: Mapping[str, Timing]) -> list[dict[str, Any]]:
-    """How many a second everybody did."""
+def figures(competitors: Iterable[Contestant[Any]], timings: Mapping[str, Timing]) -> list[dict[str, Any]]:
+    """Hits a second of every competitor."""
     return [
         {
             "library": each.library,
@@ -96,5 +96,5 @@ def figures(everybody: Iterable[Contestant[Any]], timings: Mapping[str, Timing])
             "best": 1 / timings[each.name].best,
             "median": 1 / timings[each.name].median,
         }
-        for each in everybody
+        for each in competitors
     ]

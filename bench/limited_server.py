@@ -18,7 +18,7 @@ async def main() -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 while await reader.readuntil(b"\r\n\r\n"):
-                    verdict = await limiter.hit("everybody", f"{LIMIT}/second")
+                    verdict = await limiter.hit("all", f"{LIMIT}/second")
                     status = HTTPStatus.OK if verdict.allowed else HTTPStatus.TOO_MANY_REQUESTS
                     lines = [f"HTTP/1.1 {status.value} {status.phrase}", "Content-Length: 0"]
                     lines += [f"{name}: {value}" for name, value in verdict.headers().items()]

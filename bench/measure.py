@@ -5,7 +5,7 @@ on all of them; each round begins with another one. The first round only warms u
 counts is the best round (disturbances only ever add time); the median is kept beside it.
 
 The garbage collector stays on, as in real programs. Everything that exists before a race
-is frozen, so that nobody pays for walking over what another one keeps.
+is frozen, so that no competitor pays for the collector's walk over the objects of another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REST_SECONDS = 0.02
 
 
 class Watch(Protocol):
-    """Somebody who is told how far it is."""
+    """Receives the progress of a run."""
 
     def begin(self, text: str, steps: int) -> None:
         """A new race of so many runs."""

@@ -146,16 +146,16 @@ _PYRATE = ("fixed_window", LOG, "token_bucket")
 
 
 def contestants() -> list[Contestant[Loop]]:
-    """Everybody, with every algorithm they have."""
-    return everybody(_headgate, {"": _limits}, _throttled, _pyrate)
+    """All libraries, with every algorithm they have."""
+    return all_contestants(_headgate, {"": _limits}, _throttled, _pyrate)
 
 
 def async_contestants() -> list[Contestant[AsyncLoop]]:
     """The same with `await`."""
-    return everybody(_headgate_async, {"": _limits_async}, _throttled_async, _pyrate_async)
+    return all_contestants(_headgate_async, {"": _limits_async}, _throttled_async, _pyrate_async)
 
 
-def everybody(
+def all_contestants(
     ours: Callable[[str], Callable[[int], MadeT]],
     of_limits: Mapping[str, Callable[[str], Callable[[int], MadeT]]],
     of_throttled: Callable[[str], Callable[[int], MadeT]],

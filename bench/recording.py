@@ -50,8 +50,8 @@ class Scale:
     rounds: int = 5
     seconds: float = 10.0
     lead: float = 10.0
-    """Seconds of the same load before each round, and of rest behind it. Counts are stored every ten, and what a round
-    leaves behind must be stored neither at the expense of another one nor of nobody: each pays for what was before."""
+    """Seconds of the same load before each round, and of rest behind it. Counts are stored every ten seconds: a round
+    pays for storing those of the load before it, so that no round pays for another and no counts are left out."""
 
 
 QUICK = Scale(users=50, checks=400, tasks=8, rounds=1, seconds=0.1, lead=0.1)
@@ -105,7 +105,7 @@ def _service_rates(folder: Path, redis_url: str, scale: Scale, watch: Watch) -> 
 
 
 async def _limiter_rates(chosen: Settings, scale: Scale, watch: Watch) -> dict[str, list[float]]:
-    """Checks a second of a worker's limiter alone, with nobody who asks by HTTP or gRPC."""
+    """Checks a second of a worker's limiter alone, without calls by HTTP or gRPC."""
     requests = [Request(user=user, tier="free", method="POST", path=path) for user, path in _callers(scale)]
     rates: dict[str, list[float]] = {WITHOUT: [], WITH: []}
     async with worker(chosen) as service:

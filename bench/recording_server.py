@@ -33,7 +33,7 @@ rules:
   - {name: search, per: [user], limits: 1000000/hour, match: {endpoints: [/api/search]}, sample: 0.01}
   - {name: login, per: [user], limits: 1/hour, match: {endpoints: [/login]}, sample: 0.01}
 """
-"""One that admits everybody, and one that refuses."""
+"""One that always admits, and one that refuses."""
 _PATIENCE = 60
 
 
@@ -55,13 +55,13 @@ async def worker(chosen: Settings) -> AsyncIterator[Running]:
     """What a worker of the service has, once it has the rules."""
     async with decision_service(chosen, Telemetry("1"), leads=False) as running:
         async with asyncio.timeout(_PATIENCE):
-            while running.limiter.snapshots.current.number == 0:  # noqa: ASYNC110 (nobody says when they are there)
+            while running.limiter.snapshots.current.number == 0:  # noqa: ASYNC110 (there is no event to wait for)
                 await asyncio.sleep(0.05)
         yield running
 
 
 async def _lead(chosen: Settings) -> None:
-    """Have the database, and store what the others record, until nobody wants it any more."""
+    """Run as the leader of the database, and store what the others record, until standard input is closed."""
     async with decision_service(chosen, Telemetry()):
         freeze_gc()
         print("ready", flush=True)

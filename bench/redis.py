@@ -44,7 +44,7 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
         redis_denied.flood(server, scale.hits, scale.rounds, watch, outcome)
         redis_threads.threads(server, keys, scale.hits, scale.rounds, watch, outcome)
         redis_core.core_share(server, keys, scale.rounds, watch, outcome)
-        redis_core.lane(server, keys, scale.rounds, watch, outcome)
+        redis_core.own_connection(server, keys, scale.rounds, watch, outcome)
         # A second server takes as long again, so it is content with a tenth of the keys.
         sizes = [scale.counters, *[scale.counters // 10] * (len(servers) - 1)]
         counters = [

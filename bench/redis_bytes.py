@@ -40,13 +40,13 @@ _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def counters(server: Server, few: int, many: int, watch: Watch, outcome: Outcome) -> Row:
-    """Bytes per key: everybody with a few keys, then our largest and the leanest peer with many."""
-    everybody = [each for each in _with_one_client(server) if not each.keeps_log]
-    watch.begin(f"bytes per key, {server.name}", len(everybody) + 2)
+    """Bytes per key: all competitors with a few keys, then our largest and the leanest peer with many."""
+    competitors = [each for each in _with_one_client(server) if not each.keeps_log]
+    watch.begin(f"bytes per key, {server.name}", len(competitors) + 2)
     server.ask("CONFIG", "SET", "slowlog-log-slower-than", -1)  # what is noted of slow commands is no key
-    sizes = {each.name: _bytes_per_key(server, each, few, watch) for each in everybody}
-    _note("bytes per key", server, everybody, sizes, outcome)
-    by_size = sorted(everybody, key=lambda each: sizes[each.name])
+    sizes = {each.name: _bytes_per_key(server, each, few, watch) for each in competitors}
+    _note("bytes per key", server, competitors, sizes, outcome)
+    by_size = sorted(competitors, key=lambda each: sizes[each.name])
     ours = [each for each in by_size if each.library == OURS][-1]
     leanest = next(each for each in by_size if each.library != OURS)
     paid, least = (_bytes_per_key(server, each, many, watch) for each in (ours, leanest))
@@ -67,12 +67,12 @@ def log(server: Server, watch: Watch, outcome: Outcome) -> Row:
 
 
 def _with_one_client(server: Server) -> list[AsyncConnected]:
-    """Everybody; limits once only, since what it writes does not depend on its client."""
+    """All competitors; limits once only, since what it writes does not depend on its client."""
     return [each for each in async_contestants(server.url) if not each.variant.endswith("valkey-py")]
 
 
 def _note(
-    table: str, server: Server, everybody: list[AsyncConnected], sizes: dict[str, float], outcome: Outcome
+    table: str, server: Server, competitors: list[AsyncConnected], sizes: dict[str, float], outcome: Outcome
 ) -> None:
     outcome.figures.setdefault(table, []).extend(
         {
@@ -82,7 +82,7 @@ def _note(
             "variant": each.variant,
             "bytes": sizes[each.name],
         }
-        for each in everybody
+        for each in competitors
     )
 
 

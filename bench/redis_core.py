@@ -1,4 +1,4 @@
-"""How much of the server's core one process gets out, and what the lane is worth.
+"""How much of the server's core one process uses, and what our own connection gains over redis-py.
 
 The reference is a client without client costs: commands packed beforehand, one check per
 `EVALSHA`, written to a plain socket in chunks of 64, the next chunk before the answers to the
@@ -70,7 +70,7 @@ class PipelinedClient:
         self._check_answers()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._socket.close()
 
     def _check_answers(self) -> None:
@@ -109,7 +109,7 @@ def _script(algorithm: str) -> Script:
 def _one_check(algorithm: str, key: str) -> bytes:
     meter = Meter(parse_limit(f"{PLENTY}/day"), Algorithm(algorithm))
     hit = Hit(hit_key(key, meter.code), meter, 1)
-    script, many, arguments = script_call([((hit,), None)], 0, 0, only_peek=False)  # nobody waits for this one
+    script, many, arguments = script_call([((hit,), None)], 0, 0, only_peek=False)  # no caller waits for this one
     return hiredis.pack_command(("EVALSHA", script.sha, many, *arguments))
 
 
@@ -140,7 +140,7 @@ def core_share(server: Server, keys: Sequence[str], rounds: int, watch: Watch, o
 
 
 class ThroughRedisPy(RedisStore):
-    """Our store with its batches, without the lane: script calls go through redis-py."""
+    """Our store with its batches, without its own connection: script calls go through redis-py."""
 
     def __init__(self, url: str) -> None:
         super().__init__(lambda: store_at(url).topology)
@@ -180,14 +180,14 @@ async def _opened(store: RedisStore, url: str) -> AsyncIterator[AsyncLoop]:
         yield loops.of_headgate_async(limiter, f"{PLENTY}/day", DEFAULT)
 
 
-def lane(server: Server, keys: Sequence[str], rounds: int, watch: Watch, outcome: Outcome) -> None:
-    """The lane against redis-py: 64 checks that travel as one call, and one check at a time."""
+def own_connection(server: Server, keys: Sequence[str], rounds: int, watch: Watch, outcome: Outcome) -> None:
+    """Our own connection against redis-py: 64 checks that travel as one call, and one check at a time."""
     server.flush()
     server.ask("SCRIPT", "LOAD", _script(DEFAULT).text)
-    stores = {"lane": store_at(server.url), "redis-py": ThroughRedisPy(server.url)}
+    stores = {"own connection": store_at(server.url), "redis-py": ThroughRedisPy(server.url)}
     with ExitStack() as stack:
         opened = {name: stack.enter_context(Tasks(_opened(store, server.url))) for name, store in stores.items()}
-        for row, tasks in (("lane_vs_redis_py_batched", TASKS), ("lane_vs_redis_py_single", 1)):
+        for row, tasks in (("own_connection_vs_redis_py_batched", TASKS), ("own_connection_vs_redis_py_single", 1)):
             runs = {name: partial(each.ask, keys, tasks) for name, each in opened.items()}
-            timings = race(f"the lane, {tasks} at once", runs, len(keys), rounds, watch)
-            outcome.rows.append(pace(row, timings["lane"], timings["redis-py"], "our store through redis-py"))
+            timings = race(f"our own connection, {tasks} at once", runs, len(keys), rounds, watch)
+            outcome.rows.append(pace(row, timings["own connection"], timings["redis-py"], "our store through redis-py"))

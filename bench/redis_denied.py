@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bench.rows import Outcome
     from bench.server import Server
 
-_KEY = "somebody"
+_KEY = "one-key"
 _PEERS = ("limits", "throttled-py")
 
 
@@ -31,19 +31,19 @@ def flood(server: Server, count: int, rounds: int, watch: Watch, outcome: Outcom
     exact: AsyncConnected = Contestant(
         "headgate exact", DEFAULT, partial(headgate_without_deny_cache, server.url, DEFAULT)
     )
-    everybody = [each for each in async_contestants(server.url) if each.library in (OURS, *_PEERS)]
+    competitors = [each for each in async_contestants(server.url) if each.library in (OURS, *_PEERS)]
     server.flush()
     with ExitStack() as stack:
         runs = {}
-        for each in (*everybody, exact):
+        for each in (*competitors, exact):
             tasks = stack.enter_context(Tasks(each.make(1)))
             tasks.ask([_KEY], 1)  # the key is used up by the first that counts in the same way
             runs[each.name] = _run(each.name, tasks, count)
         timings = race("a flood of refusals", runs, count, rounds, watch)
-    outcome.figures["refusals"] = figures([*everybody, exact], timings)
-    ours = next(each for each in everybody if (each.library, each.algorithm) == (OURS, DEFAULT))
+    outcome.figures["refusals"] = figures([*competitors, exact], timings)
+    ours = next(each for each in competitors if (each.library, each.algorithm) == (OURS, DEFAULT))
     outcome.rows.append(pace("deny_flood", timings[ours.name], timings[exact.name], exact.name, bar=4))
-    outcome.rows.append(against_best("deny_flood_peers", everybody, timings, bar=20))
+    outcome.rows.append(against_best("deny_flood_peers", competitors, timings, bar=20))
 
 
 def _run(name: str, tasks: Tasks, count: int) -> Callable[[], None]:

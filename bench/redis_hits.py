@@ -28,20 +28,20 @@ TASKS = 64
 def many_keys(server: Server, keys: list[str], count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
     """All keys in turn by 64 tasks; then the best of each library with fewer and with more tasks."""
     asked = list(islice(cycle(keys), count))
-    everybody = async_contestants(server.url)
-    for each in everybody:
+    competitors = async_contestants(server.url)
+    for each in competitors:
         check_it_limits(each, server)
-    with _all_connected(everybody, server) as connected:
+    with _all_connected(competitors, server) as connected:
         runs = {name: _run(name, tasks, asked, TASKS) for name, tasks in connected.items()}
         timings = race(f"{TASKS} tasks", runs, count, rounds, watch)
-        _latency(everybody, connected, asked, rounds, watch, outcome)
-        _server_cost(server, everybody, runs, count, watch, outcome)
-    outcome.figures["async hits"] = figures(everybody, timings)
-    outcome.rows.append(against_best("redis_async_many_keys", everybody, timings, bar=8))
-    without_choice = [each for each in everybody if each.library != OURS or each.algorithm == DEFAULT]
+        _latency(competitors, connected, asked, rounds, watch, outcome)
+        _server_cost(server, competitors, runs, count, watch, outcome)
+    outcome.figures["async hits"] = figures(competitors, timings)
+    outcome.rows.append(against_best("redis_async_many_keys", competitors, timings, bar=8))
+    without_choice = [each for each in competitors if each.library != OURS or each.algorithm == DEFAULT]
     outcome.rows.append(against_best("redis_async_default", without_choice, timings))
-    for algorithm in dict.fromkeys(each.algorithm for each in everybody):
-        same = [each for each in everybody if each.algorithm == algorithm]
+    for algorithm in dict.fromkeys(each.algorithm for each in competitors):
+        same = [each for each in competitors if each.algorithm == algorithm]
         outcome.rows.append(against_best(f"redis_async_{algorithm}", same, timings))
 
 
@@ -67,11 +67,11 @@ def more_tasks(
 
 
 @contextmanager
-def _all_connected(everybody: Iterable[AsyncConnected], server: Server) -> Iterator[dict[str, Tasks]]:
-    """Everybody on an empty server, with a limit that no key comes near."""
+def _all_connected(competitors: Iterable[AsyncConnected], server: Server) -> Iterator[dict[str, Tasks]]:
+    """All competitors on an empty server, with a limit that no key comes near."""
     server.flush()
     with ExitStack() as stack:
-        yield {each.name: stack.enter_context(Tasks(each.make(PLENTY))) for each in everybody}
+        yield {each.name: stack.enter_context(Tasks(each.make(PLENTY))) for each in competitors}
 
 
 def _run(name: str, connected: Tasks, asked: Sequence[str], tasks: int) -> Callable[[], None]:
@@ -80,7 +80,7 @@ def _run(name: str, connected: Tasks, asked: Sequence[str], tasks: int) -> Calla
 
 
 def _latency(
-    everybody: Sequence[AsyncConnected],
+    competitors: Sequence[AsyncConnected],
     connected: Mapping[str, Tasks],
     asked: Sequence[str],
     rounds: int,
@@ -88,16 +88,16 @@ def _latency(
     outcome: Outcome,
 ) -> None:
     """One check at a time: what the median one takes, in microseconds."""
-    took: dict[str, list[float]] = {each.name: [] for each in everybody}
+    took: dict[str, list[float]] = {each.name: [] for each in competitors}
     a_few = asked[: max(2, len(asked) // 20)]
     runs = {name: partial(_note, took[name], tasks, a_few) for name, tasks in connected.items()}
     race("one at a time", runs, len(a_few), rounds, watch)
     medians = {name: median(times) * 1e6 for name, times in took.items()}
     outcome.figures["latency"] = [
         {**_named(each), "median": medians[each.name], "p99": quantiles(took[each.name], n=100)[98] * 1e6}
-        for each in everybody
+        for each in competitors
     ]
-    outcome.rows.append(_cheapest("redis_single_latency", everybody, medians, bar=0.5))
+    outcome.rows.append(_cheapest("redis_single_latency", competitors, medians, bar=0.5))
 
 
 def _note(took: list[float], tasks: Tasks, keys: Sequence[str]) -> None:
@@ -106,7 +106,7 @@ def _note(took: list[float], tasks: Tasks, keys: Sequence[str]) -> None:
 
 def _server_cost(
     server: Server,
-    everybody: Sequence[AsyncConnected],
+    competitors: Sequence[AsyncConnected],
     runs: Mapping[str, Callable[[], None]],
     count: int,
     watch: Watch,
@@ -123,17 +123,17 @@ def _server_cost(
         all_in_all[name] = (server.cpu_seconds() - before) / count * 1e6
         watch.step()
     outcome.figures["server"] = [
-        {**_named(each), "script": scripts[each.name], "cpu": all_in_all[each.name]} for each in everybody
+        {**_named(each), "script": scripts[each.name], "cpu": all_in_all[each.name]} for each in competitors
     ]
-    outcome.rows.append(_cheapest("redis_server_script", everybody, scripts))
-    outcome.rows.append(_cheapest("redis_server_cpu", everybody, all_in_all))
+    outcome.rows.append(_cheapest("redis_server_script", competitors, scripts))
+    outcome.rows.append(_cheapest("redis_server_cpu", competitors, all_in_all))
 
 
 def _cheapest(
-    name: str, everybody: Iterable[AsyncConnected], costs: Mapping[str, float], bar: float | None = None
+    name: str, competitors: Iterable[AsyncConnected], costs: Mapping[str, float], bar: float | None = None
 ) -> Row:
     """Our cheapest against the cheapest of the others, in microseconds."""
-    by_cost = sorted(everybody, key=lambda each: costs[each.name])
+    by_cost = sorted(competitors, key=lambda each: costs[each.name])
     ours = next(each for each in by_cost if each.library == OURS)
     best = next(each for each in by_cost if each.library != OURS)
     return Row(name, costs[ours.name], costs[best.name], "µs/check", best.name, bar, Better.LOWER)

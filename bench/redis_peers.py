@@ -25,7 +25,7 @@ import throttled
 import throttled.asyncio
 from bench import loops
 from bench.loops import AsyncLoop, Loop
-from bench.peers import LOG, BucketPerKey, Contestant, everybody
+from bench.peers import LOG, BucketPerKey, Contestant, all_contestants
 from pyrate_limiter.buckets.redis_bucket import LuaScript
 
 import headgate
@@ -44,14 +44,14 @@ _STRICT = "?on_store_error=deny&deadline_ms=1000"
 
 
 def contestants(url: str) -> list[Connected]:
-    """Everybody with every algorithm they have on Redis, for threads.
+    """All libraries with every algorithm they have on Redis, for threads.
 
     Without pyrate-limiter, which does not limit there: asked without blocking, a limiter refuses
     while another thread asks it, and with a limiter for each thread it was seen to admit 6
     where 5 are allowed.
     """
     valkey = url.replace("redis://", "valkey://")
-    return everybody(
+    return all_contestants(
         lambda name: partial(_headgate, url, name),
         {
             "redis-py": lambda name: partial(_limits, url, name),
@@ -64,7 +64,7 @@ def contestants(url: str) -> list[Connected]:
 
 def async_contestants(url: str) -> list[AsyncConnected]:
     """The same with `await`."""
-    return everybody(
+    return all_contestants(
         lambda name: partial(_headgate_async, url, name),
         {
             "redis-py": lambda name: partial(_limits_async, url, "redispy", name),

@@ -26,24 +26,24 @@ THREADS = 8
 def threads(server: Server, keys: list[str], count: int, rounds: int, watch: Watch, outcome: Outcome) -> None:
     """All keys in turn by eight threads, and by one."""
     asked = list(islice(cycle(keys), count))
-    everybody = contestants(server.url)
-    for each in everybody:
+    competitors = contestants(server.url)
+    for each in competitors:
         server.flush()
         with each.make(5) as loop, ThreadPoolExecutor(THREADS) as pool:
-            guard(each.name, _shared_out(loop, pool)(["somebody"] * 16), 5)
+            guard(each.name, _shared_out(loop, pool)(["one-key"] * 16), 5)
     with ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(THREADS))
-        connected = {each.name: stack.enter_context(each.make(PLENTY)) for each in everybody}
+        connected = {each.name: stack.enter_context(each.make(PLENTY)) for each in competitors}
         runs = {name: guarded(name, _shared_out(loop, pool), asked, count) for name, loop in connected.items()}
         timings = race(f"{THREADS} threads", runs, count, rounds, watch)
         fewer = asked[: count // 4]
         alone = {name: guarded(name, loop, fewer, len(fewer)) for name, loop in connected.items()}
         by_one = race("1 thread", alone, len(fewer), rounds, watch)
-    outcome.figures["threads"] = figures(everybody, timings)
-    outcome.rows.append(against_best("redis_sync_threads", everybody, timings, bar=2))
-    without_choice = [each for each in everybody if each.library != OURS or each.algorithm == DEFAULT]
+    outcome.figures["threads"] = figures(competitors, timings)
+    outcome.rows.append(against_best("redis_sync_threads", competitors, timings, bar=2))
+    without_choice = [each for each in competitors if each.library != OURS or each.algorithm == DEFAULT]
     outcome.rows.append(against_best("redis_sync_threads_default", without_choice, timings))
-    outcome.rows.append(against_best("redis_sync_one_thread", everybody, by_one))
+    outcome.rows.append(against_best("redis_sync_one_thread", competitors, by_one))
 
 
 def _shared_out(loop: Loop, pool: ThreadPoolExecutor) -> Loop:

@@ -43,7 +43,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 class _Asking(asyncio.Protocol):
-    """One connection, with so many calls under way at any time."""
+    """One connection that keeps a fixed number of calls in flight."""
 
     def __init__(self, questions: Sequence[bytes]) -> None:
         self.questions = questions

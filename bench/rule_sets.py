@@ -10,9 +10,9 @@ _COUNTED = {"per": "user", "layer": "one", "algorithm": "fixed_window"}
 
 
 def three_layers(count: int, amount: int, algorithm: str = "fixed_window") -> dict[str, Any]:
-    """One rule for everybody, one for each user, and `count - 2` for each user at an endpoint of its own."""
+    """One global rule, one for each user, and `count - 2` for each user at an endpoint of its own."""
     common = {"algorithm": algorithm}
-    everybody = {"name": "everybody", "per": "global", "limits": "1000000000/day", **common}
+    for_all = {"name": "all", "per": "global", "limits": "1000000000/day", **common}
     user = {"name": "user", "per": "user", "limits": f"{amount}/day", **common}
     endpoints = [
         {
@@ -24,7 +24,7 @@ def three_layers(count: int, amount: int, algorithm: str = "fixed_window") -> di
         }
         for number in range(count - 2)
     ]
-    return {"rules": [everybody, user, *endpoints]}
+    return {"rules": [for_all, user, *endpoints]}
 
 
 def three_layer_requests(count: int, users: int) -> list[Request]:

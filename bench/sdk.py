@@ -31,7 +31,7 @@ _FREE = httpx.Limits(max_connections=TASKS)
 
 
 class Counted(httpx.AsyncBaseTransport):
-    """Notes when which answer came, whoever makes the calls."""
+    """Notes the time and the status of every answer."""
 
     def __init__(self) -> None:
         self._transport = httpx.AsyncHTTPTransport(limits=_FREE)
@@ -65,7 +65,7 @@ async def _calls(client: httpx.AsyncClient, url: str, calls: int) -> None:
     async def work() -> None:
         while left:
             left.pop()
-            while (await client.get(url)).status_code != HTTPStatus.OK:  # noqa: ASYNC110 (nobody tells it)
+            while (await client.get(url)).status_code != HTTPStatus.OK:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(_NAIVE_REST)
 
     await asyncio.gather(*[work() for _ in range(TASKS)])

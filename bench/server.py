@@ -75,7 +75,7 @@ class Server:
         return scripts or sum(usec for name, usec in took.items() if name not in {"info", "config|resetstat"})
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
 
@@ -114,7 +114,7 @@ def _connected(port: int, log: Path) -> Server:
 
 
 def free_port() -> int:
-    """A port on loopback that nobody has."""
+    """A free port on loopback."""
     with socket.socket() as free:
         free.bind((_HOST, 0))
         port: int = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""How large snapshots of many rules are, and how soon one is in force: ``python -m bench.snapshots``.
+"""How large snapshots of many rules are, and how soon one is active: ``python -m bench.snapshots``.
 
 The rules differ as those of a large company would: in name, path, method, tier, limits and algorithm.
 """
@@ -64,7 +64,7 @@ def rule_set(many: int) -> dict[str, Any]:
 
 
 async def measure(url: str, many: int) -> list[Figure]:
-    """One size: made, sent, put in force."""
+    """One size: made, sent, activated."""
     began = time.perf_counter()
     document = documents.make(RULES, 1, brief_rule_set(parse_rule_set(rule_set(many), zone)))
     packing = time.perf_counter() - began

@@ -67,4 +67,4 @@ def check_it_limits(contestant: AsyncConnected, server: Server) -> None:
     """Stop unless a contestant admits exactly 5 of 10 under a limit of 5, asked by ten tasks at once."""
     server.flush()
     with Tasks(contestant.make(5)) as limiter:
-        guard(contestant.name, limiter.ask(["somebody"] * 10, 10), 5)
+        guard(contestant.name, limiter.ask(["one-key"] * 10, 10), 5)

@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _stream(self) -> None:
-        """The second part only comes once somebody has seen the first."""
+        """Send the first part, and the second only once the client has received the first."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -110,7 +110,7 @@ def with_ports(text: str, ports: dict[int, int]) -> str:
 
 @contextmanager
 def running(command: list[str], port: int, log: Path) -> Iterator[httpx.Client]:
-    """A proxy, until the end of the block, and somebody who calls it."""
+    """A proxy until the end of the block, and a client of it."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)  # noqa: S603 (found on PATH)
     try:

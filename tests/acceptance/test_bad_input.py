@@ -155,7 +155,7 @@ def test_malformed_http_gets_a_status(service: Service, request_bytes: bytes, st
 
 
 def test_callers_that_leave_are_forgotten(start: Start) -> None:
-    """Connections closed in the middle of a body disturb nobody and leave nothing in the log."""
+    """Connections closed in the middle of a body do not affect other callers and leave nothing in the log."""
     service = start("--rules", str(EXAMPLE_RULES))
     for rest in (b'Content-Length: 50\r\n\r\n{"user":', b'Transfer-Encoding: chunked\r\n\r\n9\r\n{"user"'):
         for _ in range(20):

@@ -66,7 +66,7 @@ def test_a_mistake_gets_a_sentence(headgate: Run) -> None:
 
 
 def test_a_reader_that_leaves_is_no_error(headgate: Run) -> None:
-    """Output into a pipe that somebody closes ends without a word."""
+    """Output into a pipe whose reader has closed it ends without a message."""
     end = headgate("rules", "validate", RULES, reader=False)
     assert end.stderr == ""
 

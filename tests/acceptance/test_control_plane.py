@@ -1,4 +1,4 @@
-"""The control plane in whole processes: changes reach all, and nothing that is away keeps a service from deciding."""
+"""The control plane in whole processes: changes reach all, and a service decides while servers are unavailable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.valkey import Server
 
 PATIENCE = 10.0
-TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN = "a-token-of-the-test"  # noqa: S105 (used only here)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day"}
 
 
@@ -82,7 +82,7 @@ def test_changes_reach_other_services(start: Start, revived: tuple[Postgres, Ser
 
 @pytest.mark.parametrize("away", ["nothing", "postgres", "valkey", "both"])
 @pytest.mark.parametrize("how", ["frozen", "killed"])
-def test_a_service_starts_whatever_is_away(
+def test_a_service_starts_whatever_is_unavailable(
     start: Start, revived: tuple[Postgres, Server], tmp_path: Path, away: str, how: str
 ) -> None:
     """It decides by the newest rules that can be had, at last by those it has saved, and says so."""
@@ -113,7 +113,7 @@ def test_a_service_starts_whatever_is_away(
 def test_a_service_that_is_slow_to_start_keeps_its_ports(
     start: Start, revived: tuple[Postgres, Server], tmp_path: Path
 ) -> None:
-    """While it waits for a frozen server, nobody is given the port on which it will answer."""
+    """While it waits for a frozen server, no other process can take the port on which it will answer."""
     postgres, valkey = revived
     url, port = postgres.new_database(), free_port()
     postgres.freeze()
@@ -127,7 +127,7 @@ def test_a_service_that_is_slow_to_start_keeps_its_ports(
 
 
 def _is_kept(port: int) -> bool:
-    """Whether somebody has the port without listening there."""
+    """Whether a process holds the port without listening there."""
     with socket.socket() as other:
         try:
             other.bind(("127.0.0.1", port))
@@ -139,7 +139,7 @@ def _is_kept(port: int) -> bool:
 def test_a_service_without_anything_starts_and_waits_for_rules(
     start: Start, revived: tuple[Postgres, Server], tmp_path: Path
 ) -> None:
-    """With both servers away and nothing saved it starts without rules, is not ready, and is once they are back."""
+    """With both servers down and nothing saved it starts without rules and is not ready until they recover."""
     postgres, valkey = revived
     url = postgres.new_database()
     postgres.kill()

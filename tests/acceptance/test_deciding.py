@@ -101,8 +101,8 @@ def test_an_early_upload_is_admitted_with_a_delay(service: Service) -> None:
     assert 0 < answers[10].json()["delay"] <= 2
 
 
-def test_an_empty_body_asks_about_nobody(service: Service) -> None:
-    """A check without a body is decided by the rules that concern everybody."""
+def test_an_empty_body_names_no_caller(service: Service) -> None:
+    """A check without a body is decided by the rules that apply to every request."""
     assert service.http.post("/v1/check").status_code == 200
     assert service.http.post("/v1/check", content=b"{}").status_code == 200
 
@@ -115,7 +115,7 @@ def test_any_content_type_is_read_as_json(service: Service, kind: str) -> None:
 
 
 def test_the_service_tells_whether_it_lives_and_is_ready(service: Service) -> None:
-    """/livez and /readyz answer GET and HEAD with 200, and readiness names the snapshot in force."""
+    """/livez and /readyz answer GET and HEAD with 200, and readiness names the active snapshot."""
     assert service.http.get("/livez").json() == {"status": "alive"}
     assert service.http.get("/readyz").json() == {"status": "ready", "snapshot": 1, "rules": "file"}
     assert service.http.head("/livez").status_code == 200

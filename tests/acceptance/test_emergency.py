@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.valkey import Server
 
 PATIENCE = 30.0
-TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN = "a-token-of-the-test"  # noqa: S105 (used only here)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day", "on_store_error": "deny"}
 
 

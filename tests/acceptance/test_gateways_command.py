@@ -114,7 +114,7 @@ def test_through_the_gateway_everything_passes_and_tls_is_an_option(
 
 
 @pytest.mark.parametrize(("option", "status"), [("allow", 200), ("deny", 503)])
-def test_while_headgate_is_away_the_gateway_does_as_told(
+def test_while_headgate_is_unavailable_the_gateway_follows_the_option(
     upstream: Upstream, rules: str, option: str, status: int
 ) -> None:
     """Once the service has gone calls pass or not, as --on-error says, until the gateway ends itself."""

@@ -80,10 +80,10 @@ def test_through_envoy_upgrades_streams_and_large_bodies_pass(
         ("ext_authz.yaml", {"failure_mode_allow: true": "failure_mode_allow: false"}, 403),
     ],
 )
-def test_envoy_lets_calls_pass_or_not_while_headgate_is_away(
+def test_envoy_lets_calls_pass_or_not_while_headgate_is_unavailable(
     start: Start, rules: Path, tmp_path: Path, upstream: Upstream, config: str, changes: dict[str, str], status: int
 ) -> None:
-    """While headgate is away everybody passes, or nobody does, as Envoy's configuration says."""
+    """While headgate is unavailable all calls pass, or none does, as Envoy's configuration says."""
     service = start("--rules", str(rules))
     with envoy(tmp_path, config, ports_of(service, upstream), **changes) as client:
         assert client.get("/").status_code == 200
@@ -92,11 +92,11 @@ def test_envoy_lets_calls_pass_or_not_while_headgate_is_away(
         assert [client.get("/").status_code for _ in range(3)] == [status] * 3
 
 
-def test_envoys_failure_mode_holds_while_the_counters_are_away(
+def test_envoys_failure_mode_holds_while_the_store_is_unavailable(
     start: Start, rules: Path, tmp_path: Path, upstream: Upstream
 ) -> None:
-    """With failure_mode_deny nobody passes while the store cannot be reached, although the rule would let them."""
-    service = start("--rules", str(rules), redis_url=f"unix://{tmp_path}/nobody")
+    """With failure_mode_deny no call passes while the store is unreachable, although the rule would admit it."""
+    service = start("--rules", str(rules), redis_url=f"unix://{tmp_path}/no-server")
     changes = {"failure_mode_deny: false": "failure_mode_deny: true"}
     with envoy(tmp_path, "rls.yaml", ports_of(service, upstream), **changes) as client:
         assert client.get("/").status_code == 500

@@ -64,7 +64,7 @@ def test_nginx_passes_a_block_on_as_403(start: Start, rules: Path, tmp_path: Pat
     service = start("--rules", str(rules))
     with nginx(tmp_path, _ports(service.url, upstream)) as client:
         assert client.get("/open").status_code == 200
-        refused = client.get("/closed/door")
+        refused = client.get("/closed/path")
         assert (refused.status_code, refused.json()["message"]) == (403, message)
 
 
@@ -79,10 +79,10 @@ def test_through_nginx_upgrades_streams_and_large_bodies_pass(
 
 
 @pytest.mark.parametrize(("line", "status"), [("as shipped", 200), ("error_page 500 502 503 504", 500)])
-def test_nginx_lets_calls_pass_or_not_while_headgate_is_away(
+def test_nginx_lets_calls_pass_or_not_while_headgate_is_unavailable(
     start: Start, rules: Path, tmp_path: Path, upstream: Upstream, line: str, status: int
 ) -> None:
-    """With the shipped snippet everybody passes while headgate is away; without its two lines nobody does."""
+    """While headgate is unavailable, all calls pass with the shipped snippet; without its two lines none does."""
     service = start("--rules", str(rules))
     with nginx(tmp_path, _ports(service.url, upstream), **{line: "error_page 599"}) as client:
         assert client.get("/").status_code == 200

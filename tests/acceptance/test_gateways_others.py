@@ -43,16 +43,16 @@ def _ports(service_url: str, application: Upstream) -> dict[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("gateway", "while_away"),
+    ("gateway", "without_headgate"),
     [
         pytest.param(caddy, 502, marks=pytest.mark.needs("caddy")),
         pytest.param(traefik, 500, marks=pytest.mark.needs("traefik")),
     ],
 )
 def test_a_refusal_reaches_the_caller_as_it_is(
-    gateway: Gateway, while_away: int, start: Start, tmp_path: Path, upstream: Upstream
+    gateway: Gateway, without_headgate: int, start: Start, tmp_path: Path, upstream: Upstream
 ) -> None:
-    """The call too many gets 429 with headers and body, whatever it invents. While headgate is away nobody passes."""
+    """The call too many gets 429 with headers and body, whatever it invents. Without headgate no call passes."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(TWO_A_DAY.replace("per: [ip]", "per: [ip], match: {endpoints: [/told], methods: [GET]}"))
     service = start("--rules", str(rules), HEADGATE_TRUSTED_PROXIES="127.0.0.1")
@@ -73,7 +73,7 @@ def test_a_refusal_reaches_the_caller_as_it_is(
         assert (unlimited.text, "X-RateLimit-Limit" in unlimited.headers) == ("hello\n", False)
         service.process.kill()
         service.process.wait()
-        assert [client.get("/other").status_code for _ in range(3)] == [while_away] * 3
+        assert [client.get("/other").status_code for _ in range(3)] == [without_headgate] * 3
 
 
 @pytest.mark.parametrize(

@@ -129,10 +129,10 @@ def test_many_calls_at_once_are_each_answered(client: Client) -> None:
 
 
 def test_without_counters_there_is_no_answer(start: Start, tmp_path: Path, rules: Path) -> None:
-    """A store that is away is UNAVAILABLE, so that Envoy does what its operator wants; a rule that denies denies."""
+    """An unreachable store is UNAVAILABLE, so that Envoy follows its own setting; a rule that denies denies."""
     rules.write_text(RULES.replace("per: [attribute:model]", "per: [attribute:model], on_store_error: deny"))
     with ExitStack() as stack:
-        service = start("--rules", str(rules), redis_url=f"unix://{tmp_path}/nobody")
+        service = start("--rules", str(rules), redis_url=f"unix://{tmp_path}/no-server")
         client = Client(service)
         stack.callback(client.channel.close)
         assert client.code(question("web", CALLER)) is grpc.StatusCode.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""The log as JSON: one object in each line, whoever writes it."""
+"""The log as JSON: one object in each line, from every logger."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_any_process_answers_for_all_and_nothing_falls_when_one_dies(start: Star
     assert total(samples, DECISIONS, "denied") == 120
 
 
-def test_labels_are_bounded_whatever_strangers_send(start: Start, rules: Path) -> None:
+def test_labels_are_bounded_whatever_callers_send(start: Start, rules: Path) -> None:
     """Thousands of users, paths, methods and endpoints that do not exist make no more time series than one does."""
     service = start("--rules", str(rules), redis_url="memory://")
     service.check(user="first", path="/x")
@@ -176,7 +176,7 @@ def test_metrics_need_no_token_and_name_no_secret(
     }
 
 
-def test_a_store_that_is_away_shows(start: Start, rules: Path) -> None:
+def test_an_unavailable_store_shows(start: Start, rules: Path) -> None:
     """The breaker of a server that does not answer is open, and what is decided meanwhile counts as degraded."""
     service = start("--rules", str(rules), redis_url="redis://:secret@127.0.0.1:1")
     for _ in range(20):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.valkey import Server
 
 PATIENCE = 20.0
-TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN = "a-token-of-the-test"  # noqa: S105 (used only here)
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 STRICT = "rules: [{name: strict, per: [user], limits: 2/day, on_store_error: deny}]"
 

@@ -128,7 +128,7 @@ def test_sigterm_loses_no_event(postgres: Postgres, valkey: Server, start: Start
 def test_what_a_killed_service_has_spooled_is_stored_after_the_next_start(
     postgres: Postgres, valkey: Server, start: Start, tmp_path: Path
 ) -> None:
-    """A database that was away, a service that was killed: the next one stores and counts what was on disk, once."""
+    """After a database outage and a killed service, the next one stores and counts what was on disk, once."""
     url, rules = postgres.new_database(), _rules(tmp_path)
     settings = {"database_url": url, "redis_url": valkey.url, "data_dir": str(tmp_path / "data"), **EVERYTHING}
     service = start("--rules", rules, flush_seconds="0.05", **settings)
@@ -138,7 +138,7 @@ def test_what_a_killed_service_has_spooled_is_stored_after_the_next_start(
         deadline = time.monotonic() + PATIENCE
         spool = tmp_path / "data" / "spool"
         while min(_spooled(spool), _counted(spool)) < asked.total():
-            assert time.monotonic() < deadline, "events are spooled while the database is away"
+            assert time.monotonic() < deadline, "events are spooled while the database is unavailable"
             time.sleep(0.05)
         service.signal(signal.SIGKILL)
         service.process.wait()
@@ -208,7 +208,7 @@ def test_two_databases_on_one_data_directory_are_kept_apart(
 
 
 def test_without_a_sink_nothing_is_spooled(start: Start, tmp_path: Path) -> None:
-    """Rules in a file, counters in memory: nobody would ever read it. Nor where nobody wants events."""
+    """With rules in a file and counters in memory no sink would read it; nor is it written with events switched off."""
     data = tmp_path / "data"
     service = start("--rules", _rules(tmp_path), data_dir=str(data))
     assert service.check(user="u1").status_code == 200

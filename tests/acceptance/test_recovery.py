@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "recover.md"
 PATIENCE = 60.0
-TOKEN = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN = "a-token-of-the-test"  # noqa: S105 (used only here)
 RULE = {"name": "five", "per": ["user"], "limits": "5/day"}
 FLEETING = {"last_used", "last_request", "requests_today", "requests_month"}
 
@@ -38,7 +38,7 @@ def _commands(heading: str) -> list[str]:
 
 
 class Operator:
-    """Somebody at a shell, who types what the page says."""
+    """An operator at a shell, who types what the page says."""
 
     def __init__(self, postgres: Postgres, settings: dict[str, str]) -> None:
         path = os.pathsep.join([str(Path(sys.executable).parent), str(postgres.programs), os.environ["PATH"]])
@@ -74,7 +74,7 @@ def _configuration(service: Service) -> dict[str, Any]:
 
 @pytest.fixture
 def operator(postgres: Postgres, valkey: Server, tmp_path: Path) -> Iterator[tuple[Operator, dict[str, str]]]:
-    """Somebody with a database `headgate` and a Redis."""
+    """An operator with a database `headgate` and a Redis."""
     valkey.revive()
     valkey.ask("FLUSHALL")
     settings = {
@@ -91,7 +91,7 @@ def operator(postgres: Postgres, valkey: Server, tmp_path: Path) -> Iterator[tup
 
 def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Server, start: Start) -> None:
     """Back up, destroy both servers' data, restore: configuration identical, keys valid, counters of the backup."""
-    somebody, settings = operator
+    person, settings = operator
     service = start(**settings)
     admin = service.admin
     assert admin.post("/v1/tiers", json={"name": "pro", "limits": {"five": "50/day"}}).status_code == 201
@@ -110,15 +110,15 @@ def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Ser
     before = _configuration(service)
 
     for command in _commands("Back up"):
-        said = somebody.types(command)
+        said = person.types(command)
     assert said.count("\n") >= 2
     assert service.check(user="u3").json()["remaining"] == 2
 
     empty, *others = _commands("Restore into an empty database")
-    somebody.types(empty)
+    person.types(empty)
     valkey.ask("FLUSHALL")
     for command in others:
-        somebody.types(command)
+        person.types(command)
     wait_until(lambda: peek(user="u3").get("limit") == 5 and peek(user="u3")["source"] == "store")
     wait_until(lambda: not peek(user="u2")["allowed"])
     assert _configuration(service) == before
@@ -131,11 +131,11 @@ def test_the_walk_through(operator: tuple[Operator, dict[str, str]], valkey: Ser
     # The service is running still. What is changed now is taken back, although its numbers are higher.
     *commands, restore = _commands("Restore into a running system")
     for command in commands:
-        somebody.types(command)
+        person.types(command)
     assert admin.put("/v1/rules/five", json=RULE | {"limits": "7/day"}).status_code == 200
     assert admin.post("/v1/blocks", json={"user": "u4"}).status_code == 201
     wait_until(lambda: peek(user="u3")["limit"] == 7 and not peek(user="u4")["allowed"])
-    somebody.types(restore)
+    person.types(restore)
     wait_until(lambda: peek(user="u3")["limit"] == 5 and peek(user="u4")["allowed"])
     assert admin.put("/v1/rules/five", json=RULE | {"limits": "4/day"}).status_code == 200
     wait_until(lambda: peek(user="u3")["limit"] == 4)

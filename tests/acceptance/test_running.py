@@ -56,7 +56,7 @@ def test_ipv6_is_served(start: Start, rules: Path) -> None:
 
 
 def test_a_changed_rules_file_is_picked_up(start: Start, rules: Path) -> None:
-    """New rules are in force within seconds of being written, and say so in the log."""
+    """New rules are active within seconds of being written, and the log says so."""
     service = start("--rules", str(rules))
     assert service.check(user="u1").json()["policy"] == "two"
     rules.write_text(FIVE_A_MINUTE)
@@ -66,7 +66,7 @@ def test_a_changed_rules_file_is_picked_up(start: Start, rules: Path) -> None:
 
 
 def test_a_broken_rules_file_is_refused_and_the_old_rules_stay(start: Start, rules: Path) -> None:
-    """A bad change is refused with file, line and field; what was in force stays, until a good change comes."""
+    """A bad change is refused with file, line and field; the active rules stay until a good change arrives."""
     service = start("--rules", str(rules))
     rules.write_text("rules:\n  - {name: three, per: [user], limits: 3/minut}\n")
     service.wait_for_error(r"refused.*snapshot 1 stays in force.*rules\.yaml:2: rules\[0\]\.limits: 'minut'")
@@ -96,7 +96,7 @@ def test_sigterm_ends_it_in_order(start: Start, rules: Path) -> None:
         httpx.get(service.url)
 
 
-def test_requests_under_way_are_finished(start: Start, rules: Path) -> None:
+def test_requests_in_flight_are_finished(start: Start, rules: Path) -> None:
     """A request that has begun when the service is told to stop is still answered."""
     service = start("--rules", str(rules))
     with service.connect() as connection:
@@ -130,7 +130,7 @@ def test_ctrl_c_ends_it(start: Start, rules: Path) -> None:
     assert service.errors == ""
 
 
-def test_idle_connections_keep_nobody_out(start: Start, rules: Path) -> None:
+def test_idle_connections_block_no_other_caller(start: Start, rules: Path) -> None:
     """More than a thousand connections that say nothing leave the service free to answer others."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     many = 1_100

@@ -128,11 +128,11 @@ def test_questions_become_spans_of_their_callers_traces(start: Start, rules: Pat
     assert not [word for word in ("mallory", "secret-key", "private", "127.0.0.1") if word in told]
 
 
-def test_a_collector_that_is_away_costs_one_line(start: Start, rules: Path) -> None:
+def test_an_unavailable_collector_costs_one_line(start: Start, rules: Path) -> None:
     """Nothing else is said, every question is answered, and the end does not wait."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    service = start("--rules", str(rules), otel_endpoint=nobody)
+        unreachable = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    service = start("--rules", str(rules), otel_endpoint=unreachable)
     for number in range(600):
         assert service.check(user=f"u{number}").status_code == 200
     service.wait_for_error("traces cannot be delivered")

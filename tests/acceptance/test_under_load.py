@@ -28,7 +28,7 @@ def rules(tmp_path: Path) -> Path:
     return file
 
 
-def keep_asking(service: Service, user: str, under_way: threading.Semaphore) -> int:
+def keep_asking(service: Service, user: str, answers: threading.Semaphore) -> int:
     """Ask on one connection, again and again, until the service says that it closes it; how often it was answered."""
     with httpx.Client(base_url=service.url, timeout=20) as http:
         answered = 0
@@ -36,7 +36,7 @@ def keep_asking(service: Service, user: str, under_way: threading.Semaphore) -> 
             answer = http.post("/v1/check", json={"user": user})
             assert answer.status_code == 200
             answered += 1
-            under_way.release()
+            answers.release()
             if answer.headers.get("connection") == "close":
                 return answered
 
@@ -46,11 +46,11 @@ def test_sigterm_under_load_loses_nothing(start: Start, rules: Path, valkey: Ser
     """Callers that keep connections get an answer to everything they sent, and are told to go elsewhere in time."""
     user = f"loaded-{workers}"
     service = start("--rules", str(rules), "--workers", workers, redis_url=valkey.url, notice_seconds="0.5")
-    under_way = threading.Semaphore(0)
+    answers = threading.Semaphore(0)
     with ThreadPoolExecutor(8) as callers:
-        asking = [callers.submit(keep_asking, service, user, under_way) for _ in range(8)]
+        asking = [callers.submit(keep_asking, service, user, answers) for _ in range(8)]
         for _ in range(100):
-            under_way.acquire()
+            answers.acquire()
         service.signal(signal.SIGTERM)
         answered = sum(caller.result(20) for caller in asking)
     assert service.wait() == 0
@@ -59,8 +59,8 @@ def test_sigterm_under_load_loses_nothing(start: Start, rules: Path, valkey: Ser
     assert after.http.post("/v1/peek", json={"user": user, "cost": 0}).json()["remaining"] == 1_000_000 - answered
 
 
-def test_a_thousand_slow_callers_harm_nobody(start: Start, rules: Path) -> None:
-    """Callers that send half a head or half a body keep a connection each, and nobody else waits for them."""
+def test_a_thousand_slow_callers_delay_no_other_caller(start: Start, rules: Path) -> None:
+    """Callers that send half a head or half a body keep a connection each, and no other caller waits for them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     many = 1_000
     if hard != resource.RLIM_INFINITY and hard < 2 * many:

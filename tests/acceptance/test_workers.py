@@ -51,7 +51,7 @@ def ask(service: Service, user: str) -> int:
 
 def test_limits_hold_over_all_processes(start: Start, rules: Path, valkey: Server) -> None:
     """Four processes on one store admit together what one would, and all of them answer."""
-    store = f"{valkey.url}?deadline_ms=10000"  # busy machines are slow; without the server everybody would be let in
+    store = f"{valkey.url}?deadline_ms=10000"  # busy machines are slow; without the server every call would be admitted
     service = start("--rules", str(rules), "--workers", "4", redis_url=store)
     pids = answering(service)
     assert len(pids) == 4
@@ -113,7 +113,7 @@ def test_processes_do_not_outlive_the_one_that_keeps_them(start: Start, rules: P
 def test_workers_on_a_database_follow_one_that_leads(
     start: Start, rules: Path, valkey: Server, postgres: Postgres, tmp_path: Path
 ) -> None:
-    """With a database one process runs the admin API, and what is changed there is in force in all."""
+    """With a database one process runs the admin API, and a change made there is active in all."""
     places = {"database_url": postgres.new_database(), "redis_url": valkey.url, "data_dir": str(tmp_path / "data")}
     service = start("--rules", str(rules), "--workers", "2", **places)
     assert service.http.get("/readyz").status_code == 200

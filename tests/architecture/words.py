@@ -1,7 +1,8 @@
 """The retired words: what to write instead, and where a retired word is still right.
 
-`TEXT` holds for every line of the product and its documentation: names, docstrings, comments, messages, prose. `NAMES`
-holds for identifiers and file names of the product only, because most of these words have an ordinary meaning in prose.
+`TEXT` holds for every line of the product, its documentation, its tests and its benchmarks: names, docstrings,
+comments, messages, prose. `NAMES` holds for identifiers and file names of the product only, because most of these words
+have an ordinary meaning in prose.
 """
 
 from __future__ import annotations
@@ -126,6 +127,17 @@ PENDING: Final[dict[str, int]] = {
 }
 """Words of both tables that are not clean yet, with how often they still occur; the count only falls."""
 
+PENDING_IN_TESTS: Final[dict[str, int]] = {
+    "whoever": 1,
+    "nobody": 2,
+    "everybody": 3,
+    "(?:is|are|was|were) away": 1,
+    "(?:is|are|was) back": 1,
+    "in force": 8,
+    "under way": 7,
+}
+"""The same in tests and benchmarks: messages and names of the product that a test quotes."""
+
 _MIGRATIONS: Final = "src/headgate/adapters/postgres/sql/migrations"
 _HASHED: Final = "a migration never changes: its digest is stored in every database that applied it"
 _BY: Final = "a public value of the parameter `by`"
@@ -150,6 +162,9 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("following|following_database", "src/headgate/controlplane/processes.py"): _FOLLOWING,
     ("following|following_database", "src/headgate/edge/admin/endpoints/processes.py"): _FOLLOWING,
     ("nobody", "docs/how-to/use-postgres.md"): "the name of a user of the operating system",
+    ("anybody", "bench/events.py"): _BY,
+    ("anybody", "tests/integration/test_analytics.py"): _BY,
+    ("carry out|carries out|carried out", "tests/integration/test_db_commands.py"): _CARRIED_OUT,
 }
 """(word, path below the root or its beginning): why the word is right there."""
 
@@ -178,6 +193,14 @@ def pages() -> tuple[Path, ...]:
     """The documentation, the examples and the files for deployment; not the page that is generated from the source."""
     found = {path for pattern in _PROSE for path in ROOT.glob(pattern)} - {ROOT / "docs/reference/messages.md"}
     return tuple(path for path in sorted(found) if path.suffix in _ENDINGS or path.name == "Caddyfile")
+
+
+@cache
+def tests_and_benchmarks() -> tuple[Path, ...]:
+    """The tests and the benchmarks, with their figures; not this folder, which names the retired words."""
+    found = {path for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*") if path.suffix in _ENDINGS}
+    here = ROOT / "tests/architecture"
+    return tuple(path for path in sorted(found - set(pages())) if here not in path.parents)
 
 
 def _pattern(word: str) -> re.Pattern[str]:
@@ -232,3 +255,9 @@ def found() -> tuple[Found, ...]:
     """Every retired word of the product and its documentation."""
     texts = [each for path in (*sources(), *pages()) for each in in_text(path)]
     return (*texts, *(each for path in sources() for each in in_names(path)))
+
+
+@cache
+def found_in_tests() -> tuple[Found, ...]:
+    """Every retired word of the tests and the benchmarks."""
+    return tuple(each for path in tests_and_benchmarks() for each in in_text(path))

@@ -40,7 +40,7 @@ class Orders(NamedTuple):
     """Which process it is."""
     decisions: int
     at_once: int
-    """How many checks of this process are under way at a time."""
+    """How many checks of this process are in flight at a time."""
     keys: int
     amount: int
     is_apart: bool

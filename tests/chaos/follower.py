@@ -40,7 +40,7 @@ class Findings(NamedTuple):
     """What a process has seen."""
 
     active: list[tuple[int, float]]
-    """Numbers of rule sets, and when each was put in force."""
+    """Numbers of rule sets, and when each became active."""
     limits: list[tuple[int, int, int]]
     """Which two limits requests were decided by, under the number of which rule set; each once."""
     checks: int

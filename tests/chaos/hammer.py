@@ -31,7 +31,7 @@ class Hammer:
         self._is_enough = False
         self.answers: list[Decided] = []
         self.unanswered = 0
-        """Requests that were sent and never answered: nobody knows what became of them."""
+        """Requests that were sent and never answered: it is unknown whether they were counted."""
 
     async def __aenter__(self) -> Self:
         """Begin."""

@@ -56,7 +56,7 @@ class Queues:
 
 
 class HttpLoad:
-    """An open loop of checks. Leave its block to stop it; whoever still waits is waited for."""
+    """An open loop of checks. Leave its block to stop it; checks that are still in flight are awaited."""
 
     def __init__(self, url: str, body: Callable[[int], Mapping[str, object]], per_second: int, queues: Queues) -> None:
         """`body` is what the check of a number asks; `queues` are of all who take part in an answer."""

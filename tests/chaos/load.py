@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 class Load:
-    """An open loop of checks. Leave its block to stop it; whoever still waits is waited for."""
+    """An open loop of checks. Leave its block to stop it; checks that are still in flight are awaited."""
 
     def __init__(self, ask: Callable[[int], Awaitable[Verdict]], per_second: int) -> None:
         """`ask` makes the check of a number."""
@@ -84,7 +84,7 @@ class Load:
         self.samples.append(Sample(asked, wait, queued() - before, verdict.allowed, verdict.source, number))
 
     async def steady(self) -> None:
-        """Wait until the store answers everybody."""
+        """Wait until the store answers every check."""
         async with asyncio.timeout(_PATIENCE):
             while any(sample.source is not Source.STORE for sample in self.samples[-self._per_second // 2 :]):  # noqa: ASYNC110 (nothing tells)
                 await asyncio.sleep(0.1)
@@ -99,7 +99,7 @@ class Load:
 
 
 def queued(thread: int | None = None) -> float:
-    """Seconds that a thread (this one) was ready and the machine ran something else; 0 where nobody knows."""
+    """Seconds that a thread (this one) was ready and the machine ran something else; 0 where that is unknown."""
     place = f"/proc/self/task/{thread}" if thread else "/proc/thread-self"
     try:
         with open(f"{place}/schedstat", encoding="ascii") as file:  # noqa: PTH123 (twice for every check)
@@ -114,7 +114,7 @@ def share(waits: Sequence[float], part: float) -> float:
 
 
 class Told(logging.Handler):
-    """When the log said that a server is away, and that it is back. Use it in ``with``."""
+    """When the log said that a server is unavailable, and that it has recovered. Use it in ``with``."""
 
     def __init__(self) -> None:
         """Nothing yet."""

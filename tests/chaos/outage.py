@@ -34,13 +34,13 @@ class Outage(NamedTuple):
     after: list[Sample]
     """From two seconds after its end."""
     opened_after: float
-    """Seconds from the first answer that was not the store's until the server was left alone."""
+    """Seconds from the first answer that was not the store's until the circuit opened."""
     enforcing_after: float
     """Seconds from the end of the outage until the store answered again."""
     lag: float
     """How late the event loop itself was at worst meanwhile."""
     why: str
-    """What the log said when the server was left alone."""
+    """What the log said when the circuit opened."""
 
 
 async def outage(
@@ -116,7 +116,7 @@ def judge(case: str, seen: Outage, figures: Figures, *, is_long: bool = False) -
         figures.note(case, "p99 of waits", 1000 * share(waits, 0.99), "ms")
         figures.check(case, "p99 of waits, machine aside", 1000 * share(own_waits, 0.99), "ms", 10)
     figures.check(case, "p99.9 of waits, machine aside", 1000 * share(own_waits, 0.999), "ms", 1000 * DEADLINE + 25)
-    figures.check(case, "left alone after first miss", 1000 * seen.opened_after, "ms", 250)
+    figures.check(case, "circuit open after first miss", 1000 * seen.opened_after, "ms", 250)
     figures.check(case, "enforcing again after", seen.enforcing_after, "s", 2)
     by_store = sum(sample.source is Source.STORE for sample in seen.after)
     assert by_store >= 0.9 * len(seen.after)  # not all, because a busy machine makes servers late too

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.support.postgres import Postgres
     from tests.support.valkey import Server
 
-TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (used only here)
 MOST_MEGABYTES: Final = 120.0
 """A plain `headgate --version` has 45."""
 _MANY: Final = """
@@ -88,6 +88,6 @@ def test_running_services_follow(postgres: Postgres, valkey: Server, tmp_path: P
                 while limit() != 5:
                     assert time.monotonic() < restored + 60
                 slowest = max(slowest, time.monotonic() - restored)
-        figures.check("restore into a running system", "until it is in force, worst of 10", slowest, "s", 1.0)
+        figures.check("restore into a running system", "until it is active, worst of 10", slowest, "s", 1.0)
     finally:
         service.close()

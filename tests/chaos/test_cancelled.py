@@ -1,4 +1,4 @@
-"""Callers that give up, or are given up on: nobody ever gets an answer that was meant for somebody else."""
+"""Callers that give up or are cancelled: no caller ever gets an answer that was meant for another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LATE: Final = 20_000
 
 
 async def _own_answer(limiter: Limiter, number: int) -> Source:
-    """Ask for a key with an amount of its own, so that an answer to somebody else shows."""
+    """Ask for a key with an amount of its own, so that an answer to another caller shows."""
     verdict = await limiter.hit(f"own{number}", f"{number + 1}/hour", algorithm="fixed_window")
     if verdict.source is Source.STORE:
         assert (verdict.limit, verdict.remaining) == (number + 1, number)
@@ -43,7 +43,7 @@ def test_a_hundred_thousand_cancelled_checks(valkey: Server, figures: Figures) -
                 tasks = [asyncio.create_task(_own_answer(limiter, number + each)) for each in range(_AT_ONCE)]
                 number += _AT_ONCE
                 victims = chance.sample(tasks, _AT_ONCE * 3 // 4)
-                for turn in range(3):  # not yet asked, not yet sent, under way
+                for turn in range(3):  # not yet asked, not yet sent, in flight
                     for task in victims[turn::3]:
                         task.cancel()
                     await asyncio.sleep(0)
@@ -59,7 +59,7 @@ def test_a_hundred_thousand_cancelled_checks(valkey: Server, figures: Figures) -
 
 
 def test_answers_that_come_too_late(valkey: Server, figures: Figures) -> None:
-    """An answer that comes after the deadline goes to nobody: not to its own caller, and to no other one."""
+    """An answer that comes after the deadline is dropped: neither its own caller nor another one gets it."""
 
     async def scenario() -> Counter[object]:
         chance = random.Random(7)

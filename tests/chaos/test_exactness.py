@@ -110,7 +110,7 @@ def test_a_crowd_gets_exactly_the_limit(
 def test_a_crowd_over_several_servers(
     place: Place, algorithm: Algorithm, figures: Figures, say: Callable[[str], None]
 ) -> None:
-    """Requests over several slots never get more than a limit; what they miss is at most what is under way."""
+    """Requests over several slots never get more than a limit; what they miss is at most what is in flight."""
     decisions = (MILLION if _FULL else MILLION // 50) // PROCESSES
     amount = PROCESSES * decisions // KEYS // 4
     orders = Orders(place.url, algorithm, 0, decisions, AT_ONCE, KEYS, amount, is_apart=True)
@@ -121,12 +121,12 @@ def test_a_crowd_over_several_servers(
     figures.note(case, "decisions", PROCESSES * decisions, "")
     over = max(admitted[key] - (shared.meter.amount if key == shared.key else amount) for key in left)
     figures.check(case, "admitted over a limit", max(0, over), "", 0)
-    most_under_way = PROCESSES * AT_ONCE * 3
-    figures.check(case, "not admitted below the limit", left[shared.key], "", most_under_way)
+    most_in_flight = PROCESSES * AT_ONCE * 3
+    figures.check(case, "not admitted below the limit", left[shared.key], "", most_in_flight)
     for key in left:
         counted = (shared.meter.amount if key == shared.key else amount) - left[key]
         if algorithm is Algorithm.LEAKY_BUCKET and key != shared.key:
-            # A place that somebody stands behind cannot be given back: too much is counted, never too little.
+            # A position with others behind it in the queue cannot be refunded: too much is counted, never too little.
             assert counted >= admitted[key]
         else:
             assert counted == admitted[key]

@@ -1,4 +1,4 @@
-"""Primaries that die under load, and servers that forget: everybody is answered, and the limits come back soon."""
+"""Primaries that die under load, and servers that lose data: all checks are answered, and limits recover soon."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def _failover(
             await asyncio.sleep(_RECOVERED)
     assert load.errors == []
     lost = [sample.asked for sample in load.between(began, elected + 60) if sample.source is not Source.STORE]
-    assert lost, "nobody noticed"
+    assert lost, "no check was degraded"
     admitted = Counter(s.number % _KEYS for s in load.samples if s.source is Source.STORE and s.allowed)
     waits = [sample.wait - sample.queued for sample in load.between(began, elected + 60)]
     figures.note(case, "another primary after", elected - began, "s")
@@ -98,7 +98,7 @@ def _info(cluster: ClusterSetup, slot: int) -> str:
 
 
 def test_a_ring_that_loses_a_server(ring: Place, figures: Figures) -> None:
-    """A frozen server of a ring degrades its own counters only, and nobody waits longer for having two places."""
+    """A frozen server of a ring degrades only its own counters, and checks over two servers wait no longer."""
     case = "Ring, one of three frozen"
     rules = [
         {"name": "user", "per": "user", "limits": "1000000/day", "on_store_error": "deny"},

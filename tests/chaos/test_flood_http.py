@@ -46,7 +46,7 @@ def test_no_request_is_expensive(server: FloodServer, name: str, connections: in
 
 @pytest.mark.parametrize("connections", [1, 10])
 @pytest.mark.parametrize("name", ON_ADMIN)
-def test_the_admin_port_starves_nobody(database_url: str, name: str, connections: int) -> None:
+def test_a_flood_on_the_admin_port_starves_no_decision(database_url: str, name: str, connections: int) -> None:
     """Decisions go on beside any flood on the admin API by callers without a token."""
     with flood_server(database_url=database_url) as server:
         flooded(server, connections, _SECONDS, name).check()

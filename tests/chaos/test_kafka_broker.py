@@ -112,7 +112,7 @@ def test_killed_in_the_middle(broker: Broker, topic: str, figures: Figures) -> N
 
 
 def test_frozen_in_the_middle(broker: Broker, topic: str, figures: Figures) -> None:
-    """A broker that is frozen for longer than anybody waits for an answer has each event once and in order."""
+    """A broker that is frozen for longer than any timeout for its answers has each event once and in order."""
 
     async def harm() -> None:
         broker.freeze()

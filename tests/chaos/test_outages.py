@@ -1,4 +1,4 @@
-"""Servers that freeze, die, go silent, slow or mad under steady load: nobody waits, nobody sees an exception."""
+"""Servers that freeze, die, go silent, slow or send nonsense under load: no check waits, none raises an exception."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ def test_a_frozen_server_that_takes_no_more_connections(servers_folder: Path, fi
 
 
 def test_a_server_that_is_killed_and_started_again(valkey: Server, figures: Figures) -> None:
-    """A server that dies and comes back in the same place is used again, without anybody's doing."""
+    """A server that dies and restarts at the same address is used again without intervention."""
     seen = asyncio.run(outage(valkey.url, _SHORT, valkey.kill, valkey.start))
     judge("killed and restarted", seen, figures)
 
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.STALLED, Fault.REFUSED, Fault.CUT, Fault.RESET, Fault.GARBAGE])
 def test_a_server_that_misbehaves(valkey: Server, figures: Figures, fault: Fault) -> None:
-    """A server that never answers, cuts its answers, resets or talks nonsense is away, and back when it is well."""
+    """A server that never answers, cuts its answers, resets or talks nonsense opens the circuit until it recovers."""
     with FaultProxy(path=valkey.socket) as proxy:
         seen = asyncio.run(outage(proxy.url, _SHORT, lambda: proxy.play(fault), proxy.heal))
     judge(f"plays {fault.value}", seen, figures)
 
 
 def test_a_server_that_answers_too_late(valkey: Server, figures: Figures) -> None:
-    """A server whose answers come after the deadline is no better than one that is away."""
+    """A server whose answers come after the deadline counts as unavailable."""
     with FaultProxy(path=valkey.socket) as proxy:
         seen = asyncio.run(outage(proxy.url, _SHORT, lambda: proxy.play(Fault.SLOW, seconds=0.2), proxy.heal))
     judge("answers after 200 ms", seen, figures)
@@ -78,7 +78,7 @@ def test_a_server_that_answers_too_late(valkey: Server, figures: Figures) -> Non
 
 @pytest.mark.parametrize("line", ErrorLine, ids=lambda line: line.name)
 def test_a_server_that_says_it_cannot(valkey: Server, figures: Figures, line: ErrorLine) -> None:
-    """A server that is in no state to count is away; the log says why, and when it is back."""
+    """A server that is in no state to count counts as unavailable; the log says why, and when it has recovered."""
     with FaultProxy(path=valkey.socket) as proxy:
         seen = asyncio.run(outage(proxy.url, _SHORT, lambda: proxy.says(line), proxy.heal))
     judge(f"says {line.name}", seen, figures)
@@ -90,7 +90,7 @@ def test_a_server_that_says_it_cannot(valkey: Server, figures: Figures, line: Er
     [("allow", Source.DEGRADED_ALLOW), ("deny", Source.DEGRADED_DENY), ("local", Source.DEGRADED_LOCAL)],
 )
 def test_what_holds_meanwhile(valkey: Server, figures: Figures, policy: str, source: Source) -> None:
-    """While the server is away, `on_store_error` alone decides, and every such verdict says so."""
+    """While the server is unavailable, `on_store_error` alone decides, and every such verdict says so."""
     seen = asyncio.run(outage(f"{valkey.url}?on_store_error={policy}", 2.0, valkey.freeze, valkey.thaw))
     judge(f"frozen, on_store_error={policy}", seen, figures)
     degraded = [sample for sample in seen.during if sample.source is not Source.STORE]

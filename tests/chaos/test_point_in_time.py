@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.support.backups import contents, execute, fill
-from tests.support.postgres import AS_NOBODY, found_programs, migrated
+from tests.support.postgres import AS_UNPRIVILEGED, found_programs, migrated
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Cluster:
 
 
 def _prefix() -> tuple[str, ...]:
-    return AS_NOBODY if os.geteuid() == 0 else ()
+    return AS_UNPRIVILEGED if os.geteuid() == 0 else ()
 
 
 def _port(data: Path) -> int:
@@ -123,4 +123,4 @@ def test_a_database_returns_to_a_point_in_time(cluster: Cluster) -> None:
     cluster.start(again)
     assert contents(_url(again)) == before
     assert contents(_url(data))["rules"] == []
-    execute(_url(again), "INSERT INTO users (id) VALUES ('somebody')")
+    execute(_url(again), "INSERT INTO users (id) VALUES ('u1')")

@@ -1,4 +1,4 @@
-"""Changes of rules while 16 processes check requests by them: how soon they are in force, and never by halves."""
+"""Changes of rules while 16 processes check requests by them: how soon they are active, and never by halves."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Admin:
         await self._note()
 
     async def go_back(self, number: int) -> None:
-        """Put an earlier snapshot in force again."""
+        """Activate an earlier snapshot again."""
         await self._history.rollback(number, "test")
         await self._note()
 
@@ -112,7 +112,7 @@ async def admin(url: str, database_url: str) -> AsyncIterator[Admin]:
 
 
 def delays(committed: dict[int, float], findings: Sequence[Findings]) -> list[float]:
-    """Seconds from each commit until each process was past it. One that is in force also replaces those it skipped."""
+    """Seconds from each commit until each process was past it. An active one also replaces those it skipped."""
     seconds = []
     for found in findings:
         active = iter(found.active)
@@ -134,7 +134,7 @@ def hold_together(findings: Sequence[Findings]) -> int:
 
 
 def test_changes_under_load(valkey: Server, database_url: str, figures: Figures, say: Callable[[str], None]) -> None:
-    """500 changes are in force in 16 busy processes within a second, as are ways back, and no request sees two."""
+    """500 changes are active in 16 busy processes within a second, as are rollbacks, and no request sees two."""
     case = f"{CHANGES} changes, {PROCESSES} processes"
 
     async def run() -> tuple[dict[int, float], dict[int, float], list[Findings]]:
@@ -160,16 +160,16 @@ def test_changes_under_load(valkey: Server, database_url: str, figures: Figures,
     figures.note(case, "checks meanwhile", sum(found.checks for found in findings), "")
     figures.note(case, "of them by the store", sum(found.by_store for found in findings), "")
     seconds = delays(changes, findings)
-    figures.note(case, "median, commit to in force", 1000 * share(seconds, 0.5), "ms")
-    figures.check(case, "p99, commit to in force", 1000 * share(seconds, 0.99), "ms", 1000)
-    figures.note(case, "longest, commit to in force", 1000 * max(seconds), "ms")
+    figures.note(case, "median, commit to active", 1000 * share(seconds, 0.5), "ms")
+    figures.check(case, "p99, commit to active", 1000 * share(seconds, 0.99), "ms", 1000)
+    figures.note(case, "longest, commit to active", 1000 * max(seconds), "ms")
     figures.check(case, "longest way back", 1000 * max(delays(ways_back, findings)), "ms", 1000)
     figures.check(case, "rule sets mixed", hold_together(findings), "", 0)
     assert sum(found.refused for found in findings) == 0
 
 
 def test_lost_announcements(valkey: Server, database_url: str, figures: Figures) -> None:
-    """Where no announcement arrives, changes are in force within five seconds all the same."""
+    """Where no announcement arrives, changes are still active within five seconds."""
     case = f"announcements lost, {PROCESSES} processes"
 
     async def run() -> tuple[dict[int, float], list[Findings]]:
@@ -185,6 +185,6 @@ def test_lost_announcements(valkey: Server, database_url: str, figures: Figures)
 
     changes, findings = asyncio.run(run())
     seconds = delays(changes, findings)
-    figures.note(case, "median, commit to in force", 1000 * share(seconds, 0.5), "ms")
-    figures.check(case, "longest, commit to in force", 1000 * max(seconds), "ms", 5000)
+    figures.note(case, "median, commit to active", 1000 * share(seconds, 0.5), "ms")
+    figures.check(case, "longest, commit to active", 1000 * max(seconds), "ms", 5000)
     figures.check(case, "rule sets mixed", hold_together(findings), "", 0)

@@ -169,7 +169,7 @@ def test_sigkill_under_full_load(
     figures.note(case, "answered", answered, "")
     figures.note(case, "lost", lost, "")
     figures.note(case, "events and usage differ by, at most", differ, "")
-    # Half a second for a flush that was under way, and for a busy machine.
+    # Half a second for a flush that was in flight, and for a busy machine.
     figures.check(case, "age of the oldest that was lost", oldest, "s", FLUSH + 0.5)
 
 
@@ -210,7 +210,7 @@ async def _alternating(
 ) -> _Outcome:
     """A steady load: something is there and away in turn, away for long, and there and away in turn again.
 
-    So neither has a better time: the machine is quicker or slower for minutes. When it is back, what has waited for
+    So neither has a better time: the machine is quicker or slower for minutes. After recovery, what has waited for
     it is stored first: that is no part of either.
     """
     there: list[tuple[float, float]] = []
@@ -298,7 +298,7 @@ def test_frozen_database(postgres: Postgres, valkey: Server, tmp_path: Path, fig
 def test_frozen_broker(
     postgres: Postgres, valkey: Server, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, figures: Figures
 ) -> None:
-    """With Kafka frozen decisions go on, PostgreSQL has every event, and the topic gets each once when it is back."""
+    """With Kafka frozen decisions go on, PostgreSQL has every event, and the topic gets each once after recovery."""
     case = f"Kafka frozen {SECONDS_AWAY} s"
     broker = Broker(tmp_path_factory.mktemp("kafka"))
     broker.make_topic("events")
@@ -326,7 +326,7 @@ def _small_disk(place: Path) -> Iterator[None]:
     place.mkdir(parents=True)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", str(place)], check=False)  # noqa: S603, S607 (ours)
     if mounted.returncode:
-        pytest.skip("nobody may mount a disk here; tests/unit/adapters/test_spool.py plays one that is full")
+        pytest.skip("this user may not mount a disk; tests/unit/adapters/test_spool.py plays one that is full")
     try:
         yield
     finally:

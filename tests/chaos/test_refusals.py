@@ -22,8 +22,8 @@ LIMIT: Final = "1000/hour"
 _PATIENCE: Final = 10.0
 
 
-async def _until_away(limiter: Limiter, told: Told) -> str:
-    """Ask until the log says that the server is left alone, and why; every answer is a degraded one."""
+async def _until_circuit_opens(limiter: Limiter, told: Told) -> str:
+    """Ask until the log says that the circuit is open, and why; every answer is a degraded one."""
     async with asyncio.timeout(_PATIENCE):
         while not told.lines:
             verdict = await limiter.hit("k", LIMIT)
@@ -39,14 +39,14 @@ async def _until_back(limiter: Limiter) -> None:
 
 
 def test_a_server_without_memory_left(valkey: Server) -> None:
-    """A server that is full and may evict nothing is away until it has room again."""
+    """A server that is full and may evict nothing is unavailable until it has room again."""
 
     async def scenario() -> None:
         async with Limiter.open(f"{valkey.url}?probe_ms=100") as limiter:
             await _until_back(limiter)
             with Told() as told:
                 valkey.ask("CONFIG", "SET", "maxmemory", "1mb")
-                assert "OOM" in await _until_away(limiter, told)
+                assert "OOM" in await _until_circuit_opens(limiter, told)
                 valkey.ask("CONFIG", "SET", "maxmemory", "0")
                 await _until_back(limiter)
 
@@ -59,12 +59,12 @@ def test_the_address_of_a_replica(sentinel_setup: SentinelSetup) -> None:
     async def scenario() -> None:
         with Told() as told:
             async with Limiter.open(sentinel_setup.replicas()[0].url) as limiter:
-                assert "READONLY" in await _until_away(limiter, told)
+                assert "READONLY" in await _until_circuit_opens(limiter, told)
 
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("entry", "reason"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("nobody:x@", "WRONGPASS")])
+@pytest.mark.parametrize(("entry", "reason"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("unknown:x@", "WRONGPASS")])
 def test_a_wrong_password(servers_folder: Path, entry: str, reason: str) -> None:
     """Without the right password answers are degraded, and the log says why without naming the password."""
     server = Server(servers_folder / f"locked-{entry[:3]}")
@@ -73,7 +73,7 @@ def test_a_wrong_password(servers_folder: Path, entry: str, reason: str) -> None
     async def scenario() -> None:
         with Told() as told:
             async with Limiter.open(server.url.replace("unix://", f"redis+unix://{entry}")) as limiter:
-                line = await _until_away(limiter, told)
+                line = await _until_circuit_opens(limiter, told)
                 assert reason in line
                 assert "wrong" not in line.replace("WRONGPASS", "").lower()
 
@@ -83,7 +83,7 @@ def test_a_wrong_password(servers_folder: Path, entry: str, reason: str) -> None
         server.kill()
 
 
-def test_keys_of_somebody_else(valkey: Server) -> None:
+def test_keys_of_another_program(valkey: Server) -> None:
     """A key that holds something else is an error for who asks for it, however often, and never an outage."""
     valkey.ask("LPUSH", "rl:h:sc1h:foreign", "x")
 

@@ -27,7 +27,7 @@ RULES: Final = {
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["replicas there", "replicas frozen"])
 def test_waiting_for_replicas(sentinel_setup: SentinelSetup, figures: Figures, *, frozen: bool) -> None:
-    """A verdict is `replicated` while a replica has it; without one it says so in time, and holds up nobody else."""
+    """A verdict is `replicated` while a replica has it; without one it says so in time, and delays no other check."""
     case = f"wait_replicas, replicas {'frozen' if frozen else 'there'}"
     replicated: list[bool] = []
 

@@ -1,4 +1,4 @@
-"""How soon a whole service answers its first check, whatever is away."""
+"""How soon a whole service answers its first check, whichever servers are unavailable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STARTS: Final = 5
 RULE: Final = {"name": "five", "per": ["user"], "limits": "5/day"}
-TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (used only here)
 AWAY: Final = ("nothing away", "both servers killed", "both servers frozen")
 SECONDS: Final = 2.0
 """From the command to the first answer, at most, without what the machine ran other programs for meanwhile."""

@@ -80,7 +80,7 @@ def test_the_contract_finds_stores_that_break_it(kind: type[MemoryStore], found_
 
 
 def test_the_contract_asks_for_a_store() -> None:
-    """Whoever forgets to override `open_store` is told so."""
+    """A subclass that does not override `open_store` gets NotImplementedError."""
     with pytest.raises(NotImplementedError):
         CounterStoreContract().test_all_hits_or_none()
 

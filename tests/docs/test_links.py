@@ -34,7 +34,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_every_page_is_reachable(root: Path) -> None:
-    """Whoever starts at the README finds every page by following links."""
+    """Every page can be reached from the README by following links."""
     found, waiting = set(), [root / "README.md"]
     while waiting:
         page = waiting.pop()

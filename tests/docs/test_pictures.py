@@ -60,7 +60,7 @@ def test_the_three_windows_differ_as_their_pages_say(histories: Any) -> None:  #
 
 
 def test_the_leaky_bucket_lets_one_out_each_second(histories: Any) -> None:  # noqa: ANN401 (a module)
-    """In the picture of the leaky bucket, nobody goes out less than a second after another."""
+    """In the picture of the leaky bucket, requests leave at least a second apart."""
     out = [answer.at + answer.delay for answer in histories.answers(Algorithm.LEAKY_BUCKET) if answer.allowed]
     assert all(later - earlier >= 1 for earlier, later in pairwise(out))
 

@@ -27,7 +27,7 @@ def no_server_runs(folder: Path) -> bool:
 
 
 def is_free(file: Path) -> bool:
-    """Whether nobody holds a lock."""
+    """Whether no process holds a lock."""
     lock = take_lock(file)
     if lock is not None:
         lock.release()

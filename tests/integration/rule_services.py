@@ -28,7 +28,7 @@ TIERS: dict[str, Any] = {
 
 
 class RuleServices:
-    """All of them, and how often somebody was told of changes."""
+    """All of them, and how often processes were notified of changes."""
 
     def __init__(self, url: str) -> None:
         """On the database at `url`."""
@@ -65,7 +65,7 @@ class RuleServices:
 
 
 def scenario(url: str, run: Callable[[RuleServices], Awaitable[None]]) -> None:
-    """Play a scenario and let go of the database."""
+    """Play a scenario and close the database."""
 
     async def play() -> None:
         services = RuleServices(url)

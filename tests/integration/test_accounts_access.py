@@ -46,7 +46,7 @@ def test_a_token_lets_its_holder_in(database_url: str) -> None:
 
 
 def test_the_token_of_the_settings_needs_no_database() -> None:
-    """With it the first token is made, and an operator gets in while the database is away."""
+    """With it the first token is made, and an operator gets in while the database is unavailable."""
 
     async def run() -> None:
         with_token = Access(Database("postgresql:///none?host=/nowhere"), TOKEN)
@@ -59,7 +59,7 @@ def test_the_token_of_the_settings_needs_no_database() -> None:
     asyncio.run(run())
 
 
-def test_unknown_expired_and_revoked_tokens_let_nobody_in(database_url: str) -> None:
+def test_unknown_expired_and_revoked_tokens_are_refused(database_url: str) -> None:
     """All are answered alike."""
 
     async def test(accounts: Accounts) -> None:

@@ -29,9 +29,9 @@ def test_users_keys_and_networks_are_blocked(database_url: str) -> None:
 
     async def test(accounts: Accounts) -> None:
         key, _ = await accounts.keys.create({}, "me")
-        user = await accounts.blocks.create({"user": "nobody", "reason": "spam", "until": AHEAD}, "token:ops")
+        user = await accounts.blocks.create({"user": "unknown", "reason": "spam", "until": AHEAD}, "token:ops")
         assert user == await accounts.blocks.get(user.id)
-        assert (user.user, user.reason, user.created_by, user.version) == ("nobody", "spam", "token:ops", 1)
+        assert (user.user, user.reason, user.created_by, user.version) == ("unknown", "spam", "token:ops", 1)
         assert (await accounts.blocks.create({"api_key": key.id.upper()}, "me")).api_key == key.id
         for written, kept in {
             "192.0.2.7": "192.0.2.7/32",
@@ -131,7 +131,7 @@ def test_blocks_are_found_by_what_they_stop(database_url: str) -> None:
 
 
 def test_processes_are_given_a_numbered_list(database_url: str) -> None:
-    """The number is that of the newest change of blocks; a block that somebody has written by hand spoils nothing."""
+    """The number is that of the newest change of blocks; a malformed row written by hand does not break the list."""
 
     async def test(accounts: Accounts) -> None:
         assert await _document(accounts) == (0, [])

@@ -76,7 +76,7 @@ def test_a_key_is_changed_but_not_given_away(database_url: str) -> None:
 
 
 def test_a_revoked_key_is_revoked_for_good(database_url: str) -> None:
-    """Who did it and when is kept, also when somebody revokes it again."""
+    """Who did it and when is kept, also when it is revoked again."""
 
     async def test(accounts: Accounts) -> None:
         key, _ = await accounts.keys.create({}, "me")
@@ -193,7 +193,7 @@ def test_a_key_that_is_not_there_is_not_found(database_url: str) -> None:
 
 
 def test_a_secret_that_is_taken_for_an_id_is_not_repeated(database_url: str) -> None:
-    """Not even to whoever sent it: messages end in logs and in tickets."""
+    """Not even to its sender: messages end in logs and in tickets."""
 
     async def test(accounts: Accounts) -> None:
         _, key = await accounts.keys.create({}, "me")
@@ -265,7 +265,7 @@ def test_a_load_of_keys_with_something_wrong_leaves_nothing_and_repeats_no_secre
             {"hash": "0" * 64},
             {"hash": "0" * 64, "prefix": "é\x00"},
             {"hash": "0" * 64, "prefix": secret},
-            {**good, "user": "nobody"},
+            {**good, "user": "unknown"},
             {**good, "tier": "none"},
             {**good, "expires_at": "2020-01-01T00:00:00Z"},
             {**good, "limits": {"staff": "1/hour"}},

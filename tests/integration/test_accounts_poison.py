@@ -119,11 +119,11 @@ KEYS: list[tuple[Any, str]] = [
     ({"name": 7}, "name"),
     ({"name": LONG}, "name"),
     ({"name": "a\x00"}, "name"),
-    ({"user": "nobody"}, "user"),
+    ({"user": "unknown"}, "user"),
     ({"user": 7}, "user"),
     ({"user": "u\x00"}, "user"),
     ({"user": LONE}, "user"),
-    ({"user": "SOMEBODY"}, "user"),
+    ({"user": "KNOWN"}, "user"),
     ({"tenant": LONG}, "tenant"),
     ({"tenant": []}, "tenant"),
     ({"tenant": LONE}, "tenant"),
@@ -222,12 +222,12 @@ class Filled:
 
     async def _fill(self) -> None:
         await self.accounts.add_rules()
-        await self.accounts.users.create({"id": "somebody", "tier": "free", "overrides": {"search": "7/hour"}}, "me")
-        await self.accounts.keys.create({"user": "somebody"}, "me")
-        await self.accounts.blocks.create({"user": "somebody"}, "me")
+        await self.accounts.users.create({"id": "known", "tier": "free", "overrides": {"search": "7/hour"}}, "me")
+        await self.accounts.keys.create({"user": "known"}, "me")
+        await self.accounts.blocks.create({"user": "known"}, "me")
 
     def try_in_vain(self, test: Callable[[Accounts], Coroutine[None, None, None]]) -> None:
-        """Run a test that must not change anything, nor tell anybody of anything."""
+        """Run a test that must not change anything nor announce anything."""
         self._runner.run(test(self.accounts))
         assert self._runner.run(self.accounts.everything()) == self._before
         assert self.accounts.announced == self._announced
@@ -244,7 +244,7 @@ def filled(postgres: Postgres) -> Iterator[Filled]:
 
 @pytest.mark.parametrize(("kind", "data", "field"), EACH, ids=[f"{kind}-{n}" for n, (kind, _, _) in enumerate(EACH)])
 def test_a_malformed_form_is_refused(filled: Filled, kind: str, data: object, field: str) -> None:
-    """With a sentence about the field that is wrong; no table changes, and nobody is told of anything."""
+    """With a sentence about the field that is wrong; no table changes, and nothing is announced."""
 
     async def test(accounts: Accounts) -> None:
         with pytest.raises(InvalidFields) as caught:
@@ -308,7 +308,7 @@ def test_there_are_many_poisoned_forms() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once(filled: Filled) -> None:
-    """Nobody has to mend one field after another."""
+    """One answer names every field that is wrong."""
 
     async def test(accounts: Accounts) -> None:
         with pytest.raises(InvalidFields) as caught:

@@ -1,4 +1,4 @@
-"""Tiers: a default among them, part of what is published, and kept while somebody needs them."""
+"""Tiers: a default among them, part of what is published, and kept while a user, key or rule needs them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_there_is_one_default_from_the_first_tier_on(database_url: str) -> None:
 
 
 def test_of_two_who_change_one_tier_the_second_is_told(database_url: str) -> None:
-    """Whoever has read an older version reads again."""
+    """A change made from an older version is refused."""
 
     async def test(accounts: Accounts) -> None:
         assert (await accounts.tiers.replace("free", {"limits": {"search": "1/hour"}}, "me", 1)).version == 2
@@ -81,7 +81,7 @@ def test_of_two_who_change_one_tier_the_second_is_told(database_url: str) -> Non
 
 
 def test_a_tier_that_is_needed_stays(database_url: str) -> None:
-    """The refusal says who needs it: a user, a key, a rule, or everybody who names none."""
+    """The refusal says what needs it: a user, a key, a rule, or all users that name none."""
 
     async def test(accounts: Accounts) -> None:
         before = await accounts.everything()
@@ -110,7 +110,7 @@ def test_a_tier_that_is_needed_stays(database_url: str) -> None:
 
 
 def test_a_limit_that_a_rule_takes_from_tiers_cannot_be_taken_away(database_url: str) -> None:
-    """Publishing fails, and with it the whole change: nothing is kept, nobody is told."""
+    """Publishing fails, and with it the whole change: nothing is kept, nothing is announced."""
 
     async def test(accounts: Accounts) -> None:
         before, told = await accounts.everything(), accounts.announced

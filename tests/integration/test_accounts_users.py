@@ -91,7 +91,7 @@ def test_overrides_come_and_go_one_by_one(database_url: str) -> None:
 
 
 def test_an_override_of_a_rule_that_is_only_drafted_or_broken_is_refused(database_url: str) -> None:
-    """Somebody may have written anything into the tables; limits are checked against rules in force."""
+    """The tables may hold anything, written by hand; limits are checked against active rules."""
 
     async def test(accounts: Accounts) -> None:
         await accounts.sql("INSERT INTO rules (name, draft, updated_by) VALUES ('draft', '{}', 'me')")

@@ -60,14 +60,14 @@ def _poisons() -> Iterator[tuple[str, str, object]]:
         ("POST", "/v1/users", {"id": "u2"}, {"id": (7, True, [], {}, "", "x" * 256, "a\0b", "\x07"), **user}),
         ("PUT", "/v1/users/u1", {}, user),
         ("PUT", "/v1/users/u1/overrides/search", {}, {"limits": WRONG_LIMITS}),
-        ("POST", "/v1/keys", {}, {"user": (7, [], "", "nobody", "x" * 256), **key}),
+        ("POST", "/v1/keys", {}, {"user": (7, [], "", "unknown", "x" * 256), **key}),
         ("PUT", "/v1/keys/KEY", {}, {**key, "user": ("u1",)}),
         ("POST", "/v1/keys/KEY/rotate", {}, {"overlap_seconds": WRONG_WHOLES}),
         (
             *("POST", "/v1/blocks", {}),
             {
                 "user": (7, [], "", "x" * 256, "\0"),
-                "api_key": (7, "", "nobody", UNKNOWN_ID, "x" * 300),
+                "api_key": (7, "", "unknown", UNKNOWN_ID, "x" * 300),
                 "network": (
                     7,
                     "",
@@ -116,7 +116,7 @@ def _poisoned_rules() -> Iterator[tuple[str, str, object]]:
     wrong: dict[str, tuple[object, ...]] = {
         "name": (*WRONG_NAMES, None),
         "limits": (*WRONG_LIMITS[:-1], "tier:", "tier:unknown"),
-        "per": (7, [], ["nobody"], "attribute:", ["user", 7]),
+        "per": (7, [], ["unknown"], "attribute:", ["user", 7]),
         "match": (
             *(7, [], {"colour": "red"}, {"endpoints": 7}, {"endpoints": ["no-slash"]}, {"methods": ["G T"]}),
             *({"ip_ranges": ["10.0.0.1/8"]}, {"ip_ranges": ["x"]}, {"tiers": ["unknown"]}, {"attributes": {"a": 7}}),

@@ -168,7 +168,7 @@ def test_keys_are_shown_once_rotated_and_revoked(database_url: str) -> None:
         for shown in (secret, rotated["secret"]):
             everything = await admin.good("GET", "/v1/keys") | await admin.good("GET", "/v1/changes")
             assert shown not in json.dumps(everything)
-        for unknown in ("nobody", "0f8fad5b-d9cb-469f-a165-70867728950e"):
+        for unknown in ("unknown", "0f8fad5b-d9cb-469f-a165-70867728950e"):
             problem_of(await admin.ask("GET", f"/v1/keys/{unknown}"), 404)
 
     with_admin(database_url, test)
@@ -212,14 +212,14 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
         assert explained["verdict"]["remaining"] == 46
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert (entry["used"], entry["remaining"]) == (3, 47)
-        (entry,) = (await admin.good("GET", "/v1/users/nobody/quota"))["items"]
+        (entry,) = (await admin.good("GET", "/v1/users/unknown/quota"))["items"]
         assert entry["remaining"] == 100
         reset = await admin.good("POST", "/v1/users/u1/quota/reset")
         assert (reset["counters"], reset["user"]) == (1, "u1")
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert entry["used"] == 0
         assert (await admin.good("GET", "/v1/users/u1"))["quota_reset"] == reset["quota_reset"]
-        problem_of(await admin.ask("POST", "/v1/users/nobody/quota/reset"), 404)
+        problem_of(await admin.ask("POST", "/v1/users/unknown/quota/reset"), 404)
 
     with_admin(database_url, test)
 

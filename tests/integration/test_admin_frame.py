@@ -55,7 +55,7 @@ def test_head_is_get_without_the_body(database_url: str) -> None:
     async def test(admin: Admin) -> None:
         answer = await admin.ask("HEAD", "/v1/me")
         assert (answer.status_code, answer.content) == (200, b"")
-        assert (await admin.ask("HEAD", "/v1/users/nobody")).status_code == 404
+        assert (await admin.ask("HEAD", "/v1/users/unknown")).status_code == 404
 
     with_admin(database_url, test)
 

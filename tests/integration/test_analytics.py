@@ -54,7 +54,7 @@ def _count(minute: int, kind: str = "allowed", **others: Any) -> Count:  # noqa:
 
 
 def _two_days() -> list[Count]:
-    """Requests of yesterday and today, of two users and of nobody."""
+    """Requests of yesterday and today, of two users and without a user."""
     today = _today()
     return [
         _count(today - DAY + HOUR, requests=100),
@@ -292,8 +292,8 @@ def test_one_users_story(database_url: str) -> None:
         assert [(each["rule"], each["used"]) for each in story["limits"]] == [("search", 9)]
         assert story["blocks"][0]["reason"] == "scraping"
         assert [each["verb"] for each in story["changes"]] == ["changed", "created"]
-        stranger = await admin.good("GET", "/v1/users/nobody/story")
-        assert (stranger["days"], stranger["events"], stranger["changes"]) == ([], [], [])
+        unknown = await admin.good("GET", "/v1/users/unknown/story")
+        assert (unknown["days"], unknown["events"], unknown["changes"]) == ([], [], [])
 
     with_admin(database_url, test)
 

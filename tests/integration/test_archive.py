@@ -240,7 +240,7 @@ def test_what_differs_is_not_brought_back(in_folder: Settings) -> None:
         await store(url, some)
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
             await opened.archiver.run(Progress())
-            await store(url, [(*some[3][:3], "somebody else", *some[3][4:])])
+            await store(url, [(*some[3][:3], "another", *some[3][4:])])
             with pytest.raises(Conflict, match="differ from those in part 1"):
                 await opened.archiver.restore(MAY, datetime(2027, 1, 1, tzinfo=UTC), Progress())
             assert len(await all_events(url)) == 1
@@ -251,7 +251,7 @@ def test_what_differs_is_not_brought_back(in_folder: Settings) -> None:
 
 
 def test_two_runs_do_not_meet(in_folder: Settings) -> None:
-    """Whoever comes second is told so, and the first goes on."""
+    """The second run is refused with a message, and the first goes on."""
 
     async def run() -> None:
         async with open_archive(in_folder, _at("2026-09-01")) as opened:
@@ -265,7 +265,7 @@ def test_two_runs_do_not_meet(in_folder: Settings) -> None:
 
 
 def test_a_time_that_cannot_be_believed_deletes_nothing(in_folder: Settings) -> None:
-    """Ten years of quiet are a wrong clock, unless somebody says otherwise; and no part goes when it has just come."""
+    """Ten years without events mean a wrong clock, unless the caller confirms; a part just written is not deleted."""
     url = in_folder.database_url or ""
 
     async def run() -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def headgate(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Asking:
-    """Carries out a command on a database of its own; returns exit code, output and complaints."""
+    """Runs a command on a database of its own; returns exit code, output and error output."""
     monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
     monkeypatch.setenv("HEADGATE_ARCHIVE_URL", str(tmp_path / "archive"))
 

@@ -52,7 +52,7 @@ def test_files_are_kept(place: ObjectStore) -> None:
 
 
 def test_a_file_is_there_whole_or_not_at_all(place: ObjectStore) -> None:
-    """Whoever fails while a file is written leaves the one before it, or none."""
+    """A write that fails leaves the earlier file, or none."""
     place.write("one", b"before")
 
     def failing() -> Iterator[bytes]:
@@ -78,7 +78,7 @@ def test_what_is_not_there_is_said(place: ObjectStore) -> None:
 
 
 def test_a_folder_that_cannot_be_used_is_said() -> None:
-    """A folder that nobody can write in is a sentence, not a traceback."""
+    """A folder that cannot be written in is a sentence, not a traceback."""
     place = open_object_store("/proc/1")
     with pytest.raises(ArchiveError, match=r"/proc/1/kept/x cannot be written: "):
         place.write("kept/x", b"content")

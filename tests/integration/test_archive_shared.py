@@ -89,7 +89,7 @@ def test_queries_and_replays_see_one_database(
         assert headgate(["archive", "query", "SELECT count(*) AS number FROM events", "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == [{"number": 20 + seed}]
         assert headgate(["simulate", "--rules", str(rules), "--from", "archive", "--warm-up", "0", "--json"]) == 0
-        assert 15 < json.loads(capsys.readouterr().out)["requests"] <= 20 + seed  # some have users that nobody has
+        assert 15 < json.loads(capsys.readouterr().out)["requests"] <= 20 + seed  # some users are not valid
 
 
 def test_what_another_database_is_writing_stays(two: tuple[Settings, Settings]) -> None:
@@ -126,7 +126,7 @@ def test_nothing_is_dropped_for_files_that_are_gone(
             write = opened.archive.store.write
 
             def write_badly(name: str, content: bytes) -> object:
-                return write(name, content.replace(b"headgate", b"nobody") if name.endswith("json") else content)
+                return write(name, content.replace(b"headgate", b"another") if name.endswith("json") else content)
 
             monkeypatch.setattr(opened.archive.store, "write", write_badly)
             with pytest.raises(ArchiveError, match="differs from what was written; nothing was dropped"):

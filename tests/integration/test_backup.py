@@ -138,7 +138,7 @@ def test_s3_is_a_place_too(postgres: Postgres, s3: S3Server, on: On, monkeypatch
 
 
 def test_what_is_there_is_replaced_only_if_told(postgres: Postgres, on: On) -> None:
-    """Without --replace, and with it but nobody to ask, nothing is touched; with --yes all of it is replaced."""
+    """Without --replace, and with it but without a terminal, nothing is touched; with --yes all of it is replaced."""
     url, used = postgres.new_database(), postgres.new_database()
     fill(url)
     fill(used, events=10)
@@ -149,7 +149,7 @@ def test_what_is_there_is_replaced_only_if_told(postgres: Postgres, on: On) -> N
     assert contents(used) == before
     on(used, "restore", name, "--replace", "--yes")
     assert contents(used) == contents(url)
-    on(postgres.new_database(), "restore", name, "--replace")  # there is nothing that anybody could be asked about
+    on(postgres.new_database(), "restore", name, "--replace")  # there is nothing to confirm
 
 
 def test_events_can_be_left_out(postgres: Postgres, on: On) -> None:
@@ -191,7 +191,7 @@ def test_a_backup_is_of_one_moment(postgres: Postgres, on: On, place: Path) -> N
     assert contents(url)["usage_daily"] == []
 
 
-def test_nobody_waits_for_a_restore(postgres: Postgres, on: On, place: Path) -> None:
+def test_no_reader_waits_for_a_restore(postgres: Postgres, on: On, place: Path) -> None:
     """While a backup is being restored, keys and rules are read as they were; none is half restored."""
     url, used = postgres.new_database(), postgres.new_database()
     fill(url)

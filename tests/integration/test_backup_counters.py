@@ -114,7 +114,7 @@ def test_counters_end_when_they_would_have(valkey: Server) -> None:
     valkey.ask("SET", "rl:h:fw1d:late", "1", "PX", "86400000")
     valkey.ask("SET", "rl:h:fw1d:over", "1", "PX", "86400000")
     valkey.ask("SET", "rl:h:fw1d:always", "1")
-    valkey.ask("SET", "somebody:else", "1")
+    valkey.ask("SET", "another:program", "1")
     count, pieces = asyncio.run(_copy(valkey.url))
     assert count == 3
     copy = bytearray(b"".join(pieces))

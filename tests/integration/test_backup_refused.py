@@ -54,14 +54,14 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def used(postgres: Postgres) -> str:
     """The address of a database that nothing is ever restored into."""
     url = postgres.new_database()
-    execute(url, "INSERT INTO users (id) VALUES ('somebody')")
+    execute(url, "INSERT INTO users (id) VALUES ('u1')")
     return url
 
 
 def _change(
     folder: Path, change: Callable[[manifests.Manifest], manifests.Manifest], old: str = NAME
 ) -> manifests.Manifest:
-    """Write another manifest, with a good checksum, as somebody would who means it."""
+    """Write another manifest, with a valid checksum, as a deliberate change would have."""
     file = folder / manifests.NAME
     changed = change(manifests.parse(old, file.read_bytes()))
     file.write_bytes(manifests.encode(changed))
@@ -128,7 +128,7 @@ def _with_file(**fields: Any) -> Callable[[Path], object]:  # noqa: ANN401 (of `
         (_with_file(size=-1), "has an unexpected field or value"),
         (_with_file(count=77), "tiers has 2 rows instead of 77"),
         (
-            lambda folder: _change_table(folder, "users", lambda text: text + b"nobody\n"),
+            lambda folder: _change_table(folder, "users", lambda text: text + b"unknown\n"),
             "users: the database does",
         ),
         (lambda folder: _change_table(folder, "tiers", lambda text: text, text=1), "tiers.copy.gz is damaged"),
@@ -191,7 +191,7 @@ def test_the_latest_is_of_the_same_database(
     _change(folder, lambda manifest: replace(manifest, origin="0badc0de-0000-4000-8000-000000000000", at=later))
     ours, used, empty = postgres.new_database(), postgres.new_database(), postgres.new_database()
     for url in (ours, used):
-        execute(url, "INSERT INTO users (id) VALUES ('somebody')")
+        execute(url, "INSERT INTO users (id) VALUES ('u1')")
     execute(used, "UPDATE origin SET id = gen_random_uuid()")
     words = ["restore", "latest", "--replace", "--yes", "--json"]
     for url, sentence in ((used, "no backup of this database"), (empty, "backups of several databases")):
@@ -234,7 +234,7 @@ def test_an_older_backup_is_migrated(
     )
     url = postgres.new_database(empty=into == "an empty database")
     if into == "a database in use":
-        execute(url, "INSERT INTO users (id) VALUES ('somebody')")
+        execute(url, "INSERT INTO users (id) VALUES ('u1')")
     monkeypatch.setenv("HEADGATE_DATABASE_URL", url)
     assert run(["restore", NAME, "--replace", "--yes"]) == 0, capsys.readouterr().err
     assert "The backup had schema 1; it was migrated." in capsys.readouterr().out

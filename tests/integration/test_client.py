@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         assert isinstance(self.server, LimitedServer)
-        verdict = self.server.limiter.hit("everybody", "50/second")
+        verdict = self.server.limiter.hit("all", "50/second")
         self.server.answers.append(200 if verdict.allowed else 429)
         self.send_response(self.server.answers[-1])
         for name, value in verdict.headers().items():

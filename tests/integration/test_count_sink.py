@@ -158,7 +158,7 @@ def test_processes_store_at_once_without_waiting_in_a_circle(postgres: Postgres)
 def test_texts_that_cannot_be_stored_lose_no_count(
     database_url: str, user: str, endpoint: str, kept: tuple[str, str]
 ) -> None:
-    """Paths are cleaned and cut, and a user whose name does not fit is counted as nobody in particular."""
+    """Paths are cleaned and cut, and a user whose name does not fit is counted without a name."""
 
     async def run() -> None:
         database = Database(database_url)
@@ -179,7 +179,7 @@ def test_texts_that_cannot_be_stored_lose_no_count(
 
 
 def test_one_name_that_cannot_be_stored_costs_the_others_nothing(database_url: str) -> None:
-    """Of many users who asked for the same, only those whose names do not fit are nobody in particular."""
+    """Of many users with the same requests, only those whose names do not fit are counted without a name."""
 
     async def run() -> None:
         database = Database(database_url)
@@ -313,8 +313,8 @@ def test_no_sum_is_too_much(database_url: str) -> None:
     asyncio.run(run())
 
 
-def test_a_database_that_is_away_is_a_sink_that_waits() -> None:
-    """Counts stay where they are until it is back."""
+def test_an_unavailable_database_is_a_sink_that_waits() -> None:
+    """Counts stay where they are until it has recovered."""
 
     async def run() -> None:
         sink = PostgresCounts(Database("postgresql://me:secret@/none?host=/nowhere"))

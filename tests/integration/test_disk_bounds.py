@@ -100,7 +100,7 @@ def _botnet(drawn: random.Random) -> Request:
 
 
 def _stated(drawn: random.Random) -> Request:
-    """Whoever may state users and tiers, with names without end and of any length."""
+    """A request of a caller that may state users and tiers, with names of any number and any length."""
     text = f"{drawn.getrandbits(64):x}" * drawn.choice((1, 1, 1, 500))
     return Request(
         user=text, tenant=text, api_key=text, ip=_address(drawn), tier=text, path=f"/{text}", method=text[:20],

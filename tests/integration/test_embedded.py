@@ -99,7 +99,7 @@ def test_all_who_come_first_wait_for_one_start(folder: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_closing_waits_for_a_start_under_way(folder: Path) -> None:
+def test_closing_waits_for_a_running_start(folder: Path) -> None:
     """A limiter that is closed while its server starts leaves no server behind."""
 
     async def scenario() -> None:
@@ -113,7 +113,7 @@ def test_closing_waits_for_a_start_under_way(folder: Path) -> None:
 
 
 def test_a_second_opener_shares_the_counters(folder: Path) -> None:
-    """Whoever opens the folder next counts on the same server, and the one who started it stops it."""
+    """The next opener of the folder counts on the same server, and the process that started it stops it."""
 
     async def scenario() -> None:
         async with Limiter.open(f"embedded://{folder}") as owner:

@@ -73,7 +73,7 @@ def new_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def folder(new_folder: Path, _made: Path) -> Path:
-    """A folder with a database in it that nobody has started; to make one takes longer."""
+    """A folder with a database in it that is not started; to make one takes longer."""
     subprocess.run(["cp", "-a", _made, new_folder], check=True)  # noqa: S603, S607 (as it is, owner and all)
     return new_folder
 
@@ -100,7 +100,7 @@ async def _who(folder: Path) -> list[str]:
 
 
 async def _change(database: Database, who: str) -> None:
-    """Make a change, when the server is back."""
+    """Make a change, once the server has recovered."""
     while True:
         with suppress(DatabaseError):
             async with database.change() as writing:
@@ -198,7 +198,7 @@ def test_a_server_that_was_killed_is_started_again(folder: Path) -> None:
     assert asyncio.run(_who(folder)) == ["one", "two"]
 
 
-def test_closing_waits_for_a_start_under_way(folder: Path) -> None:
+def test_closing_waits_for_a_running_start(folder: Path) -> None:
     """A database that is closed while its server starts leaves no server behind."""
 
     async def run() -> None:
@@ -227,8 +227,8 @@ def test_what_a_killed_first_start_left_is_made_anew(new_folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere PostgreSQL's own judgement has to do")
-def test_the_number_of_a_dead_server_may_be_somebody_elses(folder: Path) -> None:
-    """After a crash the server starts though another process has its number by now, as happens in containers."""
+def test_the_pid_of_a_dead_server_may_be_reused(folder: Path) -> None:
+    """After a crash the server starts though another process has its pid by now, as happens in containers."""
     mark = folder / "data" / "postmaster.pid"
     mark.write_text(f"{os.getpid()}\n{folder}/data\n0\n5432\n..\n\n0\nready\n", encoding="utf-8")
     (folder / ".s.PGSQL.5432.lock").write_text(f"{os.getpid()}\n", encoding="utf-8")
@@ -285,9 +285,9 @@ def test_what_initdb_complains_of_is_said(new_folder: Path, monkeypatch: pytest.
     assert not (new_folder / "data").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become another user")
 def test_root_without_setpriv_is_told_what_to_do(new_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL does not run as root; where root cannot become somebody else, a sentence says so."""
+    """PostgreSQL does not run as root; where root cannot become another user, a sentence says so."""
     found = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name: None if name == "setpriv" else found(name))
     assert "does not run as root, and there is no setpriv" in _refusal(new_folder)
@@ -318,7 +318,7 @@ def test_a_malformed_address_is_refused(url: str) -> None:
 
 
 def test_without_asyncpg_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its package is an extra, which whoever has no database does not need."""
+    """Its package is an extra, which installations without a database do not need."""
     monkeypatch.setitem(sys.modules, "headgate.adapters.postgres", None)
     with pytest.raises(InvalidSettings, match="pip install 'headgate\\[postgres\\]'"):
         open_database("postgresql://host/name")

@@ -197,13 +197,13 @@ def test_what_cannot_be_stored_is_refused_alone(postgres: Postgres, poison: Even
         made = batch_of(*(event(number) for number in range(10)), poison, *(event(20 + each) for each in range(10)))
         made = made._replace(events=[each._replace(id=f"{each.id}") for each in made.events])
         assert await sink.store(made) == Stored(20, 1)
-        assert await sink.store(made) == Stored(21)  # it was stored: nobody looks at it again
+        assert await sink.store(made) == Stored(21)  # it was stored, and is not examined again
         assert len(await _rows(database)) == 20
 
     _with_sink(postgres, body)
 
 
-def test_a_batch_from_nowhere_is_refused_and_keeps_nobody_waiting(postgres: Postgres) -> None:
+def test_a_batch_from_nowhere_is_refused_and_delays_no_other(postgres: Postgres) -> None:
     """Where not even the region is a text, nothing of a batch can be stored, and that is the end of it."""
 
     async def body(sink: PostgresEvents, _database: Database) -> None:

@@ -107,7 +107,7 @@ def test_it_stands_before_a_port_too(tmp_path: Path) -> None:
 
 
 def test_silent(proxy: FaultProxy, client: Client, valkey: Server) -> None:
-    """While silent, connections are accepted and nothing is answered or carried out; afterwards they are broken."""
+    """While silent, connections are accepted and nothing is answered or executed; afterwards they are broken."""
     proxy.play(Fault.SILENT)
     with Client(proxy) as late:
         for each in (client, late):
@@ -184,7 +184,7 @@ def test_slow_keeps_the_order(proxy: FaultProxy, client: Client, valkey: Server)
 
 
 def test_cut(proxy: FaultProxy, client: Client, valkey: Server) -> None:
-    """A command is carried out, but its answer breaks off in the middle and the connection ends."""
+    """A command is executed, but its answer breaks off in the middle and the connection ends."""
     proxy.play(Fault.CUT)
     client.send("INCR", "k")
     assert client.socket.recv(100) == b":2"
@@ -204,7 +204,7 @@ def test_cut_never_falls_between_two_answers(proxy: FaultProxy, client: Client) 
 
 
 def test_reset(proxy: FaultProxy, client: Client, valkey: Server) -> None:
-    """A connection lives until a command comes in, which is not carried out."""
+    """A connection lives until a command comes in, which is not executed."""
     proxy.play(Fault.RESET)
     with Client(proxy) as late:
         for each in (client, late):
@@ -215,7 +215,7 @@ def test_reset(proxy: FaultProxy, client: Client, valkey: Server) -> None:
 
 @pytest.mark.parametrize("line", ErrorLine, ids=lambda line: line.name)
 def test_says(proxy: FaultProxy, client: Client, valkey: Server, line: ErrorLine) -> None:
-    """Every command gets exactly one error, wherever the bytes are cut, and is not carried out."""
+    """Every command gets exactly one error, wherever the bytes are cut, and is not executed."""
     proxy.says(line)
     commands = hiredis.pack_command(("SET", "k", b"\r\n*1\r\n$4\r\nPING\r\n")) * 10  # type: ignore[arg-type] # its stub says one
     for byte in commands[:-1]:
@@ -296,7 +296,7 @@ def test_some_faults_need_no_server() -> None:
 
 @pytest.mark.parametrize("fault", Fault)
 def test_it_ends_by_itself(valkey: Server, fault: Fault) -> None:
-    """Whatever is played and whoever is still connected, the end leaves no thread and no socket behind."""
+    """Whatever is played and whichever clients are still connected, the end leaves no thread and no socket behind."""
     threads = threading.active_count()
     with FaultProxy(path=valkey.socket) as proxy, Client(proxy) as client:
         client.ask("PING")

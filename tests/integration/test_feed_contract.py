@@ -143,7 +143,7 @@ def test_a_document_is_never_half_of_two(place: Place) -> None:
     asyncio.run(run())
 
 
-def test_everybody_hears_what_is_announced(place: Place) -> None:
+def test_every_listener_receives_announcements(place: Place) -> None:
     """Announcements arrive in order, whole, at all who listen."""
 
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Announcing: whatever was committed reaches the feed, whoever was away meanwhile."""
+"""Announcing: whatever was committed reaches the feed, whichever servers were unavailable meanwhile."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_every_kind_of_change_is_announced_by_its_name(database_url: str, valkey
 
 
 def test_what_is_known_is_not_announced_again(database_url: str, valkey: Server) -> None:
-    """Where nothing has changed nothing is written, however often somebody looks."""
+    """Where nothing has changed nothing is written, however often the notifier looks."""
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
@@ -128,7 +128,7 @@ def test_what_is_known_is_not_announced_again(database_url: str, valkey: Server)
 
 
 def test_a_thousand_changes_are_announced_as_everything(database_url: str, valkey: Server) -> None:
-    """Nobody is sent a list that is longer than it is worth."""
+    """A list that is longer than it is worth is not sent."""
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
@@ -148,7 +148,7 @@ def test_a_thousand_changes_are_announced_as_everything(database_url: str, valke
 
 
 def test_several_processes_announce_at_once(database_url: str, valkey: Server) -> None:
-    """Whoever comes first: nobody misses a change, nothing goes back, and the feed ends with the newest."""
+    """In whichever order: no process misses a change, nothing goes back, and the feed ends with the newest."""
 
     async def run() -> None:
         async with AsyncExitStack() as stack:
@@ -178,7 +178,7 @@ def test_several_processes_announce_at_once(database_url: str, valkey: Server) -
 
 
 def test_everything_is_written_again_after_a_flush(database_url: str, valkey: Server) -> None:
-    """Documents and position are back within a look, and everybody forgets everything."""
+    """Documents and position are written again within a look, and all processes clear their caches."""
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
@@ -232,10 +232,10 @@ def test_whatever_is_done_to_the_feed_is_repaired(database_url: str, valkey: Ser
 
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "frozen"])
-def test_a_change_while_redis_is_away_is_announced_later(
+def test_a_change_while_redis_is_unavailable_is_announced_later(
     database_url: str, valkey: Server, caplog: pytest.LogCaptureFixture, *, is_killed: bool
 ) -> None:
-    """The change is committed and its maker does not fail; it is announced when Redis is back."""
+    """The change is committed and its maker does not fail; it is announced when Redis has recovered."""
 
     async def run() -> None:
         async with process(database_url, valkey.url) as one:
@@ -254,13 +254,13 @@ def test_a_change_while_redis_is_away_is_announced_later(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("is_redis_up", [True, False], ids=["Redis is up", "Redis is away too"])
+@pytest.mark.parametrize("is_redis_up", [True, False], ids=["Redis is up", "Redis is down too"])
 def test_whether_the_database_is_up_is_known(postgres: Postgres, valkey: Server, *, is_redis_up: bool) -> None:
-    """It is up only if it has answered just now, whatever else is away at the time."""
+    """It is up only if it has answered just now, whatever else is unavailable at the time."""
 
     async def run() -> None:
         async with process(postgres.new_database(), valkey.url) as one:
-            assert not one.notifier.is_database_up  # nobody has asked
+            assert not one.notifier.is_database_up  # it has not been asked
             await one.notifier.announce()
             assert one.notifier.is_database_up
             if not is_redis_up:
@@ -339,8 +339,8 @@ def test_a_restored_database_that_has_come_as_far_again_is_noticed(postgres: Pos
     asyncio.run(run())
 
 
-def test_a_database_without_rules_takes_nobodys_rules_away(postgres: Postgres, valkey: Server) -> None:
-    """Whoever points the service at an empty database by mistake does not switch all limits off."""
+def test_a_database_without_rules_does_not_remove_rules(postgres: Postgres, valkey: Server) -> None:
+    """A service pointed at an empty database by mistake does not switch all limits off."""
 
     async def run() -> None:
         async with process(postgres.new_database(), valkey.url) as one:

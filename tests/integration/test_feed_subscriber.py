@@ -90,8 +90,8 @@ async def process(
         yield one
 
 
-def test_a_change_is_in_force_at_once(database_url: str, valkey: Server) -> None:
-    """An announcement is enough; nobody waits for the next look."""
+def test_a_change_is_active_at_once(database_url: str, valkey: Server) -> None:
+    """An announcement is enough; no process waits for the next look."""
 
     async def run() -> None:
         async with process(valkey.url, database_url, every=60) as one:
@@ -110,7 +110,7 @@ def test_a_change_is_in_force_at_once(database_url: str, valkey: Server) -> None
 def test_changes_are_followed_on_every_kind_of_server(
     database_url: str, scheme: str, request: pytest.FixtureRequest
 ) -> None:
-    """What is published is in force on each of them."""
+    """What is published is active on each of them."""
     match scheme:
         case "ring":
             url = ring_url(request.getfixturevalue("ring_servers"))
@@ -163,7 +163,7 @@ def test_who_may_not_listen_is_late_but_right(database_url: str, valkey: Server)
 
 
 def test_a_flush_changes_nothing_for_those_who_follow(database_url: str, valkey: Server) -> None:
-    """The rules stay, and what is published after it is in force."""
+    """The rules stay, and what is published after it is active."""
 
     async def run() -> None:
         async with process(valkey.url, database_url) as one:
@@ -178,8 +178,8 @@ def test_a_flush_changes_nothing_for_those_who_follow(database_url: str, valkey:
 
 
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "frozen"])
-def test_rules_stay_while_redis_is_away(database_url: str, valkey: Server, *, is_killed: bool) -> None:
-    """What was published meanwhile is in force when it is back."""
+def test_rules_stay_while_redis_is_unavailable(database_url: str, valkey: Server, *, is_killed: bool) -> None:
+    """What was published meanwhile is active once Redis has recovered."""
 
     async def run() -> None:
         async with process(valkey.url, database_url) as one:
@@ -211,10 +211,10 @@ def test_a_failover_is_followed(database_url: str, sentinel_setup: SentinelSetup
 @pytest.mark.parametrize("has_saved", [True, False], ids=["saved", "nothing saved"])
 @pytest.mark.parametrize("how", ["killed", "frozen"])
 @pytest.mark.parametrize("away", ["Redis", "PostgreSQL", "both"])
-def test_starting_while_servers_are_away(
+def test_starting_while_servers_are_unavailable(
     postgres: Postgres, valkey: Server, tmp_path: Path, away: str, how: str, *, has_saved: bool
 ) -> None:
-    """A process starts within the time it is given, by what it can get, and catches up once all are back."""
+    """A process starts within the time it is given, by what it can get, and catches up once all have recovered."""
     revivals: list[Callable[[], None]] = []
 
     def revive() -> None:

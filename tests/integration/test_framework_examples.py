@@ -80,7 +80,7 @@ def _raw(address: str, request: str) -> int:
 @each
 def test_limits_hold_with_four_workers(name: str, valkey: Server) -> None:
     """Of forty searches by one user exactly ten pass, whichever workers answer; other users are not affected."""
-    # With more patience than a busy machine may need: without the server everybody would be let in.
+    # A long deadline for busy machines: without the server every request would be admitted.
     with _running(name, f"{valkey.url}?deadline_ms=10000") as address:
 
         def ask(number: int) -> httpx.Response:

@@ -227,7 +227,7 @@ def test_a_client_that_calls_may_send_other_frames_too() -> None:
 
 
 def test_rapid_reset_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """Of calls that are reset at once only a few are carried out, and one line is in the log."""
+    """Of calls that are reset at once only a few are executed, and one line is in the log."""
     begun: list[bytes] = []
 
     async def count(message: bytes) -> bytes:
@@ -416,7 +416,7 @@ def test_a_turn_is_over_after_its_time_however_much_one_connection_has_sent() ->
     assert order.index(b"few") < 100  # 4 calls a turn; without turns all 500 come first
 
 
-def test_unfinished_calls_lock_nobody_out() -> None:
+def test_unfinished_calls_block_no_other_client() -> None:
     """At the bound, a connection whose only call is not all there makes room for a client that waits."""
 
     async def run(there: Served) -> None:

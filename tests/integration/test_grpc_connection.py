@@ -44,7 +44,7 @@ FIELDS = [
 
 
 class Client:
-    """Somebody who sends frames by hand."""
+    """A client that sends frames by hand."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -229,7 +229,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_http2_ends_the_connection_with_a_reason(name: str) -> None:
-    """GOAWAY says what was wrong, and nobody else is harmed."""
+    """GOAWAY says what was wrong, and no other connection is affected."""
     sent, code = BROKEN[name]
 
     async def run(client: Client) -> None:
@@ -290,7 +290,7 @@ def test_methods_answer_at_once_or_later() -> None:
     talk(run, {"/now": now, "/later": later})
 
 
-def test_calls_that_nobody_waits_for_are_given_up() -> None:
+def test_calls_without_a_waiting_client_are_cancelled() -> None:
     """A reset cancels its call; more calls at once than there may be are refused."""
 
     async def run(client: Client) -> None:
@@ -316,7 +316,7 @@ def test_calls_that_nobody_waits_for_are_given_up() -> None:
     talk(run, {"/test/echo": hang})
 
 
-def test_an_end_waits_for_calls_under_way() -> None:
+def test_an_end_waits_for_calls_in_flight() -> None:
     """At its end the server says so, answers what it has begun, refuses the rest and closes."""
 
     async def conversation() -> None:
@@ -345,7 +345,7 @@ def test_an_end_waits_for_calls_under_way() -> None:
 
 
 def test_answers_that_are_not_taken_are_bounded() -> None:
-    """Whoever leaves no room for answers gets no more calls through than there may be at once."""
+    """A client that leaves no room for answers gets no more calls through than there may be at once."""
 
     async def run(client: Client) -> None:
         client.send(frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}))
@@ -389,7 +389,7 @@ def test_an_end_does_not_wait_for_calls_that_have_ended(last: str) -> None:
 
 
 def test_there_is_an_end_to_connections() -> None:
-    """One more than there may be waits at the door, and is answered as soon as another leaves."""
+    """One more than the bound waits in the backlog, and is answered as soon as another leaves."""
 
     async def run() -> None:
         address = free_address("127.0.0.1", 0)

@@ -103,7 +103,7 @@ def test_idle_connections_make_room_for_a_client_that_waits(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP", _ANNOUNCED, b"\r\n"])
-def test_connections_that_ask_nothing_lock_nobody_out(sent: bytes) -> None:
+def test_connections_that_ask_nothing_block_no_other_client(sent: bytes) -> None:
     """Whatever part of a request they send: a client that comes when all places are taken is answered."""
 
     async def run() -> None:
@@ -180,7 +180,7 @@ def test_a_client_that_never_reads_is_cut_off() -> None:
             transport: Any = caller.writer.transport
             transport.pause_reading()
             caller.send(GET * 2_000)
-            while "write_timeout" not in place.closed:  # noqa: ASYNC110 (it is counted, and nobody told)
+            while "write_timeout" not in place.closed:  # noqa: ASYNC110 (it is only counted)
                 await asyncio.sleep(0.01)
             assert len(place.echo.asked) < 2_000
             transport.resume_reading()
@@ -264,7 +264,7 @@ def test_connections_take_turns_request_by_request() -> None:
 
 
 def test_a_request_that_waits_for_its_turn_is_answered_after_its_caller_said_all() -> None:
-    """A caller may close its half of the connection behind a request that nobody has looked at yet."""
+    """A caller may close its half of the connection behind a request that has not been read yet."""
 
     async def run() -> None:
         async with serving() as place:

@@ -95,7 +95,7 @@ def talking(
     connections: int = 100,
     drain_seconds: float = 30.0,
 ) -> None:
-    """Have somebody talk to a server."""
+    """Run a server and a client of it."""
 
     async def run() -> None:
         echo, address = Echo(), free_address("127.0.0.1", 0)
@@ -182,7 +182,7 @@ def test_who_asks_early_waits_for_its_turn() -> None:
 
 
 def test_who_takes_no_answers_is_not_listened_to() -> None:
-    """Answers that nobody takes do not pile up: no more is read until they are taken, and then all are there."""
+    """Answers that are not read do not pile up: no more is read until they are taken, and then all are there."""
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
         caller = await connect()
@@ -218,7 +218,7 @@ def test_a_body_that_is_kept_back_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "announced", [b"Content-Length: 99", b"Content-Length: 99999999", b"Transfer-Encoding: chunked"]
 )
-def test_a_body_that_matters_to_nobody_is_not_waited_for(announced: bytes) -> None:
+def test_a_body_that_does_not_matter_is_not_waited_for(announced: bytes) -> None:
     """Gateways may announce the body of a call and keep it: they are answered, and the connection ends."""
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
@@ -247,7 +247,7 @@ def test_a_body_that_matters_to_nobody_is_not_waited_for(announced: bytes) -> No
     ],
 )
 def test_what_cannot_be_taken_is_refused_and_ends_the_connection(sent: bytes, status: bytes) -> None:
-    """It is said why; what follows is not read, since nobody can tell where it begins."""
+    """It is said why; what follows is not read, since it is unknown where it begins."""
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
         caller = await connect()
@@ -354,7 +354,7 @@ def test_what_was_begun_for_who_has_gone_comes_to_its_end() -> None:
 
 @pytest.mark.parametrize("fault", [ZeroDivisionError, asyncio.CancelledError])
 def test_a_fault_of_the_application_is_answered_too(fault: type[BaseException]) -> None:
-    """Whoever waits for an answer that will not come is told so, and not left waiting."""
+    """A caller whose answer cannot be made gets an error, and is not left waiting."""
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
         told: list[object] = []
@@ -370,7 +370,7 @@ def test_a_fault_of_the_application_is_answered_too(fault: type[BaseException]) 
 
 
 def test_a_fault_of_one_connection_does_not_end_the_patience_with_others(caplog: pytest.LogCaptureFixture) -> None:
-    """Whoever is looked after later is still given up when it is time."""
+    """Connections that are checked later are still closed when it is time."""
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
         broken = await connect()
@@ -391,7 +391,7 @@ def _raise(_head: Head | None, _reason: HttpProblem) -> HttpResponse:
     raise ZeroDivisionError
 
 
-def test_others_are_answered_while_somebody_asks_without_end() -> None:
+def test_others_are_answered_while_one_client_asks_without_end() -> None:
     """Thousands of requests in one piece are answered a few at a time, and who asks for one comes in between."""
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
@@ -466,7 +466,7 @@ def test_lines_that_do_not_end_as_they_should_are_refused_at_once() -> None:
 
 
 def test_there_is_an_end_to_connections() -> None:
-    """One more than there may be waits at the door, and is answered as soon as another leaves."""
+    """One more than the bound waits in the backlog, and is answered as soon as another leaves."""
 
     async def talk(_echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
         first, second = await connect(), await connect()
@@ -486,7 +486,7 @@ def test_there_is_an_end_to_connections() -> None:
 
 
 def test_the_end_waits_for_answers_and_not_for_the_idle() -> None:
-    """Idle connections are closed at once, a request under way is answered, and its connection closed behind it."""
+    """Idle connections are closed at once, a request in flight is answered, and its connection closed behind it."""
 
     async def run() -> None:
         echo, address = Echo(), free_address("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""The HTTP server behind TLS: strangers who do not shake hands, and callers who never say goodbye."""
+"""The HTTP server behind TLS: clients that never finish the handshake, and clients that never close the session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 60.0
 
 
 def talking(talk: Callable[[Address, ssl.SSLContext], Awaitable[None]], folder: Path, connections: int = 100) -> None:
-    """Have somebody talk to a server that has a certificate."""
+    """Run a server that has a certificate, and a client of it."""
     authority = Authority(folder, "ours")
     files = Tls(*map(Path, authority.certificate("service")))
     context = ssl.create_default_context(cafile=str(authority.file))
@@ -47,7 +47,7 @@ async def _connected(address: Address, context: ssl.SSLContext) -> Caller:
 
 
 def test_an_idle_caller_does_not_hold_up_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A pool that keeps a connection and does not look at it never says goodbye: nobody waits for that long."""
+    """A pool that keeps a connection and does not look at it never closes its session: the end does not wait for it."""
 
     async def talk(address: Address, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
@@ -68,7 +68,7 @@ def test_an_idle_caller_does_not_hold_up_the_end(tmp_path: Path, caplog: pytest.
 
 
 def test_who_does_not_shake_hands_counts_too(tmp_path: Path) -> None:
-    """Whoever only connects takes room from others; when it leaves, there is room again."""
+    """A client that only connects takes room from others; when it leaves, there is room again."""
 
     async def talk(address: Address, context: ssl.SSLContext) -> None:
         silent = [await asyncio.open_connection(address.host, address.port) for _ in range(2)]

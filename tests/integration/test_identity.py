@@ -74,8 +74,8 @@ def test_users_and_keys_are_found_as_they_were_written(database_url: str) -> Non
             user = await identity.stated(Request(user="u1"))
             assert (user.tier, limit(user)) == ("pro", ["7/minute", "70/hour"])
             assert (await identity.stated(Request(user='it\'s; "me"'))).tier == "free"
-            for nobody in ("u3", "' OR 1=1 --", "u1\n", "U1", "用户"):
-                assert await identity.stated(Request(user=nobody)) == Request(user=nobody)
+            for unknown in ("u3", "' OR 1=1 --", "u1\n", "U1", "用户"):
+                assert await identity.stated(Request(user=unknown)) == Request(user=unknown)
             key = await identity.stated(Request(api_key=KEY))
             assert (key.user, key.tenant, key.tier, limit(key)) == ("u2", "t2", "pro", ["9/minute"])
             assert key.api_key is not None

@@ -173,7 +173,7 @@ def test_brokers_go_away_and_come_back(kafka: MockKafka, topic: str, caplog: pyt
 
 
 def test_answers_in_doubt_are_waited_for(kafka: MockKafka, topic: str) -> None:
-    """A batch whose answers are late fails, and comes again; what was under way is not sent a second time."""
+    """A batch whose answers are late fails, and comes again; what was in flight is not sent a second time."""
 
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic, seconds=0.3)
@@ -209,7 +209,7 @@ def test_a_producer_that_fails_for_good_is_replaced(kafka: MockKafka, topic: str
 
 
 def test_an_event_that_nothing_is_told_of_is_sent_again(kafka: MockKafka, topic: str) -> None:
-    """Where the producer has nothing left to tell of and an event is still waited for, nobody waits for ever."""
+    """Where the producer has no reports left and an event is still waited for, the wait ends."""
 
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic)
@@ -262,7 +262,7 @@ def test_a_user_who_may_not_write(kafka: MockKafka, topic: str) -> None:
     assert ids(records_of(kafka.servers, topic)) == expected(50)
 
 
-def test_nobody_is_there() -> None:
+def test_no_broker_is_there() -> None:
     """Where no broker ever was, a batch fails in its time, the loop goes on meanwhile, and closing is quick."""
 
     async def run() -> int:
@@ -284,7 +284,7 @@ def test_nobody_is_there() -> None:
 
 
 def test_closing_in_the_middle(kafka: MockKafka, topic: str) -> None:
-    """A sink that is closed with a batch under way says so to who waits; another one brings the batch."""
+    """A sink that is closed with a batch in flight raises for the waiting caller; another one brings the batch."""
 
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic, seconds=PATIENCE)
@@ -306,7 +306,7 @@ def test_closing_in_the_middle(kafka: MockKafka, topic: str) -> None:
 
 
 def test_giving_up(kafka: MockKafka, topic: str) -> None:
-    """Who gives up waiting for a batch blocks nobody, and the batch can come again."""
+    """A caller that gives up waiting for a batch blocks no other one, and the batch can come again."""
 
     async def run() -> None:
         sink = KafkaSink(kafka.servers, topic, seconds=PATIENCE)

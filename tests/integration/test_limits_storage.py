@@ -54,7 +54,7 @@ def _serving(module: str, interface: str, storage: str) -> Iterator[str]:
     seen: set[int] = set()
 
     def several_answer() -> bool:
-        # From another address each time, so that nobody's limit is reached.
+        # From another address each time, so that no limit is reached.
         transport = httpx.HTTPTransport(local_address=f"127.0.1.{len(asked) % 250 + 1}")
         asked.append(transport)
         with httpx.Client(transport=transport, timeout=20) as client:
@@ -110,7 +110,7 @@ def test_strategies_on_one_server(name: str, valkey: Server) -> None:
 
 
 def test_a_storage_that_is_dropped_leaves_no_connection(cluster_setup: ClusterSetup) -> None:
-    """Also while the map of a cluster was just read, and nodes without slots are being let go."""
+    """Also while the map of a cluster was just read, and connections to nodes without slots are being closed."""
     others = threading.enumerate()
     for number in range(5):
         storage = limits.storage.storage_from_string(f"headgate+{cluster_setup.url}")

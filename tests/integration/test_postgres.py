@@ -24,7 +24,7 @@ async def _close(*databases: Database) -> None:
 
 
 def test_several_processes_can_migrate_an_empty_database_at_once(postgres: Postgres) -> None:
-    """Each migration is carried out once, whoever gets there first."""
+    """Each migration is applied once, whichever process is first."""
 
     async def run() -> None:
         url = postgres.new_database(empty=True)
@@ -129,7 +129,7 @@ def test_many_rows_are_loaded_at_once(postgres: Postgres) -> None:
 
 
 def test_a_database_that_is_not_there_is_said_so(postgres: Postgres) -> None:
-    """Nothing of asyncpg's reaches anybody, and no password does."""
+    """No exception of asyncpg reaches the caller, and no password does."""
 
     async def run() -> None:
         database = Database("postgresql://me:secret@/none?host=/nowhere")

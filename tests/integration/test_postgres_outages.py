@@ -1,4 +1,4 @@
-"""A server that freezes, dies or refuses, and callers who give up: nobody hangs, and nothing is left behind."""
+"""A server that freezes, dies or refuses, and callers who give up: no caller hangs, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _opened(url: str, seconds: float = SECONDS, most: int = 2) -> AsyncIte
 
 
 async def _whole(opened: Database) -> None:
-    """Return when the database answers and all its connections are back."""
+    """Return when the database answers and all its connections are open again."""
     async with asyncio.timeout(LONG):
         while True:
             with suppress(DatabaseError):
@@ -61,7 +61,7 @@ async def _change(opened: Database, name: str = "free") -> None:
         await record(writing, "me", Kind.TIER, name, "changed", None, None)
 
 
-def test_nobody_waits_for_a_frozen_server_past_the_deadline(postgres: Postgres) -> None:
+def test_no_caller_waits_for_a_frozen_server_past_the_deadline(postgres: Postgres) -> None:
     """Reads and changes, more than there are connections, all fail in time, and go on when the server does."""
 
     async def run() -> None:
@@ -77,8 +77,8 @@ def test_nobody_waits_for_a_frozen_server_past_the_deadline(postgres: Postgres) 
 
 
 @pytest.mark.parametrize("place", ["begin", "statement", "commit", "error"])
-def test_a_server_that_freezes_in_a_change_keeps_nobody(postgres: Postgres, place: str) -> None:
-    """Wherever a change meets the frost, it ends in time; where it may have been made, that is said."""
+def test_a_server_that_freezes_in_a_change_holds_no_caller(postgres: Postgres, place: str) -> None:
+    """At whatever point of a change the server freezes, it ends in time; where it may have been made, that is said."""
 
     async def run() -> None:
         async with _opened(postgres.new_database()) as opened:
@@ -169,7 +169,7 @@ def test_a_commit_without_an_answer_is_of_unknown_outcome(postgres: Postgres) ->
     asyncio.run(run())
 
 
-def test_a_failure_that_somebody_swallowed_is_no_success(postgres: Postgres) -> None:
+def test_a_failure_that_the_caller_swallowed_is_no_success(postgres: Postgres) -> None:
     """A change of which one statement failed is not made, and its end says so."""
 
     async def run() -> None:
@@ -246,7 +246,7 @@ def test_a_server_without_room_says_so(postgres: Postgres) -> None:
 
 
 def test_giving_up_at_any_moment_leaves_nothing_behind(postgres: Postgres) -> None:
-    """Whoever is cancelled while connecting, reading, changing or committing leaves connections and lock free."""
+    """A caller cancelled while connecting, reading, changing or committing leaves connections and lock free."""
 
     async def run() -> None:
         url = postgres.new_database()

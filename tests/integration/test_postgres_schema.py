@@ -59,7 +59,7 @@ def test_every_server_there_is_will_do(server: Postgres) -> None:
 
 
 def test_the_schema_file_makes_the_schema(postgres: Postgres) -> None:
-    """What schema.sql shows is all there is: carried out, it makes the same schema as the migrations."""
+    """What schema.sql shows is all there is: executed, it makes the same schema as the migrations."""
 
     async def run() -> None:
         database = Database(postgres.new_database(empty=True))
@@ -113,7 +113,7 @@ def test_everything_is_made_where_the_search_path_says(postgres: Postgres) -> No
     asyncio.run(run())
 
 
-def test_the_migrations_of_something_else_are_left_alone(postgres: Postgres) -> None:
+def test_the_migrations_of_another_program_are_not_touched(postgres: Postgres) -> None:
     """A database in which another program has a table of that name is refused with a sentence."""
 
     async def run() -> None:

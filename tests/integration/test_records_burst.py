@@ -1,4 +1,4 @@
-"""Callers that no process has met, many at once: nobody's tier is guessed while PostgreSQL answers."""
+"""Callers that no process has in its cache, many at once: no tier is guessed while PostgreSQL answers."""
 
 from __future__ import annotations
 

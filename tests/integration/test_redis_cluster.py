@@ -114,7 +114,7 @@ def test_what_is_given_back_while_its_slot_moves_waits_for_it(cluster_setup: Clu
 
 
 def test_a_refund_is_not_tried_for_ever(cluster_setup: ClusterSetup, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a slot never arrives, whoever gives back is told so."""
+    """If a slot never arrives, the refund raises an error."""
     monkeypatch.setattr("headgate.adapters.redis.store._SECONDS_WHILE_MOVING", 0.001)
 
     async def scenario() -> None:

@@ -56,7 +56,7 @@ def test_a_cancelled_check_shifts_nobodys_answer(valkey: Server) -> None:
         async with opened(valkey) as store:
 
             async def one(index: int) -> None:
-                # Each key has its own amount, so an answer to somebody else would show.
+                # Each key has its own amount, so an answer to another caller would show.
                 meter = Meter(Rate(index + 1, HOUR), Algorithm.FIXED_WINDOW)
                 (decision,) = await store.take((Hit(f"own{index}", meter, 1),))
                 assert decision.remaining == index
@@ -134,8 +134,8 @@ def test_a_foreign_key_spoils_only_its_own_request(valkey: Server) -> None:
     asyncio.run(scenario())
 
 
-def test_a_lost_connection_fails_what_was_under_way_and_comes_back(valkey: Server) -> None:
-    """What was under way when the connection died fails as transient; later checks go through again."""
+def test_a_lost_connection_fails_what_was_in_flight_and_comes_back(valkey: Server) -> None:
+    """What was in flight when the connection died fails as transient; later checks go through again."""
 
     async def scenario() -> None:
         async with opened(valkey) as store:

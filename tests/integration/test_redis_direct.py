@@ -40,7 +40,7 @@ def proxy(valkey: Server) -> Iterator[FaultProxy]:
 
 
 def test_it_opens_with_the_first_answer_and_counts_on(valkey: Server) -> None:
-    """The first call goes the long way, the others directly, and all count in one counter."""
+    """The first call takes the slow path, the others go directly, and all count in one counter."""
     with Limiter.open(valkey.url + PATIENT) as limiter:
         assert not is_open(limiter)
         remaining = [limiter.hit("k", "10/hour").remaining for _ in range(5)]
@@ -84,7 +84,7 @@ def test_a_server_that_forgot_the_scripts_is_told_again(valkey: Server) -> None:
         assert is_open(limiter)
 
 
-def test_what_asks_for_more_goes_the_long_way(valkey: Server) -> None:
+def test_what_asks_for_more_takes_the_slow_path(valkey: Server) -> None:
     """Rules with several limits, or that say what holds in an outage, mean what they always mean."""
     rules: list[Mapping[str, object]] = [
         {"name": "two", "limits": ["3/hour", "5/day"]},
@@ -96,7 +96,7 @@ def test_what_asks_for_more_goes_the_long_way(valkey: Server) -> None:
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.RESET, Fault.CUT, Fault.GARBAGE, Fault.REFUSED])
 def test_trouble_is_an_answer_and_closes_the_direct_way(proxy: FaultProxy, fault: Fault) -> None:
-    """Whatever becomes of the connection, every thread is answered, and when the server is back it counts again."""
+    """Whatever becomes of the connection, every thread is answered, and after recovery the server counts again."""
     with Limiter.open(f"{proxy.url}?deadline_ms=200&probe_ms=20") as limiter, ThreadPoolExecutor(THREADS) as threads:
         limiter.hit("k", "1000/hour")
         proxy.play(fault)
@@ -108,7 +108,7 @@ def test_trouble_is_an_answer_and_closes_the_direct_way(proxy: FaultProxy, fault
             pass
 
 
-def test_an_answer_that_comes_twice_is_nobody_elses(proxy: FaultProxy) -> None:
+def test_an_answer_that_comes_twice_reaches_no_other_caller(proxy: FaultProxy) -> None:
     """A server that says more than it was asked loses the connection, so that no answer reaches the next caller."""
     with Limiter.open(f"{proxy.url}?deadline_ms=2000&probe_ms=20") as limiter:
         limiter.hit("k", "5/hour")
@@ -120,7 +120,7 @@ def test_an_answer_that_comes_twice_is_nobody_elses(proxy: FaultProxy) -> None:
 
 @pytest.mark.parametrize("line", [ErrorLine.LOADING, ErrorLine.READONLY, ErrorLine.OOM])
 def test_a_server_in_no_state_to_answer_is_left(proxy: FaultProxy, line: ErrorLine) -> None:
-    """What a server says of its own state is an outage, as on the long way."""
+    """What a server says of its own state is an outage, as on the slow path."""
     with Limiter.open(f"{proxy.url}?deadline_ms=2000&probe_ms=20") as limiter:
         limiter.hit("k", "5/hour")
         proxy.says(line)

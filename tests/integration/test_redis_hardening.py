@@ -33,12 +33,12 @@ PATIENT = "?deadline_ms=5000"
 @asynccontextmanager
 async def answering(reply: bytes) -> AsyncIterator[str]:
     """The address of a server that answers every read with the same bytes."""
-    under_way: set[asyncio.Task[None]] = set()
+    serving: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        under_way.add(task)
+        serving.add(task)
         try:
             while await reader.read(65_536):
                 writer.write(reply)
@@ -54,8 +54,8 @@ async def answering(reply: bytes) -> AsyncIterator[str]:
         yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        if under_way:
-            await asyncio.wait(under_way)
+        if serving:
+            await asyncio.wait(serving)
 
 
 async def answer_of(url: str) -> object:
@@ -101,7 +101,7 @@ def test_whatever_a_server_says_its_callers_are_answered(reply: bytes, scheme: s
     asyncio.run(scenario())
 
 
-def test_news_that_nobody_asked_for_is_passed_over(valkey: Server) -> None:
+def test_push_messages_are_passed_over(valkey: Server) -> None:
     """What a server pushes (RESP 3) is not taken for an answer."""
 
     async def scenario() -> None:

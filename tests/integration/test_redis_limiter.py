@@ -55,7 +55,7 @@ def test_many_checks_take_one_trip(valkey: Server) -> None:
 
 
 def test_checks_leave_nothing_for_the_garbage_collector(valkey: Server) -> None:
-    """What was asked and answered is gone with its verdict; to look for it would stop everybody."""
+    """What was asked and answered is freed with its verdict; to look for it would stop the whole process."""
 
     async def scenario() -> None:
         async with Limiter.open(valkey.url + PATIENT, RULES) as limiter:

@@ -1,4 +1,4 @@
-"""Numbers at the edge of what a server can count, and beside them everybody else."""
+"""Numbers at the edge of what a server can count, and ordinary counters beside them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def both(server: Server, hits: Sequence[Hit]) -> list[tuple[Decision, Decision]]
 
 @pytest.mark.parametrize("algorithm", RATES)
 def test_the_largest_costs_are_forced_onto_the_slowest_limit(valkey: Server, algorithm: Algorithm) -> None:
-    """However much is forced past however slow a limit, the server answers as the core does, and to everybody."""
+    """However much is forced past however slow a limit, the server answers as the core does, and answers all hits."""
     slow, slower = (Meter(Rate(amount, MAX_PERIOD), algorithm) for amount in (1000, 1))
     forced = [Hit("evil", slow, MAX_AMOUNT, forced=True), Hit("evil", slow, 1), Hit("evil", slower, 1)]
     hits = [*forced, *forced, *forced[:1] * 10, *forced]

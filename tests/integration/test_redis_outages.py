@@ -62,7 +62,7 @@ def out_and_back(url: str, begin: Callable[[], object], end: Callable[[], object
 
 
 def calls(server: Server, command: str) -> int:
-    """How often a server has carried out a command."""
+    """How often a server has executed a command."""
     lines = server.text("INFO", "commandstats").splitlines()
     return sum(int(line.split("calls=")[1].split(",")[0]) for line in lines if line.startswith(f"cmdstat_{command}:"))
 
@@ -89,7 +89,7 @@ def test_a_server_that_misbehaves(valkey: Server, fault: Fault) -> None:
 
 @pytest.mark.parametrize("line", ErrorLine, ids=lambda line: line.name)
 def test_a_server_that_says_it_cannot(valkey: Server, line: ErrorLine) -> None:
-    """A server that is in no state to count is away until it can."""
+    """A server that is in no state to count is unavailable until it can."""
     with FaultProxy(path=valkey.socket) as proxy:
         out_and_back(f"{proxy.url}?{HASTY}", lambda: proxy.says(line), proxy.heal, Source.DEGRADED_ALLOW)
 
@@ -111,7 +111,7 @@ def test_a_server_that_forgot_a_script_is_sent_it_once(valkey: Server) -> None:
 
 
 def test_a_server_without_memory_left(valkey: Server) -> None:
-    """A server that is full and may evict nothing is away until it has room again."""
+    """A server that is full and may evict nothing is unavailable until it has room again."""
 
     def room(size: str) -> Callable[[], object]:
         return lambda: valkey.ask("CONFIG", "SET", "maxmemory", size)
@@ -120,7 +120,7 @@ def test_a_server_without_memory_left(valkey: Server) -> None:
 
 
 async def away(url: str, caplog: pytest.LogCaptureFixture) -> str:
-    """Ask until the log says that the server is away, and return what it says; all answers are degraded."""
+    """Ask until the log says that the server is unavailable, and return that line; all answers are degraded."""
     async with Limiter.open(url) as limiter, asyncio.timeout(PATIENCE):
         while not caplog.messages:
             verdict = await limiter.hit("k", LIMIT)
@@ -131,7 +131,7 @@ async def away(url: str, caplog: pytest.LogCaptureFixture) -> str:
 
 @pytest.mark.parametrize(
     ("entry", "reason"),
-    [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("nobody:wrong@", "WRONGPASS")],
+    [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("unknown:wrong@", "WRONGPASS")],
     ids=["none", "password", "user"],
 )
 def test_a_wrong_password_is_named_as_the_reason(
@@ -246,7 +246,7 @@ def test_waiting_for_replicas(sentinel_setup: SentinelSetup) -> None:
 
 
 def is_waiting(server: Server) -> bool:
-    """Whether somebody waits for its replicas."""
+    """Whether a client waits for its replicas."""
     return "blocked_clients:1" in server.text("INFO", "clients")
 
 
@@ -261,7 +261,7 @@ def test_those_who_came_during_a_wait_share_the_next_one(sentinel_setup: Sentine
             primary = sentinel_setup.primary()
             before = calls(primary, "wait")
             first = asyncio.ensure_future(limiter.check(Request(user="u")))
-            await asyncio.to_thread(wait_until, lambda: is_waiting(primary), "a wait is under way")
+            await asyncio.to_thread(wait_until, lambda: is_waiting(primary), "a wait is running")
             others = []
             for number in range(5):
                 others.append(asyncio.ensure_future(limiter.check(Request(user=f"u{number}"))))
@@ -285,7 +285,7 @@ def test_a_primary_that_freezes_is_not_waited_for_twice(sentinel_setup: Sentinel
             for replica in sentinel_setup.replicas():
                 replica.freeze()
             first = asyncio.ensure_future(limiter.check(Request(user="u")))
-            await asyncio.to_thread(wait_until, lambda: is_waiting(primary), "a wait is under way")
+            await asyncio.to_thread(wait_until, lambda: is_waiting(primary), "a wait is running")
             primary.freeze()
             second = asyncio.ensure_future(limiter.check(Request(user="u2")))
             assert (await first).source is Source.STORE

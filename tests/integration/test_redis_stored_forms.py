@@ -64,7 +64,7 @@ def taken(server: Server, meter: Meter, moments: Sequence[tuple[Micros, int]]) -
 
 @pytest.mark.parametrize("algorithm", COUNTERS)
 def test_redis_keeps_a_counter_as_an_integer(redis_server: Server, algorithm: Algorithm) -> None:
-    """A counter of somebody who comes for the first time needs no string on Redis."""
+    """A counter of a caller's first request needs no string on Redis."""
     taken(redis_server, Meter(Rate(100, DAY), algorithm), [(0, 1)])
     assert redis_server.ask("OBJECT", "ENCODING", "k") == b"int"
 

@@ -40,7 +40,7 @@ def test_threads_together_get_exactly_the_limit(valkey: Server) -> None:
 
 
 def test_checks_of_threads_travel_together(valkey: Server) -> None:
-    """While one script call is under way, what other threads ask is gathered, so there are fewer calls than checks."""
+    """While one script call is in flight, checks of other threads are gathered: there are fewer calls than checks."""
     with Limiter.open(valkey.url + PATIENT) as limiter, ThreadPoolExecutor(64) as threads:
         limiter.hit("warm", "5/minute")
         before = valkey.script_calls()
@@ -92,8 +92,8 @@ def test_closing_ends_the_wait_for_a_server_that_is_silent(valkey: Server) -> No
         limiter.hit("k", "5/minute")
 
 
-def test_an_interrupted_call_shifts_nobodys_answer(valkey: Server) -> None:
-    """Whoever is stopped by Ctrl-C while waiting gets the right answers to all later calls."""
+def test_an_interrupted_call_shifts_no_answer(valkey: Server) -> None:
+    """A caller stopped by Ctrl-C while waiting gets the right answers to all later calls."""
     with Limiter.open(valkey.url + PATIENT) as limiter:
         limiter.hit("interrupted", "5/minute")
         valkey.freeze()

@@ -117,6 +117,6 @@ def test_a_child_that_cannot_be_started_stops_nothing_else(
 
 def test_what_keeps_a_service_from_archiving_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A run that fails is a warning with its sentence."""
-    chosen = Settings(database_url=f"postgresql://nobody@/none?host={tmp_path}", data_dir=tmp_path)
+    chosen = Settings(database_url=f"postgresql://unknown@/none?host={tmp_path}", data_dir=tmp_path)
     asyncio.run(maintenance.run_archive_in_child(chosen))
     assert "archive run failed: headgate: the database does not answer" in caplog.text

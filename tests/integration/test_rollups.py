@@ -205,7 +205,7 @@ def test_counts_that_come_while_it_is_rolled_up_are_not_missed(postgres: Postgre
 
 
 def test_one_process_at_a_time_rolls_up(postgres: Postgres) -> None:
-    """Whoever comes while another is at it leaves it to that one."""
+    """A process that comes while another rolls up leaves the work to that one."""
 
     async def run() -> None:
         url = postgres.new_database()
@@ -281,7 +281,7 @@ def test_a_clock_that_was_ahead_takes_no_minutes_away_for_good(database_url: str
 def test_it_rolls_up_at_once_and_goes_on_after_any_trouble(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody waits for the first hour, and by the database's own clock nothing of today is old."""
+    """The first run does not wait an hour, and by the database's own clock nothing of today is old."""
 
     async def run() -> None:
         database = Database(database_url)

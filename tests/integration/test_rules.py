@@ -1,4 +1,4 @@
-"""Rules one by one: in force, as drafts, changed by two people at once, taken back."""
+"""Rules one by one: active, as drafts, changed by two people at once, taken back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def fields(error: InvalidRules) -> list[str]:
     return [problem.field for problem in error.problems]
 
 
-def test_a_new_rule_is_in_force_at_once(database_url: str) -> None:
+def test_a_new_rule_is_active_at_once(database_url: str) -> None:
     """Creating a rule stores it complete, publishes a snapshot, records who did it, and tells the processes."""
 
     async def run(services: RuleServices) -> None:
@@ -80,7 +80,7 @@ def test_a_rule_keeps_its_name(database_url: str) -> None:
 
 
 def test_of_two_concurrent_edits_one_wins(database_url: str) -> None:
-    """Whoever changes what somebody else has changed since is told so, and changes nothing."""
+    """A change of a rule that another client has changed since is refused with the reason, and changes nothing."""
 
     async def run(services: RuleServices) -> None:
         made = await services.rules.create(SEARCH, "ann")
@@ -115,7 +115,7 @@ def test_publishers_go_one_after_another(database_url: str) -> None:
     scenario(database_url, run)
 
 
-def test_a_draft_is_checked_and_not_in_force(database_url: str) -> None:
+def test_a_draft_is_checked_and_not_active(database_url: str) -> None:
     """A draft that could not be published is refused; a good one changes nothing until it is published."""
 
     async def run(services: RuleServices) -> None:
@@ -161,7 +161,7 @@ def test_drafts_that_do_not_go_together_are_not_published(database_url: str) -> 
 
 
 def test_a_draft_can_be_discarded(database_url: str) -> None:
-    """Without its draft a rule is what it was, or gone if it never was in force."""
+    """Without its draft a rule is what it was, or gone if it was never active."""
 
     async def run(services: RuleServices) -> None:
         made = await services.rules.create(SEARCH, "ann")
@@ -201,7 +201,7 @@ def test_a_rule_is_switched_off_and_on(database_url: str) -> None:
 
 
 def test_a_rule_goes_with_the_limits_that_others_have_for_it(database_url: str) -> None:
-    """Deleting a rule takes overrides and keys' limits for it along, and everybody forgets what they cached."""
+    """Deleting a rule deletes overrides and keys' limits for it, and all processes drop what they cached."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")
@@ -227,7 +227,7 @@ def test_a_rule_goes_with_the_limits_that_others_have_for_it(database_url: str) 
 
 
 def test_a_rule_can_go_back_to_what_it_was(database_url: str) -> None:
-    """The history has every form that was in force, each of which can come back, even after the rule was deleted."""
+    """The history has every form that was active, each of which can come back, even after the rule was deleted."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")
@@ -307,7 +307,7 @@ def test_limits_of_users_and_keys_must_fit_the_rule(database_url: str) -> None:
     scenario(database_url, run)
 
 
-def test_whoever_asks_for_nothing_gets_a_sentence(database_url: str) -> None:
+def test_unknown_names_get_a_sentence(database_url: str) -> None:
     """Names that are none are not found, whatever is asked of them."""
 
     async def run(services: RuleServices) -> None:
@@ -336,7 +336,7 @@ def test_whoever_asks_for_nothing_gets_a_sentence(database_url: str) -> None:
 
 
 def test_rules_can_be_tried_without_storing_them(database_url: str) -> None:
-    """A rule or a rule set is checked as if it were put in force now, with what is there beside it."""
+    """A rule or a rule set is checked as if it were activated now, with what is there beside it."""
 
     async def run(services: RuleServices) -> None:
         await services.sets.apply({"tiers": TIERS, "rules": [SEARCH]}, "ann")

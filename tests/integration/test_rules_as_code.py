@@ -81,7 +81,7 @@ def test_differences_are_told_field_by_field(database_url: str) -> None:
 
 
 def test_files_own_their_rules(database_url: str) -> None:
-    """A file takes what nobody owns, leaves what another file owns unless told otherwise, and deletes only its own."""
+    """A file takes rules without an owner, leaves another file's unless told otherwise, and deletes only its own."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")
@@ -146,7 +146,7 @@ def test_names_can_change_their_letter_case_with_a_file(database_url: str) -> No
     scenario(database_url, run)
 
 
-def test_a_tier_that_somebody_is_on_stays(database_url: str) -> None:
+def test_a_tier_that_has_users_stays(database_url: str) -> None:
     """Syncing it away is refused with the number of users and an example."""
 
     async def run(services: RuleServices) -> None:
@@ -225,7 +225,7 @@ def two_databases(postgres: Postgres) -> tuple[str, str]:
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=RULE_SETS)
 def test_what_is_dumped_can_be_applied(two_databases: tuple[str, str], data: dict[str, Any]) -> None:
-    """Applied to an empty database, a dump gives the same rules in force and the same dump."""
+    """Applied to an empty database, a dump gives the same active rules and the same dump."""
 
     async def run() -> None:
         first, second = (RuleServices(url) for url in two_databases)

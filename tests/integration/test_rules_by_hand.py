@@ -91,7 +91,7 @@ REFUSED_WHEN_PUBLISHED: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("data", "line"), REFUSED_WHEN_PUBLISHED, ids=lambda value: value[:60])
 def test_publishing_refuses_and_names_the_rule(tables: str, data: str, line: str) -> None:
-    """Whoever publishes, or changes another rule, is told which rule is broken; the last snapshot stays."""
+    """Publishing, or changing another rule, fails and names the broken rule; the last snapshot stays."""
 
     async def run(services: RuleServices) -> None:
         await services.execute(f"INSERT INTO rules (name, data, updated_by) VALUES ('hand', {data}, 'psql')")  # noqa: S608 (our own words)
@@ -148,7 +148,7 @@ def test_publishing_names_the_tier(tables: str, limits: str, line: str) -> None:
 
 @pytest.mark.parametrize("column", ["data", "draft"])
 def test_a_broken_row_does_not_keep_others_from_being_seen(database_url: str, column: str) -> None:
-    """Lists, drafts and deletion go on beside a row that nobody can read."""
+    """Lists, drafts and deletion go on beside a row that cannot be read."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")

@@ -20,7 +20,7 @@ GOOD = {"name": "login", "per": ["ip"], "limits": "5/minute"}
 
 
 class Target:
-    """Services with good rules in force, and what the tables hold then."""
+    """Services with good active rules, and what the tables hold then."""
 
     def __init__(self, url: str) -> None:
         self.loop = asyncio.Runner()
@@ -103,7 +103,7 @@ def test_a_good_rule_is_taken(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("many", [100_001, 1_000_000])
-def test_more_rules_than_can_be_in_force_are_not_even_read(target: Target, many: int) -> None:
+def test_more_rules_than_can_be_active_are_not_even_read(target: Target, many: int) -> None:
     """However many there are, there is one sentence about it."""
     rules: list[object] = [{}] * many
     for wish in (rules, {"rules": rules}):
@@ -118,7 +118,7 @@ def test_more_rules_than_can_be_in_force_are_not_even_read(target: Target, many:
 
 
 def test_the_event_loop_goes_on_while_very_many_rules_are_read(target: Target) -> None:
-    """Decisions are made on it, and wait for nobody who checks a rule set."""
+    """Decisions are made on it, and do not wait while a rule set is checked."""
     wrong = [{"name": f"r{number}", "limits": "x", "match": {"endpoints": 7}} for number in range(10_000)]
 
     async def run(data: object) -> None:
@@ -135,7 +135,7 @@ def test_the_event_loop_goes_on_while_very_many_rules_are_read(target: Target) -
 
     target.loop.run(run({"rules": wrong}))
     endpoints = [f"/e{number}/{{id}}" for number in range(20_000)]
-    one = {"name": "one", "limits": "5/minute", "match": {"endpoints": endpoints, "tiers": ["nobody"]}}
+    one = {"name": "one", "limits": "5/minute", "match": {"endpoints": endpoints, "tiers": ["unknown"]}}
     target.loop.run(run(one))
     target.loop.run(run({"rules": [one]}))
 

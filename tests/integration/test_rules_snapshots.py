@@ -51,7 +51,7 @@ def test_everything_can_go_back(database_url: str) -> None:
     scenario(database_url, run)
 
 
-def test_going_back_leaves_nobody_without_a_tier(database_url: str) -> None:
+def test_going_back_leaves_no_user_without_a_tier(database_url: str) -> None:
     """Users on a tier that was not there then keep it from going away, and nothing changes."""
 
     async def run(services: RuleServices) -> None:
@@ -85,7 +85,7 @@ def test_going_back_looks_at_the_limits_that_users_have_now(database_url: str) -
 
 
 def test_snapshots_that_are_not_there_or_were_changed(database_url: str) -> None:
-    """A number without a snapshot is not found; one whose contents somebody has touched is refused."""
+    """A number without a snapshot is not found; one whose contents were changed by hand is refused."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")
@@ -118,7 +118,7 @@ def test_only_so_many_snapshots_are_kept(database_url: str, monkeypatch: pytest.
 
 
 def test_what_was_written_by_hand_can_be_published(database_url: str) -> None:
-    """Rules and tiers that somebody wrote into the tables come in force with the next publication, as any other."""
+    """Rules and tiers written into the tables by hand become active with the next publication, as any other."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")

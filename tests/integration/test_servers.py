@@ -141,7 +141,7 @@ def test_a_replica_takes_over_in_a_cluster(cluster_setup: ClusterSetup, slot: in
 
 
 def test_a_slot_moves_with_its_keys(cluster_setup: ClusterSetup, slot: int) -> None:
-    """In the middle of a move the owner sends on whoever asks for what it has not; then it points to the new owner."""
+    """In the middle of a move the owner redirects requests for keys it lacks; then it points to the new owner."""
     source, to = cluster_setup.node_of(slot), elsewhere(cluster_setup, slot)
     source.ask("MSET", KEY, "1", "{tag}:left", "2")
     cluster_setup.begin_move(slot, to)

@@ -194,7 +194,7 @@ def test_events_are_replayed_from_the_database(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Beside the rules in force too; other rules make a difference, and exit code 2."""
+    """Beside the active rules too; other rules make a difference, and exit code 2."""
     asyncio.run(_store(database_url, events))
     monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
     monkeypatch.setenv("HEADGATE_REDIS_URL", "memory://")

@@ -33,7 +33,7 @@ RULES = {"rules": [{"name": "two", "per": ["user"], "limits": "2/hour"}]}
 
 
 def test_totals_are_shown_with_the_user_and_the_key(postgres: Postgres) -> None:
-    """Requests of today and the month, the last one, and how often a limit was exceeded; strangers change nothing."""
+    """Requests of today and the month, the last one, and how often a limit was exceeded; only of known users."""
 
     async def run() -> None:
         database = Database(postgres.new_database())
@@ -44,7 +44,7 @@ def test_totals_are_shown_with_the_user_and_the_key(postgres: Postgres) -> None:
         async with Limiter(*parts("memory://", RULES), observer=recorder) as limiter:
             tally = Tally(wall_clock)
             totals = UsageTotals(database, tally)
-            for name in ("u1", "u1", "u1", "stranger", "bad\0name", "half\ud800"):
+            for name in ("u1", "u1", "u1", "unknown", "bad\0name", "half\ud800"):
                 await limiter.check(Request(user=name, api_key=key.id if name == "u1" else "own-name"))
             tally.count(recorder.take_counts()[0], recorder.take_keys())
             for _ in range(2):
@@ -82,7 +82,7 @@ def test_yesterdays_totals_are_not_added_to(postgres: Postgres) -> None:
     asyncio.run(run())
 
 
-def test_while_the_database_is_away_counting_goes_on(postgres: Postgres) -> None:
+def test_while_the_database_is_unavailable_counting_goes_on(postgres: Postgres) -> None:
     """Nothing is lost but time; many processes that bring their totals at once do not stand in each other's way."""
 
     async def run() -> None:
@@ -92,7 +92,7 @@ def test_while_the_database_is_away_counting_goes_on(postgres: Postgres) -> None
         names = [f"u{number}" for number in range(20)]
         for name in names:
             await users.create({"id": name}, "me")
-        away = Database("postgresql://nobody@/none?host=/nowhere")
+        away = Database("postgresql://unknown@/none?host=/nowhere")
         tallies = [Tally(wall_clock) for _ in range(4)]
         for number, tally in enumerate(tallies):
             tally.count([_request(name) for name in names[:: 1 if number % 2 else -1]], {})

@@ -120,12 +120,12 @@ class StoreCounter:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.store = MemoryStore(self.clock)
-        self.strangers = count()
+        self.others = count()
 
     def tidy(self, now: int) -> None:
         """Have the store look for expired counters, as it does when a new one comes."""
         self.clock.set(now)
-        self.store.take_now([Hit(f"rl:{{u={next(self.strangers)}}}:other:fw1us", _SHORT, 1)])
+        self.store.take_now([Hit(f"rl:{{u={next(self.others)}}}:other:fw1us", _SHORT, 1)])
 
     def _hit(self, at: At) -> Hit:
         self.clock.set(at.now)

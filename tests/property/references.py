@@ -228,7 +228,7 @@ class LeakyBucket(Bucket):
         admission.owed -= self.credited
 
     def give_back(self, admission: Admission, amount: int, now: int) -> None:
-        """Leave the queue, unless it has gone out, if everybody behind has left."""
+        """Leave the queue, unless the request has gone out, if all behind it have left."""
         queue = min(admission.owed, self.deepest(admission.meter))
         has_gone_out = self.worked_off(admission.meter, admission.at, now) >= queue
         still_queued = [entry for entry in self.history if entry.cost]
@@ -238,7 +238,7 @@ class LeakyBucket(Bucket):
 
 
 class Concurrency:
-    """The slots of everybody whose time is not up, but not of the one who asks."""
+    """The slots of all holders whose time is not up, except the one who asks."""
 
     def __init__(self) -> None:
         self.history: list[Admission] = []

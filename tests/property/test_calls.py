@@ -1,4 +1,4 @@
-"""Whatever strangers send, it is the same call or none: paths, headers and addresses as they come in."""
+"""Whatever bytes a caller sends, they are the same call or none: paths, headers and addresses as they come in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A clock that steps back: nothing is refilled by it, and nobody waits longer than a period for it."""
+"""A clock that steps back: nothing is refilled by it, and no request waits longer than a period for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_step_back_refills_nothing(algorithm: Algorithm, data: st.DataObject) 
 
 @EVERY_ALGORITHM
 @given(data=st.data())
-def test_a_step_back_locks_nobody_out(algorithm: Algorithm, data: st.DataObject) -> None:
+def test_a_step_back_blocks_no_request_for_longer(algorithm: Algorithm, data: st.DataObject) -> None:
     """However the clock steps, a refused request waits no longer than without that, and passes when it was told."""
     core, walk = CoreCounter(), Walk(data.draw(histories(algorithm, jumps=BACK_AND_FORTH)))
     for at in walk:
@@ -40,7 +40,7 @@ def test_a_step_back_locks_nobody_out(algorithm: Algorithm, data: st.DataObject)
 
 
 def longest_wait(meter: Meter, now: int, cost: int) -> int:
-    """The longest that anybody may have to wait for a cost, if the whole limit was taken at this instant."""
+    """The longest possible wait for a cost, if the whole limit was taken at this instant."""
     period, amount = meter.period, meter.amount
     match meter.algorithm:
         case Algorithm.FIXED_WINDOW:

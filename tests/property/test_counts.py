@@ -69,7 +69,7 @@ def test_however_batches_come_minutes_are_bounded_and_exact(several: list[CountB
 
 @given(batches())
 def test_rows_of_days_equal_a_recount(batch: CountBatch) -> None:
-    """What a user is billed is what was admitted, whatever the number of limits; nobody's requests are there too."""
+    """A user is billed what was admitted, whatever the number of limits; requests without a user are there too."""
     columns = usage_columns(batch)
     series = [*zip(columns.days, columns.rules, columns.users, strict=True)]
     assert series == sorted(set(series))

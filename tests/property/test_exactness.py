@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision
 
 EVERY_ALGORITHM = pytest.mark.parametrize("algorithm", Algorithm)
-SOMEBODY_ELSE = "somebody else"
+OTHER_HOLDER = "another holder"
 
 
 def _steps(algorithm: Algorithm, data: st.DataObject) -> Iterator[tuple[At, CoreCounter, Decision]]:
@@ -64,8 +64,8 @@ def test_never_is_said_of_impossible_costs_only(algorithm: Algorithm, data: st.D
 def test_remaining_is_exact(algorithm: Algorithm, data: st.DataObject) -> None:
     """What remains is admitted at once, and one more is not (a throttled bucket holds it back instead)."""
     for at, core, decision in _steps(algorithm, data):
-        rest = core.look(at, cost=decision.remaining, holder=SOMEBODY_ELSE)
-        more = core.look(at, cost=decision.remaining + 1, holder=SOMEBODY_ELSE)
+        rest = core.look(at, cost=decision.remaining, holder=OTHER_HOLDER)
+        more = core.look(at, cost=decision.remaining + 1, holder=OTHER_HOLDER)
         if algorithm is Algorithm.TOKEN_BUCKET:
             assert not decision.remaining or (rest.allowed and not rest.delay)
             assert not more.allowed or more.delay

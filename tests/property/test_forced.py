@@ -1,4 +1,4 @@
-"""What was used already is counted past the limit, and everybody else waits until it fits again."""
+"""What was used already is counted past the limit, and all other requests wait until it fits again."""
 
 from __future__ import annotations
 

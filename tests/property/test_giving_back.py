@@ -31,7 +31,7 @@ def test_what_is_given_back_at_once_never_was(algorithm: Algorithm, data: st.Dat
     walk = Walk(data.draw(_histories(algorithm)))
     for at in walk:
         if at.do is Do.GIVE_BACK:
-            decision = with_it.take(at, holder="somebody else")
+            decision = with_it.take(at, holder="another holder")
             if decision.allowed:
                 with_it.give_back(at.meter, at.now, decision, at.cost)
             continue

@@ -27,13 +27,13 @@ ONE_IN_A_MILLION = Fraction(1, 10**6)
 @EVERY_RATE
 @given(polls=st.lists(st.integers(0, 10**6), min_size=20, max_size=60), noise=st.integers(0, SECOND))
 def test_the_long_run_rate_is_the_nominal_one(amount: int, period: int, polls: list[int], noise: int) -> None:
-    """Whoever takes all there is, at whatever instants, gets the rate to one in a million and never more."""
+    """A client that takes all there is, at whatever instants, gets the rate to one in a million and never more."""
     burst = min(10**6, MAX_WAIT * amount // period)
     meter = Meter(Rate(amount, period, burst), Algorithm.TOKEN_BUCKET)
     almost_full = (burst - 1) * period // amount
     core, now, taken = CoreCounter(), NEW_YEAR + noise, 0
     assert core.take(At(Do.TAKE, now, meter, burst)).allowed
-    # The bucket is never left alone until it overflows, so that nothing is lost.
+    # The bucket is polled often enough never to overflow, so that nothing is lost.
     for poll in (*polls, *[10**6] * (10**6 // burst + 2)):
         STEPS[Algorithm.TOKEN_BUCKET] += 1
         now += poll * almost_full // 10**6
@@ -48,7 +48,7 @@ def test_the_long_run_rate_is_the_nominal_one(amount: int, period: int, polls: l
 @EVERY_RATE
 @given(noise=st.integers(0, 10 * SECOND), burst=st.integers(2, 5))
 def test_a_patient_client_gets_every_token_on_time(amount: int, period: int, noise: int, burst: int) -> None:
-    """Whoever waits exactly `retry_after` gets the n-th token after the burst n intervals later, to the microsecond.
+    """A client that waits exactly `retry_after` gets the n-th token after the burst n intervals later, not 1 µs off.
 
     A burst of 1 leaves no room for what is earned between the token and the next whole
     microsecond: there, each wait may be up to a microsecond longer than the interval.

@@ -59,8 +59,8 @@ def _image(store: MemoryStore, algorithm: Algorithm) -> object:
 
 
 @given(data=st.data(), algorithm=st.sampled_from(RATES))
-def test_the_short_way_means_the_same_as_the_long_way(data: st.DataObject, algorithm: Algorithm) -> None:
-    """`Limiter.hit`, which takes a short way through the memory store, answers what the store answers."""
+def test_the_fast_path_means_the_same_as_the_slow_path(data: st.DataObject, algorithm: Algorithm) -> None:
+    """`Limiter.hit`, which has a fast path through the memory store, answers what the store answers."""
     store = StoreCounter()
     limiter = Limiter.open("memory://", clock=store.clock)
     walk = Walk(data.draw(histories(algorithm, do=(Do.TAKE, Do.TAKE, Do.CHANGE), throttle=False)))

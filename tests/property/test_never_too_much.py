@@ -44,7 +44,7 @@ def _walked(history: History) -> tuple[Meter, list[Passed]]:
             store.give_back(at.meter, at.now, passed[number].decision, amount, f"receipt {number}")
             credit = store.peek(at._replace(cost=0)).remaining - before
             assert credit >= 0, "giving back never takes"
-            # A queue that nobody may join, because the wait is too long, shows no room at all.
+            # A queue that no request may join, because the wait is too long, shows no room at all.
             assert credit <= amount or algorithm is Algorithm.LEAKY_BUCKET, "a receipt is worth its amount at most"
             if number not in given_back:
                 passed[number].cost -= amount
@@ -131,7 +131,7 @@ def _within_burst_and_rate(meter: Meter, passed: list[Passed]) -> None:
 @GIVING_BACK_TOO
 @given(data=st.data())
 def test_a_leaky_bucket_sends_out_at_a_constant_rate(do: tuple[Do, ...], data: st.DataObject) -> None:
-    """Whoever waits as told leaves when all before have gone out at the rate, and no wait exceeds `max_delay`.
+    """A request that waits as told leaves when all before have gone out at the rate; no wait exceeds `max_delay`.
 
     Delays are told in whole microseconds, so two departures may be one microsecond closer.
     """

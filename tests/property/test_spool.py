@@ -117,7 +117,7 @@ def test_a_damaged_frame_loses_only_itself(sizes: list[int], data: st.DataObject
 
 @given(noise=st.binary(max_size=3 * HEAD))
 def test_a_log_of_anything_else_is_no_log(noise: bytes) -> None:
-    """Bytes that somebody else has written are passed over."""
+    """Bytes that another program has written are passed over."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         _written(root, 2)

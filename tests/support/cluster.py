@@ -57,11 +57,11 @@ class ClusterSetup:
 
     def primaries(self) -> list[Server]:
         """The nodes that serve slots, in the order of the slots."""
-        return list(dict.fromkeys(owner for _, _, owner in self._ranges(self._witness())))
+        return list(dict.fromkeys(owner for _, _, owner in self._ranges(self._live_node())))
 
     def replica_of(self, primary: Server) -> Server:
         """The node that would take over from a primary."""
-        for line in self._witness().text("CLUSTER", "NODES").splitlines():
+        for line in self._live_node().text("CLUSTER", "NODES").splitlines():
             name, _, _, copied = line.split()[:4]
             if copied == self._ids[primary]:
                 return self._by_id[name]
@@ -69,17 +69,17 @@ class ClusterSetup:
 
     def node_of(self, slot: int) -> Server:
         """The node that serves a slot."""
-        return self._owner(self._witness(), slot)
+        return self._owner(self._live_node(), slot)
 
-    def _witness(self) -> Server:
+    def _live_node(self) -> Server:
         return next(node for node in self.nodes if node.answers)
 
-    def _owner(self, witness: Server, slot: int) -> Server:
-        return next(owner for first, last, owner in self._ranges(witness) if first <= slot <= last)
+    def _owner(self, node: Server, slot: int) -> Server:
+        return next(owner for first, last, owner in self._ranges(node) if first <= slot <= last)
 
-    def _ranges(self, witness: Server) -> list[tuple[int, int, Server]]:
+    def _ranges(self, node: Server) -> list[tuple[int, int, Server]]:
         """The first slot, the last slot and who serves them, as one node sees it."""
-        answer = witness.ask("CLUSTER", "SLOTS")
+        answer = node.ask("CLUSTER", "SLOTS")
         assert isinstance(answer, list)
         return sorted((first, last, self._by_id[owner[2].decode()]) for first, last, owner, *_ in answer)
 
@@ -89,7 +89,7 @@ class ClusterSetup:
         self.finish_move(slot, keys=keys)
 
     def begin_move(self, slot: int, to: Server) -> None:
-        """From now on, the owner of a slot sends whoever asks for a key that is not there to `to` (``ASK``)."""
+        """From now on, the owner of a slot redirects requests for a key that is not there to `to` (``ASK``)."""
         source = self.node_of(slot)
         to.ask("CLUSTER", "SETSLOT", str(slot), "IMPORTING", self._ids[source])
         source.ask("CLUSTER", "SETSLOT", str(slot), "MIGRATING", self._ids[to])

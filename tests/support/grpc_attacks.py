@@ -287,7 +287,7 @@ async def _send(made: socket.socket, attack: Attack) -> None:
 
 
 async def attacking(name: str, port: int, connections: int, seconds: float) -> None:
-    """Carry out an attack."""
+    """Run an attack."""
     attack = ATTACKS[name]
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:

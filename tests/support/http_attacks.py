@@ -1,6 +1,6 @@
 """Attacks on the HTTP ports: ``python -m tests.support.http_attacks NAMES PORT CONNECTIONS SECONDS``.
 
-The names are a list in JSON, carried out one after the other. `tests/support/http_target.py` is what they are directed
+The names are a list in JSON, run one after the other. `tests/support/http_target.py` is what they are directed
 at, `tests/support/http_flood.py` puts both together.
 """
 
@@ -129,7 +129,7 @@ async def _once(attack: Attack, port: int) -> None:
     finally:
         sending.cancel()
         writer.transport.abort()
-        sending.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else asks for it
+        sending.add_done_callback(lambda task: task.cancelled() or task.exception())  # it is read nowhere else
 
 
 async def _send(attack: Attack, writer: asyncio.StreamWriter) -> None:
@@ -150,7 +150,7 @@ async def _again_and_again(attack: Attack, port: int) -> None:
         await asyncio.sleep(0.001)
 
 
-async def carry_out(attack: Attack, port: int, connections: int, seconds: float) -> None:
+async def run_attack(attack: Attack, port: int, connections: int, seconds: float) -> None:
     """Attack a port for so many seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
@@ -158,11 +158,11 @@ async def carry_out(attack: Attack, port: int, connections: int, seconds: float)
 
 
 def main(names: str, port: str, connections: str, seconds: str) -> None:
-    """Carry out attacks."""
+    """Run attacks."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     for name in json.loads(names):
-        asyncio.run(carry_out((ATTACKS | ON_ADMIN)[name], int(port), int(connections), float(seconds)))
+        asyncio.run(run_attack((ATTACKS | ON_ADMIN)[name], int(port), int(connections), float(seconds)))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
 
 
 def flooded(server: FloodServer, connections: int, seconds: float, *names: str) -> Outcome:
-    """Carry out attacks on one port, each for so many seconds, from a process of their own, and ask beside it."""
+    """Run attacks on one port, each for so many seconds, from a process of their own, and ask beside it."""
     port = server.ports["admin" if (ATTACKS | ON_ADMIN)[names[0]].admin else "http"]
     server.figures()
     command = [

@@ -22,15 +22,15 @@ _OPTIONS = (
     *("-c", "listen_addresses=", "-c", "unix_socket_directories=.", "-c", "shared_buffers=32MB"),
     *("-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200"),
 )
-# PostgreSQL does not run as root. Somebody else may not be able to enter the folders of root, so one right is kept.
-AS_NOBODY = (
+# PostgreSQL does not run as root. Another user may not be able to enter the folders of root, so one right is kept.
+AS_UNPRIVILEGED = (
     *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
     *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
 )
 
 
 class Postgres:
-    """One server, with a new database for whoever asks."""
+    """One server, with new databases on request."""
 
     def __init__(self, folder: Path, programs: Path | None = None) -> None:
         """Make the server's files in `folder`, start it, and prepare what new databases are copied from."""
@@ -123,7 +123,7 @@ class Postgres:
 
 
 def _prefix() -> Sequence[str]:
-    return AS_NOBODY if os.geteuid() == 0 else ()
+    return AS_UNPRIVILEGED if os.geteuid() == 0 else ()
 
 
 def found_programs() -> Path:

@@ -81,7 +81,7 @@ def times(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Latenc
 
 @st.composite
 def batches(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> CountBatch:
-    """A batch; whoever stores several gives them ids."""
+    """A batch; tests that store several give them ids."""
     region = draw(st.sampled_from(["", "eu"]))
     return CountBatch(
         "", "server", region, draw(st.lists(counts(minutes), max_size=6)), draw(st.lists(times(minutes), max_size=4))

@@ -18,7 +18,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "someone", "AWS_SECRET_ACCESS_KEY": "something", "A
 
 
 class S3Server:
-    """One service, with a new bucket for whoever asks."""
+    """One service, with new buckets on request."""
 
     def __init__(self, folder: Path) -> None:
         """Start it, and wait until it answers."""

@@ -157,7 +157,7 @@ class Run(Protocol):
 
 @pytest.fixture(scope="session")
 def headgate() -> Run:
-    """Run the command to its end; without a reader nobody takes its output."""
+    """Run the command to its end; without a reader its output is not read."""
 
     def run(*arguments: str, reader: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
         command = [HEADGATE, *arguments]

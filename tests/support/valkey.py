@@ -25,7 +25,7 @@ _given: Final[set[int]] = set()
 
 
 def free_port() -> int:
-    """A port on loopback that nobody has, and that the system does not hand out to outgoing connections."""
+    """A free port on loopback that the system does not hand out to outgoing connections."""
     while True:
         port = random.randrange(10_000, 30_000)
         with socket.socket() as probe:

@@ -197,14 +197,14 @@ def test_problems_keep_their_places(api: Api) -> None:
         ({"ADMIN_URL": "http://127.0.0.1:1", "ADMIN_TOKEN": "a"}, "no answer from http://127.0.0.1:1 (Connection"),
     ],
 )
-def test_nobody_to_ask_gets_a_sentence(
+def test_a_missing_server_or_token_gets_a_sentence(
     settings: dict[str, str],
     said: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Without an address, a token or anybody who listens a command says what is missing."""
+    """Without an address, a token or a server that listens a command says what is missing."""
     monkeypatch.chdir(tmp_path)  # where no service keeps its data
     for name, value in settings.items():
         monkeypatch.setenv(f"HEADGATE_{name}", value)
@@ -218,7 +218,7 @@ def test_a_malformed_address_names_the_option(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.startswith("headgate: --url is 'nonsense'; write an address")
 
 
-def test_somebody_else_who_answers_is_told_apart(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_program_that_answers_is_told_apart(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
     """An address where something else answers is named as such."""
     api.answer("GET /v1/tiers/pro", b"<html>")
     assert commands.run(["tiers", "show", "pro"]) == 1
@@ -250,14 +250,14 @@ def test_results_go_to_a_file(api: Api, tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("typed", "options", "code", "carried_out"), [("n", [], 1, False), ("y", [], 0, True), ("", ["--yes"], 0, True)]
+    ("typed", "options", "code", "is_applied"), [("n", [], 1, False), ("y", [], 0, True), ("", ["--yes"], 0, True)]
 )
-def test_somebody_at_a_terminal_is_asked_first(
+def test_a_person_at_a_terminal_is_asked_first(
     typed: str,
     options: list[str],
     code: int,
     *,
-    carried_out: bool,
+    is_applied: bool,
     api: Api,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -272,7 +272,7 @@ def test_somebody_at_a_terminal_is_asked_first(
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)
     assert commands.run(["rules", "apply", str(file), *options]) == code
-    assert (len(api.asked) == 2) is carried_out
+    assert (len(api.asked) == 2) is is_applied
 
 
 def test_programs_get_the_difference_that_was_made(

@@ -51,7 +51,7 @@ def test_the_suggested_request_reaches_the_limit(rule: dict[str, Any], more: dic
     assert verdicts[-1].policy.startswith("tried")
 
 
-def test_rules_that_refuse_nobody_soon_have_something_to_try_too() -> None:
+def test_rules_that_refuse_nothing_soon_have_something_to_try_too() -> None:
     """Without a limit that is soon reached the commands ask for the plainest request, a dozen times."""
     assert asked([]) == ({"user": "u1", "method": "GET", "path": "/"}, asked([])[1])
     assert "seq 12" in asked([{"name": "free-tier", "limits": "tier:x", "match": {"tiers": ["paid"]}}], tiers=TIERS)[1]

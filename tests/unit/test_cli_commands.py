@@ -20,7 +20,7 @@ RULES = str(Path(__file__).parents[2] / "examples" / "rules.yaml")
 
 
 @pytest.fixture
-def stranger() -> Iterator[str]:
+def other_server() -> Iterator[str]:
     """The address of a server that is no headgate."""
 
     class Hello(BaseHTTPRequestHandler):
@@ -64,7 +64,7 @@ def test_a_missing_part_of_headgate_is_not_taken_for_a_missing_extra(monkeypatch
 @pytest.mark.parametrize(
     ("failure", "code", "said"),
     [
-        (HeadgateError("the store is away"), 1, "headgate: the store is away\n"),
+        (HeadgateError("the store is unavailable"), 1, "headgate: the store is unavailable\n"),
         (
             ZeroDivisionError("division by zero"),
             1,
@@ -119,10 +119,10 @@ def test_a_mistake_gets_a_sentence(arguments: list[str], sentence: str, capsys: 
     assert said.out == ""
 
 
-def test_an_answer_that_is_no_verdict_is_told_apart(stranger: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_that_is_no_verdict_is_told_apart(other_server: str, capsys: pytest.CaptureFixture[str]) -> None:
     """An address where something else answers is named as such."""
-    assert commands.run(["check", "--url", stranger]) == 1
-    assert capsys.readouterr().err == f"headgate: {stranger} answered 200: that is not a verdict of headgate\n"
+    assert commands.run(["check", "--url", other_server]) == 1
+    assert capsys.readouterr().err == f"headgate: {other_server} answered 200: that is not a verdict of headgate\n"
 
 
 def _verbs(command: Any, words: list[str]) -> list[list[str]]:  # noqa: ANN401 (typer brings a click of its own)

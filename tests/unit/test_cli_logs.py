@@ -22,11 +22,11 @@ def written(message: str, *arguments: object, **about: Any) -> dict[str, Any]:  
 
 def test_a_line_says_when_who_and_what() -> None:
     """Time, level, message, worker and logger are members, and so are fields that were given."""
-    line = written("%s is away", "127.0.0.1:6379", created=1_700_000_000.0625, fields={"decision": "abc", "n": 2})
+    line = written("%s is down", "127.0.0.1:6379", created=1_700_000_000.0625, fields={"decision": "abc", "n": 2})
     assert line == {
         "time": "2023-11-14T22:13:20.062Z",
         "level": "warning",
-        "message": "127.0.0.1:6379 is away",
+        "message": "127.0.0.1:6379 is down",
         "worker": "7",
         "logger": "headgate",
         "decision": "abc",

@@ -49,7 +49,7 @@ def test_what_is_no_time_is_refused() -> None:
     ],
 )
 def test_of_a_span_it_is_said_what_is_wrong_with_it(text: str, sentence: str) -> None:
-    """Whoever wrote a span need not be told to write one."""
+    """A user who wrote a span is not told to write one."""
     with pytest.raises(InvalidRequest, match=re.escape(sentence)):
         moment_of(text, "--until")
 

@@ -1,4 +1,4 @@
-"""Tables and fields: nothing that matters is cut, and nothing that strangers wrote is obeyed."""
+"""Tables and fields: nothing that matters is cut, and control characters in values have no effect."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_may_stand_below_has_a_line_of_its_own(
         assert body[-1].endswith("b" * 32)
 
 
-def test_nothing_is_left_out_where_nobody_looks_at_the_width(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_left_out_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """In a pipe or file every row is one line, however long."""
     print_rows([f"column {number}" for number in range(20)], [["word " * 15] * 20])
     shown = capsys.readouterr().out

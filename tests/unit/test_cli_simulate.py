@@ -77,7 +77,7 @@ def test_programs_get_json_and_a_picture(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_json_lines_are_read_by_fields(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those that somebody names, and lines that are none are shown."""
+    """The fields given as options are read, and lines that are not JSON are shown."""
     lines = [json.dumps({"t": 1_767_225_600 + each, "who": {"name": "ann"}}) for each in range(9)]
     (folder / "a.jsonl").write_text("\n".join([*lines, "{oops"]))
     fields = ["--field", "at=t", "--field", "user=who.name"]
@@ -151,7 +151,7 @@ def test_an_interrupt_ends_it_at_once(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr() == ("", "")
 
 
-def test_strangers_names_do_not_fill_the_screen(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_from_requests_do_not_fill_the_screen(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """However long they are, and whatever they would have a terminal do."""
     lines = [
         {"at": 1_767_225_600 + each, "user": "\x1b[31m" + "x" * 60_000, "path": "/" + "y" * 60_000} for each in range(9)

@@ -83,7 +83,7 @@ def test_closed_connections_are_counted_by_reason(caplog: pytest.LogCaptureFixtu
 
 
 def test_metrics_are_written_once_a_second() -> None:
-    """A few times in a row at first; whoever asks more often gets the same text again."""
+    """A few times in a row at first; more frequent requests get the same text again."""
     clock, written = _Clock(), 0
 
     def samples() -> list[Sample]:

@@ -121,7 +121,7 @@ class Unprintable:
 
 
 def test_anything_can_be_shown() -> None:
-    """Not even a value that nobody can print keeps a message from being made."""
+    """Not even a value that cannot be printed keeps a message from being made."""
     nested: list[object] = []
     for _ in range(100_000):
         nested = [nested]

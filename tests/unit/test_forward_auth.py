@@ -86,7 +86,7 @@ def test_nginx_is_told_403_and_what_is_meant() -> None:
 def test_a_rules_own_status_is_passed_on_unless_it_would_be_taken_for_a_fault(
     says: dict[str, int], status: int
 ) -> None:
-    """Gateways let everybody in on a 5xx, so a rule's 503 is answered as 429."""
+    """Gateways admit every call on a 5xx, so a rule's 503 is answered as 429."""
     gateway = Gateway({**USERS, "response": says} if says else USERS)
     gateway.ask()
     assert gateway.ask()[0] == status
@@ -163,7 +163,7 @@ def test_tokens_and_keys_say_who_calls() -> None:
 
 
 def test_a_throttled_call_is_held_back() -> None:
-    """Nobody else could: the answer comes when the call may go on."""
+    """The gateway cannot do that: the answer comes when the call may go on."""
     rule = {"name": "queue", "algorithm": "leaky_bucket", "action": "throttle", "limits": "100/second burst 9"}
     gateway = Gateway(rule)
 

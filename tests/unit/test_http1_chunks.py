@@ -41,7 +41,7 @@ def test_a_body_is_put_together_however_it_comes(
 
 
 def test_a_size_counts_before_its_bytes_have_come() -> None:
-    """Whoever announces more than is taken is refused before it comes."""
+    """A chunk larger than the bound is refused before it comes."""
     chunks = ChunkedBody()
     assert not chunks.receive(bytearray(b"3\r\nabc\r\nffff\r\n"))
     assert chunks.size == 3 + 0xFFFF

@@ -59,7 +59,7 @@ def test_callers_say_whether_they_come_again(
     keeps_open: bool,
     is_keep_alive: bool,
 ) -> None:
-    """A connection stays open unless somebody says otherwise; before HTTP/1.1 it was the other way round."""
+    """A connection stays open unless the client says otherwise; before HTTP/1.1 it was the other way round."""
     found = head(line, first=first)
     assert (found.keeps_open, found.is_keep_alive) == (keeps_open, is_keep_alive)
 

@@ -31,7 +31,7 @@ def test_room_is_used_once_for_all_that_has_come() -> None:
 
 
 def test_room_for_one_stream_is_used_at_once_and_for_no_stream_is_forgotten() -> None:
-    """Whoever grants room to streams that are not there leaves nothing behind."""
+    """Room granted to streams that do not exist leaves nothing behind."""
     written: list[bytes] = []
     sender = ResponseSender(written.append)
     sender.set_initial_window(0)

@@ -51,7 +51,7 @@ def test_a_member_that_is_there_twice_is_refused(members: dict[str, object], dat
 
 
 def test_no_body_is_an_empty_object() -> None:
-    """An empty body asks about nobody."""
+    """An empty body names no caller."""
     assert read_check(b"") == read_check(b"{}") == (Request(), None)
     assert read_check(b"")[0].attributes is NO_ATTRIBUTES
 

@@ -133,7 +133,7 @@ def test_what_was_used_beyond_an_expired_reservation_is_charged(fleet: Fleet) ->
 
 
 def test_a_settling_in_time_is_not_repeated_after_the_ttl(fleet: Fleet) -> None:
-    """Whoever repeats a charge when the reservation has expired charges nothing."""
+    """A charge that is repeated when the reservation has expired charges nothing."""
     reservation = fleet.ask("/v1/reserve", {**KEY, "cost": 40, "ttl": 5})[1]["reservation"]
     outcomes = []
     for _ in range(3):

@@ -20,7 +20,7 @@ def test_a_name_and_any_port_become_numbers() -> None:
 
 
 def test_a_taken_port_is_noticed_even_where_it_could_be_shared() -> None:
-    """A port is taken if somebody listens there, also with SO_REUSEPORT, which would let two services share it."""
+    """A port is taken if a process listens there, also with SO_REUSEPORT, which would let two services share it."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         other.bind(("127.0.0.1", 0))
@@ -29,8 +29,8 @@ def test_a_taken_port_is_noticed_even_where_it_could_be_shared() -> None:
             free_address("127.0.0.1", other.getsockname()[1])
 
 
-def test_a_port_is_kept_until_somebody_listens() -> None:
-    """From the moment a port is chosen the system gives it to nobody else, and our servers may share it."""
+def test_a_port_is_kept_until_a_server_listens() -> None:
+    """From the moment a port is chosen the system gives it to no other process, and our servers may share it."""
 
     def taken_by(*options: int) -> None:
         with socket.socket() as other:

@@ -73,7 +73,7 @@ def test_readiness_is_what_the_service_says_of_itself() -> None:
 @pytest.mark.parametrize(
     ("failure", "status", "logged"),
     [
-        (StoreError("the server is away", transient=True), 503, "no decision: the server is away"),
+        (StoreError("the server is unavailable", transient=True), 503, "no decision: the server is unavailable"),
         (ZeroDivisionError("a bug"), 500, "POST '/v1/check' failed"),
     ],
 )
@@ -92,7 +92,7 @@ def test_what_breaks_inside_is_logged_and_not_told(
 
 
 def test_long_paths_and_methods_come_back_at_a_glance() -> None:
-    """What a stranger sends is shown in a problem only as far as one can read it."""
+    """What a caller sends is shown in a problem only as far as one can read it."""
     assert len(answered(new_service(), method="GET", path="/" + "x" * 50_000)[2]["detail"]) < 300
     assert len(answered(new_service(), method="X" * 5_000, path="/livez")[2]["detail"]) < 200
 
@@ -154,7 +154,7 @@ TOKEN = "s3cret"  # noqa: S105 (for a test)
     ],
 )
 def test_with_a_token_only_who_sends_it_is_answered(path: str, headers: dict[str, str], status: int) -> None:
-    """The token comes in a header of its own or as a bearer's; behind a gateway, the bearer is somebody else."""
+    """The token comes in a header of its own or as a bearer's; behind a gateway, the bearer token is the caller's."""
     service = new_service(token=TOKEN)
     given, answer_headers, _ = answered(service, b"{}", path=path, **headers)
     assert given == status
@@ -162,7 +162,7 @@ def test_with_a_token_only_who_sends_it_is_answered(path: str, headers: dict[str
 
 
 def test_probes_need_no_token() -> None:
-    """Whether the service lives and is ready is told to everybody."""
+    """Liveness and readiness are answered without a token."""
     service = new_service(token=TOKEN)
     assert answered(service, method="GET", path="/readyz")[0] == 200
 

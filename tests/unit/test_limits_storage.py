@@ -121,7 +121,7 @@ def test_resetting_everything(name: str, storage: HeadgateStorage) -> None:
 
 
 def test_when_a_fixed_window_ends(storage: HeadgateStorage, clock: FakeClock) -> None:
-    """Fixed windows begin at whole multiples of their length, for everybody alike."""
+    """Fixed windows begin at whole multiples of their length, for all keys alike."""
     item = RateLimitItemPerMinute(10)
     limiter = _strategy("fixed-window", storage)
     began = clock() / 1_000_000
@@ -174,7 +174,7 @@ def test_prefixes_keep_applications_apart(storage: HeadgateStorage) -> None:
 
 
 @pytest.mark.parametrize(("wrap", "raised"), [(False, StoreError), (True, StorageError)])
-def test_a_store_that_is_away_is_an_error_unless_the_address_says_otherwise(
+def test_an_unavailable_store_is_an_error_unless_the_address_says_otherwise(
     wrap: bool,  # noqa: FBT001 (a parameter of the test)
     raised: type[Exception],
 ) -> None:

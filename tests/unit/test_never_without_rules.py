@@ -1,4 +1,4 @@
-"""A process never decides by no rules while there are some it could have, nor by an empty set that nobody published."""
+"""A process never decides by no rules while there are some it could have, nor by an empty set that is unpublished."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILE = {
 }
 SAVED = ("none", "good", "torn")
 SERVER = ("unavailable", "nothing published", "rules")
-ANYBODY = Request(user="u1")
+REQUEST = Request(user="u1")
 
 
 class World(NamedTuple):
@@ -95,10 +95,10 @@ class Process:
         if world.saved == "torn":
             (kept,) = self._saved._folder.iterdir()
             kept.write_bytes(kept.read_bytes()[:-1])
-        self.database.is_away = world.database == "unavailable"
+        self.database.is_down = world.database == "unavailable"
         if world.database == "rules":
             self.database.publish(rules(3, 3))
-        self.feed.is_away = world.feed == "unavailable"
+        self.feed.is_down = world.feed == "unavailable"
         if world.feed == "rules":
             self.feed.plant(rules(4, 4))
 
@@ -132,11 +132,11 @@ def test_every_start_decides_by_the_best_rules_there_are_or_not_at_all(world: Wo
         assert process.limiter.snapshots.is_known is (world.origin is not Origin.NOTHING)
         if world.origin is Origin.NOTHING:
             with pytest.raises(NoRules):
-                await process.limiter.check(ANYBODY)
+                await process.limiter.check(REQUEST)
             with pytest.raises(NoRules):
-                await process.limiter.peek(ANYBODY)
+                await process.limiter.peek(REQUEST)
         else:
-            verdict = await process.limiter.check(ANYBODY)
+            verdict = await process.limiter.check(REQUEST)
             assert (verdict.allowed, verdict.limit) == (True, world.limit)
             assert (verdict.source == "exempt") is (world.limit is None)
 
@@ -154,7 +154,7 @@ def test_without_rules_requests_pass_where_that_was_chosen_and_are_marked(tmp_pa
         process = Process(NOTHING, tmp_path, admits=True)
         assert await process.start() is Origin.NOTHING
         assert not process.limiter.snapshots.is_known
-        said = (await process.limiter.check(ANYBODY)).as_dict()
+        said = (await process.limiter.check(REQUEST)).as_dict()
         assert {name: said[name] for name in ("allowed", "source", "policy", "snapshot")} == {
             "allowed": True,
             "source": "exempt",
@@ -183,7 +183,7 @@ def test_the_database_takes_over_from_the_file_once_it_has_rules(tmp_path: Path)
     async def run() -> None:
         process = Process(ON_FILE, tmp_path)
         assert await process.start() is Origin.FILE
-        process.database.is_away = False
+        process.database.is_down = False
         await process.subscriber._ask_database()
         assert process.origin() is Origin.FILE
         process.database.publish(rules(3, 3))
@@ -191,7 +191,7 @@ def test_the_database_takes_over_from_the_file_once_it_has_rules(tmp_path: Path)
         assert process.origin() is Origin.DATABASE
         process.file.write_text("rules: []")
         await process.file_rules.look()  # type: ignore[union-attr] # it has a file
-        assert (await process.limiter.check(ANYBODY)).limit == 3
+        assert (await process.limiter.check(REQUEST)).limit == 3
 
     asyncio.run(run())
 
@@ -207,14 +207,14 @@ def test_a_file_that_changes_is_read_again_and_the_last_good_one_stays(
         look, limit = process.file_rules.look, process.limiter.snapshots  # type: ignore[union-attr] # it has a file
         process.file.write_text("rules: [{name: r, limits: 55/hour}]")
         await look()
-        assert (await process.limiter.peek(ANYBODY)).limit == 55
+        assert (await process.limiter.peek(REQUEST)).limit == 55
         process.file.write_text("rules: [{name: r}]")
         for _ in range(3):
             await look()
         process.file.unlink()
         for _ in range(3):
             await look()
-        assert (await process.limiter.peek(ANYBODY)).limit == 55
+        assert (await process.limiter.peek(REQUEST)).limit == 55
         assert limit.is_known
         refused = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
         assert [sentence.partition(" are refused, ")[2].partition(":")[0] for sentence in refused] == [
@@ -223,7 +223,7 @@ def test_a_file_that_changes_is_read_again_and_the_last_good_one_stays(
         ]
         process.file.write_text("rules: [{name: r, limits: 77/hour}]")
         await look()
-        assert (await process.limiter.peek(ANYBODY)).limit == 77
+        assert (await process.limiter.peek(REQUEST)).limit == 77
 
     asyncio.run(run())
 
@@ -246,14 +246,14 @@ def test_a_file_that_is_put_right_ends_the_time_without_rules(tmp_path: Path, ca
 
 
 def test_blocks_hold_without_rules(tmp_path: Path) -> None:
-    """Who is blocked is told so, and everybody else that nothing can be decided."""
+    """A blocked caller is told so, and all others that nothing can be decided."""
     from headgate.core.blocklist import BlockList  # noqa: PLC0415 (only here)
 
     async def run() -> None:
         process = Process(NOTHING, tmp_path)
         await process.start()
         process.limiter.snapshots.publish_blocks(BlockList([{"id": "b1", "user": "u1", "until": None}]))
-        assert not (await process.limiter.check(ANYBODY)).allowed
+        assert not (await process.limiter.check(REQUEST)).allowed
         with pytest.raises(NoRules):
             await process.limiter.check(Request(user="u2"))
 

@@ -39,6 +39,6 @@ def test_without_its_extra_it_is_not_there(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_port_that_is_taken_names_its_setting() -> None:
-    """Whoever runs two services is told which port to change."""
+    """The error of a second service names the setting of the port to change."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(HeadgateError, match="HEADGATE_GRPC_PORT"):
         _served(grpc_port=taken.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Admissions that are written by hand say what the long way says."""
+"""Admissions that are written by hand say what the slow path says."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def test_phrases_are_remembered_for_their_limit_and_cost_only() -> None:
     ],
     ids=["a denial", "several limits", "only watched", "exempt", "blocked"],
 )
-def test_everything_else_goes_the_long_way(made: Verdict) -> None:
+def test_everything_else_takes_the_slow_path(made: Verdict) -> None:
     """What is rare is not written by hand."""
     assert Admissions().message(made) is None
 
 
-def test_an_admission_without_counters_goes_the_long_way() -> None:
+def test_an_admission_without_counters_takes_the_slow_path() -> None:
     """Nothing was decided, so Envoy is not told that something was."""
     made = checked(limits="1/hour")
     passed = verdict(made.plan, [degraded.without_counting(made.plan.enforced[0].hit, 0)])

@@ -179,7 +179,7 @@ def test_without_a_decision_there_is_no_answer() -> None:
             return [degraded.without_counting(hit, 1) for hit in hits]
 
         envoy.limiter._take_now = None
-        envoy.limiter.store.take = away  # type: ignore[method-assign] # a store that is away
+        envoy.limiter.store.take = away  # type: ignore[method-assign] # an unavailable store
         with pytest.raises(StoreError):
             await envoy.service.decide(prepare(RateLimitRequest("web", (SEARCH,))))
 

@@ -93,7 +93,7 @@ def test_any_bytes_are_a_question_or_refused(message: bytes) -> None:
 
 @given(st.lists(st.tuples(SHORT, SHORT), max_size=3), st.integers(0), st.integers(0, 255), st.integers(0, 3))
 def test_what_is_usual_is_read_like_all_else(entries: list[tuple[str, str]], at: int, byte: int, cut: int) -> None:
-    """A field that nobody knows in front changes nothing, whether the rest is sound, spoilt or cut off."""
+    """An unknown field in front changes nothing, whether the rest is sound, spoilt or cut off."""
     message = MESSAGES["RateLimitRequest"](domain="web")
     descriptor = message.descriptors.add()
     for key, value in entries:

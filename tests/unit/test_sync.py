@@ -113,7 +113,7 @@ class Clockwork:
         return self.now
 
 
-def test_a_changed_file_is_seen_when_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_seen_by_the_next_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a thread or a loop, a synchronous limiter looks at its rules file at most once a second, when asked."""
     clockwork = Clockwork()
     monkeypatch.setattr(sync, "monotonic", clockwork)
@@ -137,14 +137,14 @@ def test_a_changed_file_is_seen_when_somebody_asks(tmp_path: Path, monkeypatch: 
 
 
 class Elsewhere:
-    """A store without a short way, as one behind a wrapper is."""
+    """A store without a fast path, as one behind a wrapper is."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.take, self.peek, self.give_back = store.take, store.peek, store.give_back
         self.reset, self.close = store.reset, store.close
 
 
-def test_a_store_needs_no_short_way() -> None:
+def test_a_store_needs_no_fast_path() -> None:
     """On a store that offers no shortcut `hit` does the same, only less fast."""
     clock = FakeClock()
     bare_keys = BareKeys(Calendars(zone, clock))

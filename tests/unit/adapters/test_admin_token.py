@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
-    """Whoever starts again has the same one, and nobody else can read it."""
+    """The next start reads the same one, and no other user can read it."""
     folder = tmp_path / "new" / "data"
     token = kept_token(folder)
     assert looks_like_token(token)
@@ -26,7 +26,7 @@ def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 def test_those_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
-    """And never none: a file that somebody is still writing is not there yet."""
+    """And never none: a file that another process is still writing is not there yet."""
     for number in range(50):
         with ThreadPoolExecutor(8) as threads:
             tokens = list(threads.map(kept_token, [tmp_path / str(number)] * 8))
@@ -36,7 +36,7 @@ def test_those_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
 def test_a_file_without_a_token_stops_the_start(tmp_path: Path, content: bytes) -> None:
-    """Nobody could use the API with it, so it says which file that is."""
+    """No client could use the API with it, so the error names the file."""
     (tmp_path / "admin-token").write_bytes(content)
     with pytest.raises(InvalidSettings, match="admin-token"):
         kept_token(tmp_path)

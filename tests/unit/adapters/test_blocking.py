@@ -108,7 +108,7 @@ def test_answers_and_errors_come_through(opened: Opened) -> None:
         run_now(opened.store.give_back([]))
 
 
-def test_nothing_runs_that_nobody_needs() -> None:
+def test_nothing_runs_that_is_not_needed() -> None:
     """The background thread starts with the first call, and ends when the store is closed or forgotten."""
     others = waiting_threads()
     opened = Opened()
@@ -166,7 +166,7 @@ def test_it_can_be_called_inside_an_event_loop(opened: Opened) -> None:
 
 
 def test_closing_ends_every_wait(opened: Opened) -> None:
-    """Threads that wait when the store is closed get a store error, and so does everybody who asks later."""
+    """Threads that wait when the store is closed get a store error, and so do later callers."""
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)
         run_now(opened.store.close())
@@ -199,7 +199,7 @@ def test_a_call_that_comes_while_closing_is_refused(opened: Opened) -> None:
         background.ask(background.resident.take, [])
 
 
-def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_breaks_down_lets_no_caller_wait_for_ever(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the background thread dies, those who wait get a store error, and the next call starts anew."""
     monkeypatch.setattr(threading, "excepthook", lambda _args: None)
 
@@ -220,7 +220,7 @@ def test_a_loop_that_breaks_down_lets_nobody_wait_for_ever(opened: Opened, monke
 
 
 def test_a_thread_that_vanished_is_noticed(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits looks now and then whether there is still somebody to wait for."""
+    """A waiting thread checks now and then whether the background thread is still alive."""
     monkeypatch.setattr(module, "_SECONDS_BETWEEN_LOOKS", 0.001)
     with ThreadPoolExecutor(1) as pool:
         waiting = reset_in(pool, opened)

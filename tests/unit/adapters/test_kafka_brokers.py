@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_brokers_are_read(text: str, servers: str) -> None:
-    """Brokers stand with commas between them; the port is 9092 if nobody says."""
+    """Brokers are separated by commas; the port is 9092 by default."""
     assert Brokers.parse(text) == Brokers(servers, {})
 
 

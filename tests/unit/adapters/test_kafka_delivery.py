@@ -37,7 +37,7 @@ def test_what_fails_is_sent_again_in_its_order(delivery: Delivery) -> None:
     delivery.try_again()
     assert (list(delivery.to_send), delivery.fault) == ([1, 3, 4], None)
     delivery.reported(3, None)
-    assert delivery.missing == 3  # nobody had sent it again yet
+    assert delivery.missing == 3  # it had not been sent again yet
 
 
 def test_one_is_refused_only_if_it_was_alone(delivery: Delivery) -> None:

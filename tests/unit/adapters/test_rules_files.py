@@ -75,7 +75,7 @@ def test_everything_that_is_wrong_with_any_file_is_told(tmp_path: Path) -> None:
     assert lines[2] == "two.yaml:1: expected a mapping with rules and tiers, not 'just text'"
 
 
-def test_what_is_not_as_it_should_be_is_kept_for_whoever_checks(tmp_path: Path) -> None:
+def test_what_is_not_as_it_should_be_is_kept_for_the_check(tmp_path: Path) -> None:
     """Putting files together checks nothing else: rules that are no rules stay what they are."""
     paths = written(tmp_path, one="rules: [5, {name: 7}]\ntiers: 3\nwhat: ever\n", two="rules: [5, {name: 7}]\n")
     files = RulesFiles(paths)

@@ -80,7 +80,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, disk: _Disk, caplog: pytest.L
 
 
 def test_a_disk_that_stays_full_costs_the_oldest(tmp_path: Path, disk: _Disk) -> None:
-    """Memory is bounded; what had to go is known to whoever reads the log."""
+    """Memory is bounded; the log says what was dropped."""
     writer, stream = Writer(tmp_path, {EVENTS: 2**24}, max_in_memory=20_000), spooled_events(tmp_path, ["one"])
     writer.append(EVENTS, batch(0, 10))
     writer.write()
@@ -126,9 +126,7 @@ def test_a_data_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
-def test_a_spool_that_somebody_deletes_is_begun_anew(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_noticed: bool
-) -> None:
+def test_a_deleted_spool_is_begun_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_noticed: bool) -> None:
     """What was in it is lost and accounted for, also what no reader had seen; what comes is not."""
     root = tmp_path / "spool"
     writer, stream = Writer(root, {EVENTS: 2**24}), spooled_events(root, ["one"])
@@ -158,7 +156,7 @@ def test_a_spool_that_somebody_deletes_is_begun_anew(
     assert list(root.iterdir()) == []
 
 
-def test_a_lock_that_somebody_deletes_loses_nothing(tmp_path: Path) -> None:
+def test_a_deleted_lock_loses_nothing(tmp_path: Path) -> None:
     """The process goes on in another folder, and the first is read to its end."""
     writer, stream = Writer(tmp_path, {EVENTS: 2**24}), spooled_events(tmp_path, ["one"])
     writer.append(EVENTS, batch(0, 5))
@@ -191,7 +189,7 @@ def test_a_full_spool_keeps_the_newest(tmp_path: Path) -> None:
 
 
 def test_what_all_have_read_is_deleted(tmp_path: Path) -> None:
-    """Not before; so that a sink that is away holds on to what it needs, and nothing else."""
+    """Not before; so that an unavailable sink keeps what it needs, and nothing else."""
     writer, stream = Writer(tmp_path, {EVENTS: 800_000}), spooled_events(tmp_path, ["one", "two"])
     for number in range(0, 3_000, 100):
         writer.append(EVENTS, batch(number, 100))
@@ -277,7 +275,7 @@ def test_a_folder_whose_files_cannot_be_read_any_more_is_passed_over(
     assert stream.ledger("one") == DeliveryLedger(stored=1, spooled=1)
 
 
-def test_other_spools_that_nobody_ships_are_found(tmp_path: Path) -> None:
+def test_other_spools_that_no_process_exports_are_found(tmp_path: Path) -> None:
     """Those with something in them, which no living process looks after."""
     for name in ("ours", "left", "shipped", "empty"):
         writer = Writer(tmp_path / name, {EVENTS: 2**24})
@@ -355,7 +353,7 @@ def test_counts_of_several_flushes_come_together(tmp_path: Path, caplog: pytest.
 
 
 def test_counts_of_very_many_users_come_apart(tmp_path: Path) -> None:
-    """All of them may be different, and whoever stores them has all in memory."""
+    """All of them may be different, and the sink that stores them has all in memory."""
     writer, stream = Writer(tmp_path, {COUNTS: 2**30}), spooled_counts(tmp_path, ["one"])
     made = [count_batch(ENOUGH_AT_ONCE // 2) for _ in range(3)]
     for each in made:
@@ -406,7 +404,7 @@ def test_counts_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_one_process_holds_the_lock(tmp_path: Path) -> None:
-    """Whoever asks meanwhile gets nothing."""
+    """A process that asks meanwhile gets nothing."""
     lock = shipping_lock(tmp_path)
     assert lock is not None
     assert shipping_lock(tmp_path) is None
@@ -464,7 +462,7 @@ def test_what_another_version_has_spooled_is_read(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_has_no_form_is_cleaned_or_lost_alone() -> None:
-    """Surrogates, huge numbers, and objects that nobody knows."""
+    """Surrogates, huge numbers, and objects of unknown types."""
     poison = [
         event(1, endpoint="/\ud800", extra={"attributes": {"\udc00": [True, ("x", 2**70)]}}),
         event(2, cost=-(2**70)),

@@ -19,7 +19,7 @@ def _name(**settings: str) -> str:
 
 
 def test_a_spool_is_its_databases() -> None:
-    """Whoever asks it, by whichever password, and whatever other sinks there are."""
+    """With any user and password of the database, and whatever other sinks there are."""
     names = {
         _name(database_url="postgresql://ann:secret@db:5432/limits"),
         _name(database_url="postgres://ben@db:5432/limits?sslmode=require&password=x"),

@@ -102,7 +102,7 @@ def test_a_manifest_leads_nowhere_else(name: str) -> None:
 
 
 def test_a_manifest_without_an_origin_is_read() -> None:
-    """Manifests that say neither folder nor origin are those of the first archives, and can be anybody's."""
+    """Manifests that say neither folder nor origin are those of the first archives, and fit any database."""
     now = datetime(2026, 9, 1, tzinfo=UTC)
     file = PartFile("0001.parquet", 1, 1, "0" * 64, now, now)
     part = Part(Month(2026, 5), 1, "events/2026-05/1", "", 1, now, now, "0" * 64, (), (file,), now, "headgate")

@@ -87,7 +87,7 @@ def test_a_full_disk_ends_the_source(tmp_path: Path) -> None:
 
 
 def test_a_source_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    """When the source fails, or somebody calls it off, the file is not there."""
+    """When the source fails, or is cancelled, the file is not there."""
 
     async def failing(sink: Sink) -> int:
         await sink(PIECE)

@@ -38,7 +38,7 @@ class Feed(MemoryFeed):
         super().__init__()
         self.fetched = 0
         self.looked = asyncio.Event()
-        self.is_away = self.is_silent = self.is_frozen = False
+        self.is_down = self.is_silent = self.is_frozen = False
 
     async def state(self) -> FeedState:
         await self._suffer()
@@ -60,8 +60,8 @@ class Feed(MemoryFeed):
     async def _suffer(self) -> None:
         if self.is_frozen:
             await asyncio.Event().wait()
-        if self.is_away:
-            msg = "it is away"
+        if self.is_down:
+            msg = "connection refused"
             raise StoreError(msg, transient=True)
 
     def plant(self, document: Document) -> None:
@@ -74,7 +74,7 @@ class Feed(MemoryFeed):
         await self.announce(Announcement(since, Position(document.lineage, document.number, "m"), names))
 
     async def looks(self, times: int = 2) -> None:
-        """Wait until it was looked at so many times; one look may be under way."""
+        """Wait until it was looked at so many times; one look may be in flight."""
         for _ in range(times):
             self.looked.clear()
             await asyncio.wait_for(self.looked.wait(), 10)
@@ -88,7 +88,7 @@ class Stored(StoredChanges):
         self.documents: dict[str, Document] = {}
         self.changes: list[str] = []
         """Their names; the first is change 1."""
-        self.is_away = self.is_frozen = False
+        self.is_down = self.is_frozen = False
         self.looked = self.fetched = 0
         for document in documents:
             self.publish(document)
@@ -117,7 +117,7 @@ class Stored(StoredChanges):
     async def _suffer(self) -> None:
         if self.is_frozen:
             await asyncio.Event().wait()
-        if self.is_away:
+        if self.is_down:
             msg = "it does not answer"
             raise DatabaseError(msg, transient=True)
 

@@ -26,7 +26,7 @@ def _said(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_database(
     how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rules and blocks are put in force, saved to disk and confirmed; the log says so once."""
+    """Rules and blocks are activated, saved to disk and confirmed; the log says so once."""
 
     async def run() -> None:
         database, saved = Stored(rules(7, 7)), SavedDocuments(tmp_path)
@@ -35,7 +35,7 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
         await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
-            trial.feed.is_away, trial.feed.is_frozen = True, how == "frozen"
+            trial.feed.is_down, trial.feed.is_frozen = True, how == "frozen"
             database.publish(rules(8, 8))
             database.publish(make("blocks", 9, [], "l1"))
             await trial.until(8)
@@ -45,7 +45,7 @@ def test_what_is_published_while_the_feed_is_unavailable_is_taken_from_the_datab
             before = trial.subscriber.confirmed
             await wait_until_async(lambda: trial.subscriber.confirmed != before)
             assert saved.read("rules") == rules(8, 8)
-            reason = "it is away" if how == "away" else f"no answer within {SOON:g} s"
+            reason = "connection refused" if how == "away" else f"no answer within {SOON:g} s"
             assert _said(caplog) == [f"rules: following PostgreSQL directly, redis unavailable: {reason}"]
 
     asyncio.run(run())
@@ -62,11 +62,11 @@ def test_a_damaged_document_of_the_feed_does_not_bar_the_good_one_of_the_databas
         async with trial.running():
             await trial.feed.looks()
             good = rules(8, 8)
-            database.is_away = True
+            database.is_down = True
             await trial.feed.publish(good._replace(body=good.body[:-1] + b"?"))
             await wait_until_async(lambda: trial.subscriber.refused[Refusal.DIGEST] > 0)
-            trial.feed.is_away = True
-            database.is_away = False
+            trial.feed.is_down = True
+            database.is_down = False
             database.publish(good)
             await trial.until(8)
             assert trial.subscriber.state["rules"] == ActiveDocument(Origin.DATABASE, 8)
@@ -74,7 +74,7 @@ def test_a_damaged_document_of_the_feed_does_not_bar_the_good_one_of_the_databas
     asyncio.run(run())
 
 
-def test_the_database_is_left_alone_while_the_feed_answers() -> None:
+def test_the_database_is_not_polled_while_the_feed_answers() -> None:
     """It is asked at the start for what the feed does not have, and not once a second."""
 
     async def run() -> None:
@@ -120,11 +120,11 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
         await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
-            trial.feed.is_away = True
+            trial.feed.is_down = True
             database.publish(rules(9, 9))
             await trial.until(9)
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
-            trial.feed.is_away = False
+            trial.feed.is_down = False
             await trial.feed.looks(4)
             assert trial.subscriber.followed is Followed.DATABASE
             assert trial.subscriber.trouble == "it has rules 7, and 9 is active"
@@ -138,7 +138,7 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
             await trial.feed.looks(5)
             assert database.looked == looked
         assert _said(caplog) == [
-            "rules: following PostgreSQL directly, redis unavailable: it is away",
+            "rules: following PostgreSQL directly, redis unavailable: connection refused",
             "rules: following redis again",
         ]
 
@@ -155,12 +155,12 @@ def test_what_was_committed_just_before_the_feed_recovered_is_not_missed() -> No
         await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
-            trial.feed.is_away = True
+            trial.feed.is_down = True
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
             assert trial.subscriber._direct is not None
             trial.subscriber._direct.end()  # no look of its own comes any more
             database.publish(rules(8, 8))
-            trial.feed.is_away = False  # and the feed still has 7
+            trial.feed.is_down = False  # and the feed still has 7
             await trial.until(8)
             assert trial.subscriber.followed is Followed.DATABASE
 
@@ -177,12 +177,12 @@ def test_a_database_of_another_lineage_is_right() -> None:
         await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
-            trial.feed.is_away = True
+            trial.feed.is_down = True
             database.lineage = "l2"
             database.publish(rules(3, 3, "l2"))
             await trial.until(3)
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
-            trial.feed.is_away = False
+            trial.feed.is_down = False
             await trial.feed.looks(3)
             assert trial.limits == ["3/hour"]
 
@@ -190,7 +190,7 @@ def test_a_database_of_another_lineage_is_right() -> None:
 
 
 def test_records_that_changed_are_forgotten_without_the_feed() -> None:
-    """Users and keys that changed since the last announcement are; once the feed is back, whatever was cached is."""
+    """Users and keys that changed since the last announcement are; once the feed has recovered, all cached ones are."""
 
     async def run() -> None:
         database = Stored(rules(7, 7))
@@ -199,7 +199,7 @@ def test_records_that_changed_are_forgotten_without_the_feed() -> None:
         await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
-            trial.feed.is_away = True
+            trial.feed.is_down = True
             for name in ("user:u1", "key:0a", "user:u1"):
                 database.change(name)
             await wait_until_async(lambda: trial.forgotten == [["user:u1", "key:0a"]])
@@ -208,7 +208,7 @@ def test_records_that_changed_are_forgotten_without_the_feed() -> None:
             trial.forgotten.clear()
             trial.feed.is_silent = True
             await trial.feed.announce(Announcement(7, Position("l1", 11, "m"), ["user:u1"]))
-            trial.feed.is_away = False
+            trial.feed.is_down = False
             await wait_until_async(lambda: trial.subscriber.followed is Followed.FEED)
             await wait_until_async(lambda: trial.forgotten == [["*"]])
 
@@ -225,17 +225,19 @@ def test_with_both_unavailable_what_is_active_stays(caplog: pytest.LogCaptureFix
         await trial.subscriber.start()
         async with trial.running():
             await trial.feed.looks()
-            trial.feed.is_away = database.is_away = True
+            trial.feed.is_down = database.is_down = True
             await wait_until_async(lambda: trial.subscriber.followed is Followed.NOTHING)
             assert trial.number == 7
-            database.is_away = False
+            database.is_down = False
             database.publish(rules(8, 8))
             await trial.until(8)
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
         nothing, directly = _said(caplog)
-        assert nothing.startswith("rules: no changes arrive, what is active stays, redis unavailable: it is away; ")
+        assert nothing.startswith(
+            "rules: no changes arrive, what is active stays, redis unavailable: connection refused; "
+        )
         assert nothing.endswith("PostgreSQL unavailable: it does not answer")
-        assert directly == "rules: following PostgreSQL directly, redis unavailable: it is away"
+        assert directly == "rules: following PostgreSQL directly, redis unavailable: connection refused"
 
     asyncio.run(run())
 
@@ -246,7 +248,7 @@ def test_a_document_of_the_database_that_is_refused_is_not_fetched_again() -> No
     async def run() -> None:
         database = Stored(rules(7, 7))
         trial = Trial(database=database)
-        trial.feed.is_away = True
+        trial.feed.is_down = True
         await trial.subscriber.start(0.1)
         async with trial.running():
             database.publish(make("rules", 8, {"rules": [{"name": "x", "limits": "no"}]}, "l1"))
@@ -267,7 +269,7 @@ def test_a_database_is_asked_about_once_a_second() -> None:
     async def run() -> None:
         database, every = Stored(rules(7, 7)), 0.05
         trial = Trial(database=database, every=every)
-        trial.feed.is_away = True
+        trial.feed.is_down = True
         await trial.subscriber.start(0.1)
         async with trial.running():
             began = asyncio.get_running_loop().time()

@@ -64,7 +64,7 @@ def test_another_document_cannot_pass_for_it(change: dict[str, Any]) -> None:
     ids=range(8),
 )
 def test_what_cannot_be_read_is_refused(body: bytes, says: str) -> None:
-    """A document that was sealed by somebody who writes nonsense is refused in a sentence."""
+    """A document with a valid digest and nonsense inside is refused in a sentence."""
     with pytest.raises(InvalidFields, match=says):
         read(sealed(body))
 

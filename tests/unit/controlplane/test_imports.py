@@ -112,7 +112,7 @@ def test_what_is_not_limited() -> None:
 
 
 def test_shadows_and_zero() -> None:
-    """A shadow becomes a rule that logs, and a limit of nothing one that blocks, unless it would block everybody."""
+    """A shadow becomes a rule that logs, and a limit of nothing one that blocks, unless it would block all requests."""
     rules, notes = envoy(
         {"key": "k", "value": "a", "shadow_mode": True, **limited()},
         {"key": "k", "value": "b", **limited(requests=0)},
@@ -237,7 +237,7 @@ SEED: dict[str, Any] = {
 
 
 def test_each_entry_of_a_tier_map_becomes_a_rule() -> None:
-    """Limits by tier are rules per user of that tier, and the global one is for everybody."""
+    """Limits by tier are rules per user of that tier, and the global one is for all users together."""
     made, notes = from_tier_map(SEED)
     assert {rule["name"]: rule["limits"] for rule in made["rules"]} == {
         "api-v1-search-get-free": "100/minute burst 20",

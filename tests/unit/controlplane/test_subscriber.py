@@ -1,4 +1,4 @@
-"""Following changes, in one process: what is put in force, what is refused, what is forgotten."""
+"""Following changes, in one process: what is activated, what is refused, what is forgotten."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_rules_are_in_force_as_they_are_published() -> None:
+def test_rules_are_active_as_they_are_published() -> None:
     """Each published rule set replaces the one before."""
 
     async def run() -> None:
@@ -97,7 +97,7 @@ def test_a_damaged_document_is_asked_of_the_database() -> None:
 
 
 def test_a_document_that_was_repaired_is_taken_once_that_is_announced() -> None:
-    """A number that was refused is tried again when somebody says so."""
+    """A number that was refused is tried again when an announcement says so."""
 
     async def run() -> None:
         trial = Trial()
@@ -227,7 +227,7 @@ def test_numbers_of_another_lineage_begin_anew() -> None:
 
 
 def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFixture) -> None:
-    """Rules stay in force while the feed has none, or is away; both are said once."""
+    """Rules stay active while the feed has none, or is unavailable; both are said once."""
 
     async def run() -> None:
         trial = Trial()
@@ -238,16 +238,16 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
             trial.feed._documents.clear()
             trial.feed._position = Position()
             await trial.feed.looks(3)
-            trial.feed.is_away = True
+            trial.feed.is_down = True
             await asyncio.sleep(5 * SOON)
-            assert trial.subscriber.trouble == "it is away"
-            trial.feed.is_away = False
+            assert trial.subscriber.trouble == "connection refused"
+            trial.feed.is_down = False
             await trial.feed.looks()
             assert trial.number == 7
             assert trial.subscriber.trouble is None
             assert trial.forgotten == []
         assert [record.getMessage() for record in caplog.records if "redis" in record.getMessage()] == [
-            "rules: no changes arrive, what is active stays, redis unavailable: it is away",
+            "rules: no changes arrive, what is active stays, redis unavailable: connection refused",
             "rules: following redis again",
         ]
 
@@ -257,7 +257,7 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize("is_frozen", [True, False], ids=["frozen", "away"])
 @pytest.mark.parametrize("has_database", [True, False], ids=["database", "no database"])
 @pytest.mark.parametrize("has_saved", [True, False], ids=["saved", "nothing saved"])
-def test_a_process_starts_whatever_is_away(
+def test_a_process_starts_whatever_is_unavailable(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     *,
@@ -269,12 +269,12 @@ def test_a_process_starts_whatever_is_away(
 
     async def run() -> None:
         database = Stored(rules(6, 6), make("blocks", 2, [], "l1"))
-        database.is_away, database.is_frozen = not has_database, is_frozen and not has_database
+        database.is_down, database.is_frozen = not has_database, is_frozen and not has_database
         saved = SavedDocuments(tmp_path)
         if has_saved:
             saved.write(rules(5, 5))
         trial = Trial(saved, database=database)
-        trial.feed.is_frozen, trial.feed.is_away = is_frozen, True
+        trial.feed.is_frozen, trial.feed.is_down = is_frozen, True
         began = asyncio.get_running_loop().time()
         state = (await trial.subscriber.start(0.2))["rules"]
         assert asyncio.get_running_loop().time() - began < 2
@@ -288,7 +288,7 @@ def test_a_process_starts_whatever_is_away(
             if has_saved
             else "starting with no rules, no blocks (the feed: "
         )
-        trial.feed.is_frozen = trial.feed.is_away = False
+        trial.feed.is_frozen = trial.feed.is_down = False
         await trial.feed.publish(rules(7, 7))
         async with trial.running():
             await trial.until(7)

@@ -138,7 +138,7 @@ def test_every_ipv4_address_has_one_counter(address: IPv4Address) -> None:
 
 @given(st.ip_addresses(v=6), st.integers(0, 2**64 - 1))
 def test_every_ipv6_address_of_one_subnet_has_one_counter(address: IPv6Address, host: int) -> None:
-    """Changing the last 64 bits, the case or the compression gives nobody a second counter."""
+    """Changing the last 64 bits, the case or the compression gives no caller a second counter."""
     number = int(address)
     sibling = IPv6Address(number >> 64 << 64 | host)
     parsed = parse_address(str(address))

@@ -47,7 +47,7 @@ def test_keys_differ() -> None:
         assert len({key[place] for key in keys}) == 62
 
 
-def test_a_mistyped_key_is_seen_without_asking_anybody() -> None:
+def test_a_mistyped_key_is_seen_without_a_lookup() -> None:
     """One wrong character, two that changed places, one too many or too few."""
     key = new_api_key(random.Random(3).randbytes(32))
     for place in range(len(key)):
@@ -62,7 +62,7 @@ def test_a_mistyped_key_is_seen_without_asking_anybody() -> None:
 
 
 def test_what_is_kept_of_a_key() -> None:
-    """Its SHA-256, and ten characters to know it by; there is a hash of any text that somebody may present."""
+    """Its SHA-256, and ten characters to know it by; any text that a caller may present has a hash."""
     key = new_api_key(bytes(32))
     assert hash_of(key) == hashlib.sha256(key.encode()).digest()
     assert prefix_of(key) == key[:10]

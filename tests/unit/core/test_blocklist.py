@@ -153,6 +153,6 @@ def test_a_hundred_thousand_ranges_are_ordinary() -> None:
     ],
 )
 def test_a_malformed_list_is_refused_as_a_whole(data: object, problem: str) -> None:
-    """Everything that is wrong is said, so that the list in force can stay."""
+    """Everything that is wrong is said, so that the active list can stay."""
     with pytest.raises(InvalidFields, match=problem):
         BlockList(data)

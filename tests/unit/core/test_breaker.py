@@ -97,7 +97,7 @@ def test_a_success_ends_a_row() -> None:
 
 
 def test_open_it_lets_nothing_through() -> None:
-    """A server that is away is not asked, whatever late answers or failures still come."""
+    """A server behind an open circuit is not called, whatever late answers or failures still come."""
     watched = Watched()
     watched.open()
     watched.breaker.succeeded(1)
@@ -116,7 +116,7 @@ def test_half_open_a_small_share_tries() -> None:
 
 @pytest.mark.parametrize("by_probes", [False, True])
 def test_it_closes_when_enough_tries_have_succeeded(by_probes: bool) -> None:  # noqa: FBT001 (a parameter)
-    """Calls that were let through, or further probes, prove that a server is back."""
+    """Calls that were let through, or further probes, prove that a server has recovered."""
     watched = Watched()
     watched.open()
     watched.breaker.answered_probe(10)
@@ -127,7 +127,7 @@ def test_it_closes_when_enough_tries_have_succeeded(by_probes: bool) -> None:  #
 
 
 def test_half_open_one_failure_opens_it_again() -> None:
-    """A server that fails a try is away as before, and has to prove itself from the beginning."""
+    """A server that fails a try is unavailable as before, and has to prove itself from the beginning."""
     watched = Watched()
     watched.open()
     watched.breaker.answered_probe(10)

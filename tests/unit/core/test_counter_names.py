@@ -22,7 +22,7 @@ def key(request: Request, **fields: Any) -> str:  # noqa: ANN401 (fields of a ru
 
 
 def test_a_global_rule_has_one_counter() -> None:
-    """A rule that counts everybody together has one counter, under its own name."""
+    """A rule that counts all requests together has one counter, under its own name."""
     assert key(Request(user="a")) == key(Request(user="b")) == "rl:{g=r}:r:sc1m"
 
 
@@ -52,7 +52,7 @@ def test_a_missing_part_becomes_the_address_and_then_unknown() -> None:
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_no_value_imitates_another(one: str, other: str) -> None:
-    """Different users have different counters, whatever their names are, and nobody is taken for an address."""
+    """Different users have different counters, whatever their names are, and no user is taken for an address."""
     for user in (one, other):
         name = key(Request(user=user, ip="192.0.2.1"), per=["user", "method"])
         assert name.count("{") == name.count("}") == 1

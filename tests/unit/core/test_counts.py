@@ -75,7 +75,7 @@ def test_only_those_who_ask_most_have_rows_by_the_minute() -> None:
 
 
 def test_of_those_who_ask_as_often_as_each_other_some_have_rows() -> None:
-    """There are never more rows of users than may be, and nobody has one who asked less than somebody without."""
+    """Rows of users are bounded, and a user with a row has asked at least as often as any user without one."""
     users: dict[str | None, int] = {"a": 5, "b": 2, "c": 2, "d": 2, "e": 1}
     batch = _batch(_count("allowed")._replace(users=users))
     for most in range(1, 6):

@@ -14,7 +14,7 @@ def test_an_account_says_what_became_of_everything() -> None:
     assert (ledger + ledger).emitted == 22
 
 
-def test_what_nobody_can_read_any_more_is_dropped() -> None:
+def test_what_cannot_be_read_any_more_is_dropped() -> None:
     """A spool that is gone keeps nothing."""
     ledger = DeliveryLedger(stored=5, refused=1, dropped=2, spooled=3)
     assert ledger.ended == DeliveryLedger(stored=5, refused=1, dropped=5, spooled=0)

@@ -148,7 +148,7 @@ LIMITS = st.builds("{}/{}{}".format, st.integers(1, 30), st.integers(1, 5_000), 
 def test_headers_never_promise_more_than_is_true(
     limits: list[str], algorithm: str, steps: list[tuple[int, int]]
 ) -> None:
-    """Whoever believes the headers comes neither too early nor with more than is left."""
+    """A client that follows the headers comes neither too early nor with more than is left."""
     clock = FakeClock()
     try:
         gate = limiter({"name": "r", "limits": limits, "algorithm": algorithm}, clock=clock)

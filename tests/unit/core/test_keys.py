@@ -140,7 +140,7 @@ def test_other_names_are_no_plain_bare_keys(name: str) -> None:
 
 @given(values, values, codes)
 def test_what_counters_of_one_limit_have_in_common(subject: str, other: str, code: str) -> None:
-    """Without its subject a name says which limit it belongs to, and nothing about anybody."""
+    """Without its subject a name says which limit it belongs to, and nothing about a user."""
     assert without_subject(f"rl:{{u={escape(subject)}}}:search:{code}|e={escape(other)}") == f"search:{code}"
     assert without_subject(f"rl:{{u={escape(subject)}}}:search:{code}") == f"search:{code}"
     assert without_subject(hit_key(subject, code)) == code

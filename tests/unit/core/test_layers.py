@@ -27,9 +27,9 @@ def test_each_layer_has_one_winner_and_all_layers_apply() -> None:
         {"name": "wide", "per": "user"},
         {"name": "search", "per": "user", "match": {"endpoints": "/search"}},
         {"name": "search-post", "per": "user", "match": {"endpoints": "/search", "methods": "POST"}},
-        {"name": "everybody"},
+        {"name": "all"},
     ).plan(Request(user="u", path="/search", method="POST"))
-    assert names(plan) == ["everybody", "search-post", "wide"]
+    assert names(plan) == ["all", "search-post", "wide"]
 
 
 def test_a_lower_number_wins_whatever_is_more_specific() -> None:

@@ -108,7 +108,7 @@ MALFORMED: Final = [
     ("5/calendar day tz Europe//Berlin", "'Europe//Berlin' is not the name of a time zone"),
     ("5/calendar day tz Zürich", "'Zürich' is not the name of a time zone"),
     ("5/calendar wee\u212a", "is not a calendar period"),
-    # characters that nobody can see
+    # invisible characters
     ("100/\nminute", "has a line break or another invisible character inside"),
     ("100/minute\nburst 5", "has a line break or another invisible character inside"),
     ("100\t/minute", "has a line break or another invisible character inside"),

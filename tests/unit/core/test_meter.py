@@ -145,7 +145,7 @@ def test_the_identity_of_a_counter_leaves_the_amounts_out() -> None:
 
 
 def test_how_long_a_bucket_may_delay() -> None:
-    """Without a word a token bucket delays nobody and a leaky bucket as long as its queue is."""
+    """By default a token bucket delays no request and a leaky bucket as long as its queue is."""
     assert meter("5/second", Algorithm.TOKEN_BUCKET).max_delay == 0
     assert meter("5/second", Algorithm.LEAKY_BUCKET).max_delay == NO_DELAY_LIMIT
     throttled = meter("5/second burst 10", Algorithm.TOKEN_BUCKET, 2 * SECOND)

@@ -60,7 +60,7 @@ def test_limits_of_ones_own_replace_the_whole_list() -> None:
 
 
 def test_limits_of_ones_own_hold_for_global_rules_too() -> None:
-    """Also where a rule counts everybody together, and would not have to look at the request."""
+    """Also where a rule counts all requests together, and would not have to look at the request."""
     rules = snapshot(per="global", limits="5/minute")
     assert limits(rules, "1/minute") == ["1/minute"]
     assert limits(rules) == ["5/minute"]

@@ -103,7 +103,7 @@ def test_rule_sets_survive_in_full_and_in_brief(data: dict[str, Any]) -> None:
 
 
 def test_what_goes_without_saying_is_left_out() -> None:
-    """The brief form is what somebody would write."""
+    """The brief form is what a person would write."""
     rules = [
         {"name": "search", "per": "user", "limits": ["100/hour"], "priority": 100, "match": {"methods": ["get"]}},
         {"name": "gate", "action": "block", "response": {"status": 403}, "enabled": False},

@@ -60,7 +60,7 @@ def test_differences_as_data() -> None:
     assert Difference().as_dict()["default_tier"] is None
 
 
-def test_another_owner_alone_changes_nothing_in_force() -> None:
+def test_another_owner_alone_changes_no_active_rule() -> None:
     """Who owns a rule is a difference, and no request is decided otherwise for it."""
     owned = difference(BEFORE, Contents(BEFORE.rules, BEFORE.tiers, BEFORE.default_tier, {"search": "b.yaml"}))
     assert (owned.is_empty, owned.affects_decisions) == (False, False)

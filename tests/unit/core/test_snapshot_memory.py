@@ -24,7 +24,7 @@ def snapshot(rules: int) -> Snapshot:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many paths, methods and addresses strangers make up, a snapshot remembers a fixed number of them."""
+    """However many paths, methods and addresses callers make up, a snapshot remembers a fixed number of them."""
     monkeypatch.setattr(matching, "_REMEMBERED", 8)
     rules = snapshot(3)
     for number in range(100):

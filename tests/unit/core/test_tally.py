@@ -31,8 +31,8 @@ def test_requests_and_refusals_are_counted_by_user() -> None:
     assert tally.take() == NOTHING
 
 
-def test_whoever_has_no_name_is_not_counted() -> None:
-    """There is nobody to show the total of."""
+def test_requests_without_a_user_are_not_counted() -> None:
+    """There is no user to show the total of."""
     tally = Tally(FakeClock(START), 10)
     tally.count([_group({None: 1, "": 2, "u1": 3})], {})
     assert tally.take().requests == {"u1": 3}

@@ -130,5 +130,5 @@ def test_writes_the_largest_whole_unit(span: int, duration: str, period: str) ->
 
 @pytest.mark.parametrize(("span", "seconds"), [(0, 0), (1, 1), (SECOND, 1), (SECOND + 1, 2), (59_999_999, 60)])
 def test_seconds_are_rounded_up(span: int, seconds: int) -> None:
-    """Nobody is told to come back before it makes sense: spans are rounded up to seconds."""
+    """No client is told to come back before it makes sense: spans are rounded up to seconds."""
     assert whole_seconds(span) == seconds

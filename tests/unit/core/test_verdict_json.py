@@ -101,7 +101,7 @@ def test_a_block_as_json() -> None:
 def test_a_bare_key_as_json() -> None:
     """The verdict on a bare key has the same members, under the policy `default` and snapshot 0."""
     gate = limiter()
-    for _ in range(2):  # the second goes the short way
+    for _ in range(2):  # the second takes the fast path
         data = as_json(gate.hit("k", "10/minute", algorithm="token_bucket"))
     assert (data["policy"], data["snapshot"], data["limit"], data["remaining"]) == ("default", 0, 10, 8)
     assert data["decisions"][0]["rule"] == "default"

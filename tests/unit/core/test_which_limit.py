@@ -48,7 +48,7 @@ def test_an_unknown_tier_matches_rules_of_the_default_one() -> None:
 
 
 def test_a_tier_that_a_rule_cannot_match_needs_no_limit_for_it() -> None:
-    """A rule for some tiers takes its limit from those, and concerns nobody on the others."""
+    """A rule for some tiers takes its limit from those, and does not apply to users on the others."""
     tiers = {"free": {"limits": {}}, "pro": {"limits": {"export": "5/day"}}}
     rule = {"name": "r", "match": {"tiers": ["pro"]}, "limits": "tier:export"}
     rules = Snapshot(parse_rule_set({"tiers": tiers, "rules": [rule]}), 1, zone, FakeClock())

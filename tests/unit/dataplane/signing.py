@@ -14,7 +14,7 @@ from jwt import get_algorithm_by_name
 from headgate.core.units import SECOND
 from headgate.testing.clock import NEW_YEAR
 
-SECRET: Final = "a secret of more than sixty-four bytes, which nobody else can know!!"  # noqa: S105 (of tests)
+SECRET: Final = "a secret of more than sixty-four bytes, which no other party knows!!"  # noqa: S105 (of tests)
 NOW: Final = NEW_YEAR // SECOND
 CLAIMS: Final[dict[str, Any]] = {"sub": "u1", "exp": NOW + 60}
 

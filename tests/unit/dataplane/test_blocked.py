@@ -1,4 +1,4 @@
-"""What somebody who is shut out is answered."""
+"""The verdict for a blocked caller."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_block_without_an_end_never_ends() -> None:
 
 
 def test_a_block_ends_by_itself() -> None:
-    """At its time, without anybody lifting it."""
+    """At its time, without being lifted."""
     clock = FakeClock()
     opened = limiter({"id": "1", "api_key": "k", "until": clock() // SECOND + 1}, clock=clock)
     assert not check(opened, Request(api_key="k")).allowed
@@ -87,7 +87,7 @@ def test_every_way_of_asking_about_a_request_heeds_blocks() -> None:
     asyncio.run(run())
 
 
-def test_counters_of_somebody_blocked_can_be_reset() -> None:
+def test_counters_of_a_blocked_user_can_be_reset() -> None:
     """Forgiving what was used has nothing to do with being let in again."""
     opened = limiter()
     request = Request(user="u")

@@ -150,7 +150,7 @@ def test_unlimited_rules_count_nothing() -> None:
 
 
 def test_two_users_do_not_share() -> None:
-    """Every user has a counter of its own, and so has everybody who is not known, by address."""
+    """Every user has a counter of its own, and so has every unknown caller, by address."""
     gate = limiter({"name": "r", "per": "user", "limits": "1/minute"})
     requests = [Request(user="a"), Request(user="b"), Request(ip="192.0.2.1"), Request(ip="192.0.2.2"), Request()]
     assert [verdict.allowed for verdict in gate.check_many(requests)] == [True] * 5

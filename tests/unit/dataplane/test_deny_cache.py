@@ -289,7 +289,7 @@ def test_of_many_threads_one_asks() -> None:
 
 
 def test_a_denial_that_is_old_is_never_used_while_the_store_answers() -> None:
-    """A refund elsewhere is seen by whoever asks a second later."""
+    """A refund elsewhere is seen by a check a second later."""
     scene = Scene()
     one = hit("a", "2/hour")
     scene.full(one)
@@ -304,29 +304,29 @@ def test_a_denial_that_is_old_is_never_used_while_the_store_answers() -> None:
 def test_several_hits_are_answered_together() -> None:
     """If one of them is known to be refused and the others are known, the request is answered from memory."""
     scene = Scene()
-    user, everybody, other = hit("a", "1/minute"), hit("g", "100/minute"), hit("o", "100/minute")
-    scene.take(user, everybody)
-    first = scene.refused(user, everybody)
+    user, shared, other = hit("a", "1/minute"), hit("g", "100/minute"), hit("o", "100/minute")
+    scene.take(user, shared)
+    first = scene.refused(user, shared)
     assert {decision.source for decision in first} == {Source.STORE}
     scene.clock.advance(micros=100 * MILLISECOND)
-    denied, stands = scene.refused(user, everybody)
+    denied, stands = scene.refused(user, shared)
     assert (denied.allowed, denied.source) == (False, Source.DENY_CACHE)
     assert (stands.allowed, stands.source, stands.remaining) == (True, Source.DENY_CACHE, 99)
     assert stands.reset_after == first[1].reset_after - 100 * MILLISECOND
     assert scene.refused(user)[0].source is Source.DENY_CACHE
     assert scene.refused(user, other)[1].source is Source.STORE  # nothing was known of this one
-    assert scene.refused(user, other, everybody)[1].source is Source.DENY_CACHE  # now all are
-    assert scene.refused(user, everybody._replace(cost=2))[1].source is Source.STORE  # of a greater cost, nothing
+    assert scene.refused(user, other, shared)[1].source is Source.DENY_CACHE  # now all are
+    assert scene.refused(user, shared._replace(cost=2))[1].source is Source.STORE  # of a greater cost, nothing
 
 
 def test_what_is_admitted_here_is_no_longer_as_it_stood() -> None:
     """A counter that others of this process have used since is asked for, so that its wait is not told too short."""
     scene = Scene()
-    user, everybody = hit("a", "1/minute"), hit("g", "2/hour")
-    scene.take(user, everybody)
-    scene.refused(user, everybody)
-    assert scene.take(everybody)[0].allowed
-    assert [decision.retry_after for decision in scene.refused(user, everybody)] == [MINUTE, HOUR]
+    user, shared = hit("a", "1/minute"), hit("g", "2/hour")
+    scene.take(user, shared)
+    scene.refused(user, shared)
+    assert scene.take(shared)[0].allowed
+    assert [decision.retry_after for decision in scene.refused(user, shared)] == [MINUTE, HOUR]
 
 
 def test_a_counter_that_was_freed_elsewhere_is_not_refused_any_more() -> None:

@@ -72,13 +72,13 @@ class _Sink:
         self.failures = list(failures)
         self.refuses = 0
         self.is_closed = False
-        self.is_away = False
+        self.is_down = False
         self.tried = asyncio.Event()
 
     async def store(self, batch: EventBatch) -> Stored:
         self.tried.set()
-        if self.is_away:
-            msg = "nobody answers"
+        if self.is_down:
+            msg = "no answer"
             raise SinkError(msg)
         if self.failures:
             raise self.failures.pop(0)
@@ -139,7 +139,7 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
 
     async def run() -> None:
         source = _Source(batch(0, 3), batch(3, 3))
-        away = _Sink("away", *(SinkError("nobody answers") for _ in range(5)), ZeroDivisionError("a fault"))
+        away = _Sink("away", *(SinkError("no answer") for _ in range(5)), ZeroDivisionError("a fault"))
         there = _Sink("there")
         async with _shipping(source, away, there):
             await wait_until_async(lambda: len(away.stored) == len(there.stored) == 2)
@@ -147,7 +147,7 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
 
     asyncio.run(run())
     lines = [record.getMessage() for record in caplog.records]
-    assert lines.count("events wait in the spool, away is away: nobody answers") == 1
+    assert lines.count("events wait in the spool, away is away: no answer") == 1
     assert lines.count("events are stored again, away is back") == 1
     assert lines.count("the sink away has failed") == 1
     assert "events to there: 6 emitted = 6 stored + 0 spooled + 0 dropped + 0 refused" in lines
@@ -175,7 +175,7 @@ def test_an_end_waits_for_sinks_only_so_long(caplog: pytest.LogCaptureFixture) -
 
     async def run() -> None:
         source, sink = _Source(batch(0, 4)), _Sink("one")
-        sink.is_away = True
+        sink.is_down = True
         async with _shipping(source, sink, seconds=0.1) as shipped:
             await wait_until_async(sink.tried.is_set)
         assert source.places == {}
@@ -190,10 +190,10 @@ def test_a_sink_that_comes_back_at_the_end_gets_everything() -> None:
 
     async def run() -> None:
         source, sink = _Source(batch(0, 4)), _Sink("one")
-        sink.is_away = True
+        sink.is_down = True
         async with _shipping(source, sink):
             await wait_until_async(sink.tried.is_set)
-            asyncio.get_running_loop().call_later(0.05, setattr, sink, "is_away", False)  # noqa: FBT003 (setattr's)
+            asyncio.get_running_loop().call_later(0.05, setattr, sink, "is_down", False)  # noqa: FBT003 (setattr's)
         assert sink.stored == source.batches
 
     asyncio.run(run())
@@ -259,7 +259,7 @@ def test_the_lag_is_for_how_long_a_sink_has_not_had_everything() -> None:
     async def run() -> None:
         time = [10 * SECOND]
         source, sink = _Source(), _Sink("one")
-        sink.is_away = True
+        sink.is_down = True
         async with Exporter([Route("events", source, [sink])], _Lock().take, lambda: time[0], 0.01) as shipped:
             assert shipped.state()["events", "one"].lag == 0
             source.batches.append(batch(0, 1))

@@ -133,7 +133,7 @@ def test_what_was_pushed_out_of_memory_is_told_once() -> None:
     asyncio.run(run())
 
 
-def test_counts_that_nobody_stores_are_forgotten() -> None:
+def test_counts_without_a_sink_are_forgotten() -> None:
     """They do not pile up in the recorder either."""
 
     async def run() -> None:
@@ -148,7 +148,7 @@ def test_counts_that_nobody_stores_are_forgotten() -> None:
 
 
 def test_it_is_brought_over_every_so_many_seconds() -> None:
-    """And without a word from anybody."""
+    """And without being asked to."""
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
@@ -205,7 +205,7 @@ def test_nothing_needs_to_begin_to_end() -> None:
 
 
 def test_observers_are_told_what_was_counted_also_where_nothing_is_kept() -> None:
-    """Whoever watches hears of every count once; without a journal there is nothing else."""
+    """An observer receives every count once; without a journal there is nothing else."""
 
     async def run() -> None:
         recorder = _Recorder()

@@ -57,7 +57,7 @@ def test_snapshots_are_numbered() -> None:
 
 
 def test_what_does_not_compile_is_not_published() -> None:
-    """Rules that fail to compile are refused, and those in force stay."""
+    """Rules that fail to compile are refused, and the active ones stay."""
     snapshots = Snapshots(zone, FakeClock())
     good = snapshots.publish(parse_rule_set([{"name": "r", "limits": "1/hour"}]))
     bad = parse_rule_set([{"name": "r", "limits": "1/calendar day tz No/Where", "algorithm": "fixed_window"}])
@@ -67,7 +67,7 @@ def test_what_does_not_compile_is_not_published() -> None:
 
 
 def test_a_changed_file_is_picked_up(rules: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A rules file that changes on disk is in force from the next look, and that is logged."""
+    """A rules file that changes on disk is active from the next look, and that is logged."""
     caplog.set_level(logging.INFO, "headgate")
     follower, snapshots = following(rules)
     assert not follower.poll()
@@ -79,7 +79,7 @@ def test_a_changed_file_is_picked_up(rules: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_a_broken_file_is_refused_once(rules: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A broken rules file is refused with one line, the rules in force stay, and a repaired one is taken."""
+    """A broken rules file is refused with one line, the active rules stay, and a repaired one is taken."""
     follower, snapshots = following(rules)
     rules.write_text("rules:\n  - {name: r, limits: 5/fortnight}\n  - {nam: x}\n")
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_a_broken_file_is_refused_once(rules: Path, caplog: pytest.LogCaptureFix
 
 
 def test_rules_are_confirmed_by_every_look_that_finds_them_good(rules: Path) -> None:
-    """It is known since when the rules are in force, and since when nobody could say that they are the newest."""
+    """It is known since when the rules are active, and when they were last known to be the newest."""
     clock = FakeClock()
     snapshots = Snapshots(zone, clock)
     follower = Follower(RulesFile(rules), snapshots)
@@ -119,7 +119,7 @@ def test_rules_are_confirmed_by_every_look_that_finds_them_good(rules: Path) -> 
 
 
 def test_a_removed_file_changes_nothing(rules: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """While the rules file is away the rules in force stay; when it is back it is read again."""
+    """While the rules file is missing the active rules stay; when it exists again it is read."""
     follower, snapshots = following(rules)
     rules.unlink()
     for _ in range(2):
@@ -165,7 +165,7 @@ class Source:
 
 @pytest.mark.parametrize("error", [OSError("the disk is on fire"), RuntimeError("a mistake of ours"), MemoryError()])
 def test_whatever_goes_wrong_the_old_rules_stay(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """New rules that fail to load in a way nobody thought of are refused like any others."""
+    """New rules that fail to load in an unforeseen way are refused like any others."""
     source, snapshots = Source(), Snapshots(zone, FakeClock())
     follower = Follower(source, snapshots)
     source.version, source.error = 1, error
@@ -176,7 +176,7 @@ def test_whatever_goes_wrong_the_old_rules_stay(error: Exception, caplog: pytest
 
 
 def test_two_threads_never_load_at_once() -> None:
-    """While one thread is still loading, another leaves it alone, so older rules never replace newer ones."""
+    """While one thread is still loading, another does not load too, so older rules never replace newer ones."""
     source, snapshots = Source(), Snapshots(zone, FakeClock())
     follower = Follower(source, snapshots)
     source.version = 1
@@ -195,7 +195,7 @@ def test_two_threads_never_load_at_once() -> None:
 
 
 def test_a_verdict_names_the_snapshot_that_made_it(rules: Path) -> None:
-    """A verdict keeps the number of the rules it was decided by, whatever is in force later."""
+    """A verdict keeps the number of the rules it was decided by, whatever is active later."""
     gate = AsyncLimiter.open(rules=rules, clock=FakeClock())
 
     async def main() -> list[int]:

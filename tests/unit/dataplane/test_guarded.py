@@ -209,7 +209,7 @@ async def test_a_burst_is_shared_too(scene: Scene) -> None:
 
 @played
 async def test_the_share_of_a_burst_fills_no_slower_than_the_whole(scene: Scene) -> None:
-    """Where a rate does not divide evenly, the burst is made so small that it is back as soon."""
+    """Where a rate does not divide evenly, the burst is made so small that it refills as soon."""
     await scene.take(hit("other", OnStoreError.LOCAL))
     await scene.heard()
     scene.fails()
@@ -240,7 +240,7 @@ async def test_what_the_store_refused_is_not_counted_locally(scene: Scene) -> No
 
 @played
 async def test_processes_stay_as_many_as_were_known(scene: Scene) -> None:
-    """While the store is away the number of processes stays what it was last."""
+    """While the store is unavailable the number of processes stays what it was last."""
     scene.fails()
     assert (await scene.take(hit("a", OnStoreError.LOCAL, cost=8)))[0].allowed
     await scene.heard()
@@ -281,7 +281,7 @@ async def test_peeking_takes_nothing_of_the_share(scene: Scene) -> None:
 
 @played
 async def test_what_was_taken_locally_can_be_given_back(scene: Scene) -> None:
-    """A receipt of the local share credits the local share, whether or not the store is back."""
+    """A receipt of the local share credits the local share, whether or not the store has recovered."""
     scene.fails()
     one = hit("a", OnStoreError.LOCAL, "1/minute")
     (decision,) = await scene.take(one)
@@ -299,14 +299,14 @@ async def test_slots_are_released_in_both(scene: Scene) -> None:
     held = hit("a", OnStoreError.LOCAL, "1 concurrent", algorithm=Algorithm.CONCURRENCY)
     (decision,) = await scene.take(held)
     scene.fails()
-    other = held._replace(holder="somebody else")
+    other = held._replace(holder="another holder")
     assert not (await scene.take(other))[0].allowed
     await scene.guarded.give_back([Receipt(held.key, held.meter, decision.stamp, 1, "a")])
     assert (await scene.take(other))[0].allowed
 
 
 @played
-async def test_giving_back_to_a_store_that_is_away_is_no_error(scene: Scene) -> None:
+async def test_giving_back_to_an_unavailable_store_is_no_error(scene: Scene) -> None:
     """A refund that cannot be booked leaves the charge; the caller has nothing to do about it."""
     one = hit("a", None)
     (decision,) = await scene.take(one)
@@ -320,7 +320,7 @@ async def test_giving_back_to_a_store_that_is_away_is_no_error(scene: Scene) -> 
 
 @played
 async def test_a_reset_that_failed_is_said(scene: Scene) -> None:
-    """Whoever resets a counter must know if it was not."""
+    """The caller of a reset learns that it failed."""
     one = hit("a", None, cost=8)
     await scene.take(one)
     scene.fails()

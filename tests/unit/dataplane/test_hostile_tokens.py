@@ -67,7 +67,7 @@ BY_SECRET: Final[dict[str, str]] = {
     "HS384, which is not among those set": signed(CLAIMS, algorithm="HS384"),
     "HS512, which is not among those set": signed(CLAIMS, algorithm="HS512"),
     "RS256, which is not among those set": signed(CLAIMS, RSA, "RS256"),
-    "an algorithm nobody knows": header(alg="HS1"),
+    "an unknown algorithm": header(alg="HS1"),
     # The key
     "another secret": signed(CLAIMS, "another secret that is long enough, so that this is not why it fails"),
     "no secret": signed(CLAIMS, b""),
@@ -151,7 +151,7 @@ BY_SECRET: Final[dict[str, str]] = {
     "issued in the future": claims(iat=NOW + 1),
     "iat as text": claims(iat="0"),
     "iat negative": claims(iat=-1),
-    "for somebody else": claims(aud="others"),
+    "for another audience": claims(aud="others"),
     "for several others": claims(aud=["others", "more"]),
     "for an empty list": claims(aud=[]),
     "for an object": claims(aud={"me": 1}),
@@ -188,7 +188,7 @@ def test_a_hostile_token_is_refused(token: str) -> None:
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
 @pytest.mark.parametrize("kind", ["RSA", "P-256", "Ed25519"])
 def test_the_text_of_a_public_key_is_no_secret(algorithm: str, kind: str) -> None:
-    """A token signed by HS… with a public key, which everybody knows, is refused."""
+    """A token signed by HS… with a public key, which is not secret, is refused."""
     meant = {"RSA": "RS256", "P-256": "ES256", "Ed25519": "EdDSA"}[kind]
     tokens = JwtVerifier(OneKey(key_from_text(pem(kind), [meant])), Demands((meant,)), FakeClock())
     hmac = _hmac(algorithm, pem(kind))
@@ -197,7 +197,7 @@ def test_the_text_of_a_public_key_is_no_secret(algorithm: str, kind: str) -> Non
 
 
 def test_even_with_both_kinds_pinned_a_key_serves_only_its_own() -> None:
-    """If somebody built a verifier by hand that takes secrets and public keys, a key would still not change sides."""
+    """If a verifier were built by hand that takes secrets and public keys, a key would still not change sides."""
     key = key_from_jwk(jwk("RSA", "RS256"), frozenset({"RS256", "HS256"}))
     assert key is not None
     tokens = JwtVerifier(OneKey(key), Demands(("RS256", "HS256")), FakeClock())

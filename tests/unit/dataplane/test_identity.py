@@ -76,7 +76,7 @@ def test_a_stated_key_of_ours_is_resolved() -> None:
 
 
 def test_a_key_without_an_owner_leaves_what_was_stated() -> None:
-    """Whoever the caller says it is holds where the key says nothing."""
+    """The user and tenant that the caller states hold where the key says nothing."""
     request = People(user=None, tenant=None, tier="gold").stated(api_key=KEY, user="u1", tenant="t1")
     assert (request.api_key, request.user, request.tenant, request.tier) == ("k1", "u1", "t1", "gold")
 
@@ -143,7 +143,7 @@ def test_a_token_comes_before_a_key() -> None:
     ],
 )
 def test_credentials_that_prove_nothing_leave_the_address(given: dict[str, str]) -> None:
-    """Whoever shows something unsound, unknown or malformed is counted by address."""
+    """A caller that presents something unsound, unknown or malformed is counted by address."""
     assert People().called(**given) == Request(None, None, None, "203.0.113.9", None, "GET", "/x")
 
 
@@ -169,7 +169,7 @@ def test_the_address_comes_through_trusted_proxies() -> None:
 
 
 def test_without_anything_set_up_there_is_the_address() -> None:
-    """Tokens and keys mean nothing where nobody can tell whether they are sound."""
+    """Tokens and keys mean nothing where they cannot be verified."""
 
     async def run() -> Request:
         identity = Identity(lambda: 0)

@@ -15,7 +15,7 @@ from headgate.testing import FakeClock
 
 
 class Issuer:
-    """Somebody who publishes keys, and counts how often they are asked for."""
+    """An issuer that publishes keys, and counts how often they are asked for."""
 
     def __init__(self, *kids: str) -> None:
         self.publish(*kids)
@@ -139,7 +139,7 @@ def test_keys_stay_when_there_is_nothing_better(document: bytes, caplog: pytest.
     assert "those known stay" in caplog.text
 
 
-def test_keys_stay_while_an_issuer_is_away(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_stay_while_an_issuer_is_unavailable(caplog: pytest.LogCaptureFixture) -> None:
     """One that fails, or takes too long, changes nothing."""
 
     async def run() -> None:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 RULES: list[dict[str, Any]] = [
     {"name": "users", "per": ["user"], "limits": "10/hour", "algorithm": "fixed_window"},
     {"name": "paths", "per": ["attribute:path"], "layer": "p", "limits": "5/hour", "algorithm": "fixed_window"},
-    {"name": "closed", "action": "block", "match": {"attributes": {"door": "shut"}}},
-    {"name": "free", "action": "allow", "match": {"attributes": {"door": "open"}}},
+    {"name": "closed", "action": "block", "match": {"attributes": {"gate": "shut"}}},
+    {"name": "free", "action": "allow", "match": {"attributes": {"gate": "open"}}},
     {"name": "watch", "per": ["user"], "layer": "w", "limits": "1/hour", "action": "log", "algorithm": "fixed_window"},
 ]
 
 
 class Scene:
-    """A limiter, and whoever describes calls to it."""
+    """A limiter, and helpers that describe calls to it."""
 
     def __init__(self, rules: list[dict[str, Any]] = RULES, observer: Recorder | None = None) -> None:
         self.limiter = Limiter(*parts("memory://", rules), observer=observer)
@@ -107,7 +107,7 @@ def test_a_refund_gives_back_no_more_than_was_counted() -> None:
 
 @pytest.mark.parametrize("algorithm", ["fixed_window", "sliding_window_counter", "token_bucket"])
 def test_refunds_without_a_receipt_hold_under_most_algorithms(algorithm: str) -> None:
-    """Whoever took all and gives 3 back can take 3."""
+    """A client that took all and gives 3 back can take 3."""
     scene = Scene([RULES[0] | {"algorithm": algorithm}])
     scene.decide(scene.part("a", 10))
     assert not scene.decide(scene.part("a", 3)).whole.allowed
@@ -118,7 +118,7 @@ def test_refunds_without_a_receipt_hold_under_most_algorithms(algorithm: str) ->
 def test_one_description_that_is_blocked_blocks_the_call() -> None:
     """The verdict on the whole is the block's, and nothing is counted."""
     scene = Scene()
-    whole, parts = scene.decide(scene.part("a"), scene.part("a", door="shut"))
+    whole, parts = scene.decide(scene.part("a"), scene.part("a", gate="shut"))
     assert (whole.policy, whole.allowed, [part.allowed for part in parts]) == ("closed", False, [True, False])
     assert scene.left("a") == 10
 
@@ -126,9 +126,9 @@ def test_one_description_that_is_blocked_blocks_the_call() -> None:
 def test_an_exempt_description_does_not_exempt_the_others() -> None:
     """`allow` concerns the description that it matches."""
     scene = Scene()
-    whole, parts = scene.decide(scene.part("a", 20), scene.part("b", 1, door="open"))
+    whole, parts = scene.decide(scene.part("a", 20), scene.part("b", 1, gate="open"))
     assert (whole.allowed, parts[1].allowed) == (False, True)
-    assert scene.decide(scene.part("b", 1, door="open"), scene.part("c", 20, door="open")).whole.allowed
+    assert scene.decide(scene.part("b", 1, gate="open"), scene.part("c", 20, gate="open")).whole.allowed
 
 
 def test_watched_rules_are_counted_once_and_refuse_nothing() -> None:
@@ -142,7 +142,7 @@ def test_watched_rules_are_counted_once_and_refuse_nothing() -> None:
         assert [finding.shadow for finding in answer.parts[1].findings] == [False, False, True]
 
 
-def test_use_is_recorded_for_what_counts_and_has_somebody_behind_it() -> None:
+def test_use_is_recorded_for_what_counts_and_has_a_request() -> None:
     """Descriptions that are counted are offered to the recorder; probes, and limits without a request, are not."""
     recorder = Recorder(wall_clock, monotonic)
     scene = Scene([RULES[0] | {"sample": 1}], recorder)

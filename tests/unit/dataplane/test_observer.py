@@ -24,7 +24,7 @@ RULES = [{"name": "one", "per": ["user"], "limits": "1/minute"}]
 
 
 def test_listeners_hear_of_every_verdict_and_the_recorder_counts_it() -> None:
-    """Whoever listens hears each verdict once, and what is recorded stays the same."""
+    """A listener receives each verdict once, and what is recorded stays the same."""
 
     async def run() -> None:
         heard: list[Verdict] = []
@@ -45,8 +45,8 @@ def test_denials_are_logged_with_their_id(caplog: pytest.LogCaptureFixture) -> N
         observer = ObserverChain(Recorder(wall_clock, monotonic), [log_denial])
         limiter = Limiter(*parts("memory://", RULES), observer=observer)
         with caplog.at_level(logging.DEBUG, "headgate"):
-            await limiter.check(Request(user="somebody"))
-            denied = await limiter.check(Request(user="somebody"))
+            await limiter.check(Request(user="u1"))
+            denied = await limiter.check(Request(user="u1"))
         (record,) = caplog.records
         assert record.getMessage() == f"decision {denied.id}: denied by one"
         assert vars(record)["fields"] == {"decision": denied.id, "rule": "one", "source": "store"}

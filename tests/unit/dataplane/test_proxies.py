@@ -62,7 +62,7 @@ def test_the_caller_is_the_first_hop_that_is_not_trusted(
 ) -> None:
     """`X-Forwarded-For` is followed from its end, through trusted proxies only; else it is the peer."""
     assert Proxies(TRUSTED).address(peer, header, None) == address
-    assert Proxies().address(peer, header, None) == Proxies().address(peer, None, None), "nobody is trusted"
+    assert Proxies().address(peer, header, None) == Proxies().address(peer, None, None), "no proxy is trusted"
 
 
 @pytest.mark.parametrize(

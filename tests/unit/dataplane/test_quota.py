@@ -40,12 +40,12 @@ def names(rules: list[dict[str, Any]], user: Request = USER) -> list[str]:
 
 
 def test_every_limit_of_a_user_is_shown_live() -> None:
-    """Each limit says what is used, what is left and when all of it is back, and where it holds."""
+    """Each limit says what is used, what is left, when all of it is available again, and where it holds."""
     rules: list[dict[str, Any]] = [
         {"name": "search", "per": "user", "limits": "tier:search", "match": {"endpoints": "/s", "methods": "GET"}},
         {"name": "all", "limits": "100/second", "algorithm": "fixed_window"},
     ]
-    search, everybody = entries(rules, checks=[Request(user="u1", method="GET", path="/s")] * 3)
+    search, shared = entries(rules, checks=[Request(user="u1", method="GET", path="/s")] * 3)
     assert search["reset_after"] > 0
     assert search | {"reset_after": 0} == {
         "rule": "search",
@@ -65,7 +65,7 @@ def test_every_limit_of_a_user_is_shown_live() -> None:
         "reset_after": 0,
         "source": "store",
     }
-    assert (everybody["shared"], everybody["used"], everybody["remaining"]) == (True, 3, 97)
+    assert (shared["shared"], shared["used"], shared["remaining"]) == (True, 3, 97)
 
 
 def test_a_rule_is_listed_only_where_it_wins_its_layer() -> None:

@@ -40,7 +40,7 @@ def api_key(number: int) -> tuple[str, Any]:
 
 
 def unknown(number: int) -> tuple[str, Any]:
-    return f"user:nobody-{number:012}", None
+    return f"user:unknown{number:012}", None
 
 
 @pytest.mark.parametrize("kind", [plain, with_limits, api_key, unknown])
@@ -104,11 +104,11 @@ def test_invented_names_push_out_only_inventions() -> None:
     """However many names a caller invents, what is known stays, and so do unknown names of the other kind."""
     cache = RecordCache(100_000)
     cache.put(*plain_entry(1))
-    cache.put("user:stranger", Entry(None, 1, 0))
+    cache.put("user:unknown", Entry(None, 1, 0))
     for number in range(1_000):
         cache.put(f"key:{number:064}", Entry(None, 1, 0))
     assert cache.get(plain(1)[0]) is not None
-    assert cache.get("user:stranger") is not None
+    assert cache.get("user:unknown") is not None
     assert len(cache) < 100
 
 

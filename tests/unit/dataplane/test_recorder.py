@@ -136,13 +136,13 @@ def test_shortcuts_change_nothing(calls: list[tuple[Any, ...]]) -> None:
     scene = Scene([{**rule, "sample": 0} for rule in STEADY])
     short, long = (Recorder(scene.clock, lambda: 1.5) for _ in range(2))
     assert scene.limiter.check_now is not None
-    for path, user, route, cost, attributes, is_away, seconds in calls:
+    for path, user, route, cost, attributes, is_degraded, seconds in calls:
         scene.clock.advance(seconds)
         request = Request(user=user, path=path, route=route, attributes=attributes)
         verdict = scene.limiter.check_now(request, cost)
         plan, decisions = verdict.plan, verdict.decisions
         watched = [finding.decision for finding in verdict.findings if finding.shadow]
-        if is_away:
+        if is_degraded:
             decisions = [degraded_allow(bound.hit, scene.clock()) for bound in plan.enforced]
         started = float(seconds == 0)
         short.offer(request, cost, made_of(plan, decisions, watched), started)
@@ -194,7 +194,7 @@ def test_what_becomes_of_a_request_is_told() -> None:
 
 
 def test_every_rule_that_applied_has_its_own_outcome() -> None:
-    """Watched rules, exempting ones and those that held nobody back are counted with what became of requests there."""
+    """Rules that watch, exempt or refuse nothing are counted with what became of the requests they applied to."""
     more = {
         **RULES[2], "name": "stricter", "limits": ["1/minute", "9/hour"], "layer": "v",
         "match": {"endpoints": ["/watched", "/slow"]},
@@ -327,7 +327,7 @@ def test_the_more_decisions_there_are_the_fewer_are_timed() -> None:
 
 
 def test_without_events_there_are_only_counts() -> None:
-    """Where nobody wants events everything is still counted."""
+    """With events switched off everything is still counted."""
     scene = Scene(keeps_events=False)
     for path in PATHS:
         for _ in range(20):
@@ -337,7 +337,7 @@ def test_without_events_there_are_only_counts() -> None:
     assert scene.recorder.take_counts() == ([], [])
 
 
-def test_when_nobody_takes_them_the_oldest_events_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_events_are_not_taken_the_oldest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory is bounded, and what was pushed out is counted exactly."""
     monkeypatch.setattr(recorders, "_MADE_TOGETHER", 1)
     scene = Scene(most_events=3)
@@ -348,7 +348,7 @@ def test_when_nobody_takes_them_the_oldest_events_go(monkeypatch: pytest.MonkeyP
     assert (scene.recorder.waiting, scene.recorder.dropped) == (0, 2)
 
 
-def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long names and too many endpoints or keys are counted, but not told apart."""
     monkeypatch.setattr(groups, "MAX_ENDPOINTS", 3)
     monkeypatch.setattr(groups, "MAX_TIERS", 3)
@@ -374,7 +374,7 @@ def test_strangers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_decisions_without_the_store_are_marked() -> None:
-    """A request that was let pass because the store is away is counted as degraded."""
+    """A request that was let pass because the store is unavailable is counted as degraded."""
     scene = Scene()
     request = Request(user="ann", path="/")
     plan = scene.limiter.plan(request)
@@ -511,7 +511,7 @@ def test_without_room_for_groups_sums_stay_exact(calls: list[tuple[str, int, int
 
 
 def _usage(counts: list[Count]) -> Counter[tuple[Any, ...]]:
-    """What each rule has counted and charged, whoever asked."""
+    """What each rule has counted and charged, over all callers."""
     columns = usage_columns(CountBatch("b", "server", "", counts, []))
     found: Counter[tuple[Any, ...]] = Counter()
     for day, rule, requests, denied, cost in zip(
@@ -521,8 +521,8 @@ def _usage(counts: list[Count]) -> Counter[tuple[Any, ...]]:
     return +found
 
 
-def test_users_are_bounded_while_nobody_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those who are there are counted as before, and the others as nobody in particular."""
+def test_users_are_bounded_while_they_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who are there are counted as before, and the others without a name."""
     monkeypatch.setattr(groups, "MAX_USERS", 3)
     monkeypatch.setattr(recorders, "_TOGETHER", 2)
     scene = Scene([{"name": "wide", "limits": "100000/hour"}])

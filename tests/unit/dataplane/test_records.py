@@ -201,7 +201,7 @@ def test_what_is_forgotten_while_it_is_read_is_not_kept(name: str) -> None:
 
 @pytest.mark.parametrize("names", [["user:u1", f"key:{DIGEST.hex()}"], ["*"]])
 def test_what_is_forgotten_is_read_again(names: list[str]) -> None:
-    """A changed user or key is in force with the next request."""
+    """A changed user or key is active with the next request."""
 
     async def run() -> None:
         set_up = Set(cached=False)

@@ -15,7 +15,7 @@ from headgate.errors import StoreError
 MINUTE = 60_000_000
 
 
-def test_nothing_is_settled_while_the_store_is_away() -> None:
+def test_nothing_is_settled_while_the_store_is_unavailable() -> None:
     """A settling that cannot be known to have happened is an error; repeated later, it is booked once."""
 
     async def run() -> None:
@@ -62,7 +62,7 @@ def test_a_store_that_goes_away_in_between_books_nothing() -> None:
 
 @pytest.mark.parametrize("on_error", [OnStoreError.ALLOW, OnStoreError.LOCAL])
 def test_what_the_store_did_not_count_is_not_given_back_to_it(on_error: OnStoreError) -> None:
-    """A reservation made while the store was away has nothing to give back; what was used beyond it is charged."""
+    """A reservation made during an outage of the store has nothing to give back; what was used beyond it is charged."""
 
     async def run() -> None:
         scene = Scene()
@@ -79,7 +79,7 @@ def test_what_the_store_did_not_count_is_not_given_back_to_it(on_error: OnStoreE
 
 
 def test_a_settling_that_broke_off_can_be_repeated() -> None:
-    """Whoever was not answered asks again with the same amount, and what was unused comes back once."""
+    """A caller without an answer asks again with the same amount, and what was unused comes back once."""
 
     async def run() -> None:
         scene = Scene()

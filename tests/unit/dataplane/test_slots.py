@@ -61,7 +61,7 @@ def test_renewing_starts_the_time_anew(gate: Limiter, clock: FakeClock) -> None:
     assert free(gate, "1 concurrent") == 1
 
 
-def test_an_expired_slot_that_nobody_took_can_be_renewed(gate: Limiter, clock: FakeClock) -> None:
+def test_an_expired_slot_that_is_still_free_can_be_renewed(gate: Limiter, clock: FakeClock) -> None:
     """Renewing too late still works while the slot is free."""
     slot = gate.slot("k", "1 concurrent ttl 30s").take()
     clock.advance(seconds=31)
@@ -70,7 +70,7 @@ def test_an_expired_slot_that_nobody_took_can_be_renewed(gate: Limiter, clock: F
 
 
 def test_a_lost_slot_is_told_and_stays_lost(gate: Limiter, clock: FakeClock) -> None:
-    """Who renews after somebody else took the slot is told so, and frees nobody's slot when closing."""
+    """A holder that renews after another took the slot gets an error, and frees no other slot when closing."""
     slot = gate.slot("k", "1 concurrent ttl 30s").take()
     clock.advance(seconds=30)
     gate.slot("k", "1 concurrent ttl 30s").take()
@@ -104,7 +104,7 @@ def test_a_slot_can_be_used_again(gate: Limiter) -> None:
 
 
 def test_closing_frees_only_ones_own(gate: Limiter, clock: FakeClock) -> None:
-    """Who closes after its time was up frees nobody else's slot."""
+    """A holder that closes after its time was up frees no other holder's slot."""
     late = gate.slot("k", "1 concurrent ttl 30s").take()
     clock.advance(seconds=30)
     gate.slot("k", "1 concurrent ttl 30s").take()

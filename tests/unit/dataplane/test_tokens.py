@@ -64,7 +64,7 @@ def test_a_strange_tenant_makes_the_whole_token_strange(tenant: object) -> None:
 
 
 def test_issuer_and_audience_must_be_the_ones_that_were_set() -> None:
-    """A token of somebody else, or for somebody else, is refused."""
+    """A token of another issuer, or for another audience, is refused."""
     tokens = verifier(issuer="https://idp.example", audience="api")
     good = {**CLAIMS, "iss": "https://idp.example", "aud": ["web", "api"]}
     assert isinstance(tokens.verify(signed(good)), Bearer)

@@ -93,7 +93,7 @@ def test_rules_are_compared_call_by_call() -> None:
     assert other_way.difference.no_longer_denied == 1
 
 
-def test_what_was_recorded_while_the_store_was_away_is_not_compared() -> None:
+def test_what_was_recorded_during_a_store_outage_is_not_compared() -> None:
     """Nothing was counted then as it is now."""
     replay = _replay(USERS)
     replay.take([each._replace(recorded=_was("denied", "users", "degraded_deny")) for each in _calls("ann", 0)])
@@ -115,7 +115,7 @@ def test_slots_are_unlimited_and_still_win_their_layer() -> None:
     assert replay.draft_vs_recorded.different == 0
 
 
-def test_who_was_shut_out_by_a_block_stays_so() -> None:
+def test_a_caller_refused_by_a_block_stays_refused() -> None:
     """Blocks are no rules, so a draft says nothing about them; what a rule has blocked is decided anew."""
     replay = _replay(USERS)
     for rule in ("block", "no-bots"):
@@ -218,7 +218,7 @@ def test_a_report_is_plain_data() -> None:
 
 
 def test_a_subject_is_the_first_that_is_known() -> None:
-    """A user, else an API key, a tenant, an address, or nobody."""
+    """A user, else an API key, a tenant, an address, or none."""
     replay = _replay({"name": "shut", "action": "block"})
     for request in (
         Request(user="u", ip="10.0.0.1"),

@@ -1,4 +1,4 @@
-"""The short way against the long one: the same histories, the same verdicts, the same counters."""
+"""The fast path against the slow one: the same histories, the same verdicts, the same counters."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def in_words(verdict: Any) -> object:  # noqa: ANN401 (a verdict)
 
 @settings(max_examples=400, deadline=None)
 @given(histories(), st.sampled_from((1, 100, 100)))
-def test_the_short_way_means_the_same(steps: list[tuple[Any, ...]], counters: int) -> None:
-    """Whatever is hit, with whatever keys, limits, costs and clocks, both ways answer and count the same."""
+def test_the_fast_path_means_the_same(steps: list[tuple[Any, ...]], counters: int) -> None:
+    """Whatever is hit, with whatever keys, limits, costs and clocks, both paths answer and count the same."""
     short, long = Side(counters, short=True), Side(counters, short=False)
 
     async def main() -> None:
@@ -134,8 +134,8 @@ def run_to_end(main: Any) -> None:  # noqa: ANN401 (a coroutine)
         main.send(None)
 
 
-def test_the_short_way_goes_by_the_wall_clock() -> None:
-    """On the wall clock, which it reads by itself, the short way tells the same time as the long one."""
+def test_the_fast_path_goes_by_the_wall_clock() -> None:
+    """On the wall clock, which it reads by itself, the fast path tells the same time as the slow one."""
     store = MemoryStore(wall_clock)
     limiter = Limiter(store, Snapshots(zone, wall_clock), BareKeys(Calendars(zone, wall_clock)))
     assert limiter.hit_now is not None
@@ -145,8 +145,8 @@ def test_the_short_way_goes_by_the_wall_clock() -> None:
     assert before <= at <= wall_clock()
 
 
-def test_the_short_way_lets_go_of_the_lock() -> None:
-    """An error on the short way leaves the store usable."""
+def test_the_fast_path_releases_the_lock() -> None:
+    """An error on the fast path leaves the store usable."""
     store = MemoryStore(FakeClock())
     limiter = Limiter(store, Snapshots(zone, FakeClock()), BareKeys(Calendars(zone, FakeClock())))
     assert limiter.hit_now is not None

@@ -47,7 +47,7 @@ def full(when_full: WhenFull, clock: FakeClock, counters: int = 4) -> MemoryStor
     return store
 
 
-def test_newcomers_share_and_nobody_is_forgotten() -> None:
+def test_newcomers_share_and_no_counter_is_forgotten() -> None:
     """Under `share` newcomers are counted together, and those who were there keep what they had."""
     store = full(WhenFull.SHARE, FakeClock())
     for number in range(5_000):
@@ -79,7 +79,7 @@ def test_what_is_forced_is_never_denied(when_full: WhenFull) -> None:
 
 
 def test_newcomers_push_others_out() -> None:
-    """Under `evict` newcomers are admitted and the table stays at its size; a refusal pushes nobody out."""
+    """Under `evict` newcomers are admitted and the table stays at its size; a refusal evicts no counter."""
     store = full(WhenFull.EVICT, FakeClock())
     before = set(store.table.names())
     assert not one(store, hit("greedy", cost=4)).allowed
@@ -104,7 +104,7 @@ def test_several_new_counters_do_not_overfill(when_full: WhenFull) -> None:
 
 
 def test_a_place_in_the_overflow_is_not_a_second_chance() -> None:
-    """Whoever was counted in an overflow counter takes that along when there is room again."""
+    """A key that was counted in an overflow counter takes that count along when there is room again."""
     clock = FakeClock()
     clock.advance(seconds=30)
     store = MemoryStore(clock, 1, WhenFull.SHARE)
@@ -121,7 +121,7 @@ def test_a_place_in_the_overflow_is_not_a_second_chance() -> None:
 
 
 def test_an_inherited_log_is_a_copy() -> None:
-    """What somebody takes along from an overflow counter is counted apart from then on."""
+    """What a key takes along from an overflow counter is counted apart from then on."""
     clock = FakeClock()
     store = MemoryStore(clock, 1, WhenFull.SHARE)
     one(store, hit("early", meter("3/10s", Algorithm.FIXED_WINDOW)))
@@ -169,7 +169,7 @@ def test_a_reset_does_not_turn_refunds_on_others() -> None:
     store = full(WhenFull.SHARE, clock)
     own = Receipt(hit("early0").key, MINUTE, one(store, hit("early0")).stamp, 2, "r")
     store.reset_now([hit("early0").key])
-    one(store, hit("somebody"))
+    one(store, hit("newcomer"))
     one(store, hit("early0", cost=2))
     store.give_back_now([own])
     assert store.peek_now([hit("early0", cost=0)])[0].remaining == 1
@@ -201,7 +201,7 @@ STEPS = st.lists(
 def test_no_key_is_ever_admitted_beyond_its_limit(
     steps: list[tuple[int, int, int]], when_full: WhenFull, counters: int, of: Meter
 ) -> None:
-    """However full the memory is, `share` and `deny` forget no live counter and admit nobody too often."""
+    """However full the memory is, `share` and `deny` forget no live counter and admit no key too often."""
     clock = FakeClock()
     store = MemoryStore(clock, counters, when_full)
     admitted: defaultdict[str, list[int]] = defaultdict(list)

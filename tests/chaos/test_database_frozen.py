@@ -1,4 +1,4 @@
-"""PostgreSQL frozen while a whole service decides: nobody who asks it may notice."""
+"""PostgreSQL frozen while a whole service decides: callers see no difference."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 PER_SECOND: Final = 200
 USERS: Final = 2_000
 KEYS: Final = 500
-STRANGERS: Final = 200
+UNKNOWN: Final = 200
 PHASES: Final = (30, 30, 30, 30, 60, 120, 60)
 """Seconds, with the database there and away in turn, so that what else the machine does meets both alike."""
 SLICE: Final = 5.0
-TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (nobody else's)
+TOKEN: Final = "a-token-of-the-test"  # noqa: S105 (used only here)
 RULES: Final = [
     {"name": "api", "per": ["user"], "limits": "100000/hour"},
     {"name": "everything", "per": ["global"], "limits": "10000/second"},
@@ -53,13 +53,13 @@ async def _load(url: str) -> None:
 
 
 def _body(number: int) -> dict[str, Any]:
-    """Six in ten are known users, two bring API keys, one is a user nobody knows, one only has an address."""
+    """Six in ten are known users, two bring API keys, one is an unknown user, one only has an address."""
     turn, which = number % 10, number // 10
     if turn < 6:
         return {"user": f"u{(6 * which + turn) % USERS}", "path": "/api"}
     if turn < 8:
         return {"api_key": _SECRETS[(2 * which + turn) % KEYS], "path": "/api"}
-    return {"user": f"stranger-{which % STRANGERS}"} if turn == 8 else {"ip": f"203.0.113.{which % 250}"}
+    return {"user": f"unknown-{which % UNKNOWN}"} if turn == 8 else {"ip": f"203.0.113.{which % 250}"}
 
 
 def _p99s(answers: Sequence[Answer], spans: Sequence[tuple[float, float]]) -> list[float]:
@@ -71,7 +71,7 @@ def _p99s(answers: Sequence[Answer], spans: Sequence[tuple[float, float]]) -> li
     return [1000 * share(waits, 0.99) for waits in slices]
 
 
-async def _until_a_change_is_in_force(service: Service) -> float:
+async def _until_a_change_is_active(service: Service) -> float:
     """Seconds until a user's limit, changed through the admin API, is what the service decides by."""
     began = time.perf_counter()
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -92,7 +92,7 @@ def test_frozen_while_serving(
     case = f"PostgreSQL frozen, {PER_SECOND} checks/s"
     url = postgres.new_database()
     asyncio.run(_load(url))
-    # Patient with Redis, which is not what is away: a busy machine is not to be taken for a lost answer.
+    # A long deadline for Redis, which stays up: a slow answer of a busy machine is not a lost one.
     store = f"{valkey.url}?deadline_ms=1000"
     service = Service(database_url=url, redis_url=store, data_dir=str(tmp_path), admin_token=TOKEN)
 
@@ -100,18 +100,18 @@ def test_frozen_while_serving(
     away: list[tuple[float, float]] = []
 
     async def alternate() -> float:
-        await asyncio.sleep(15)  # until everybody was seen once
+        await asyncio.sleep(15)  # until every caller was seen once
         for number, seconds in enumerate(PHASES):
-            is_away = number % 2
-            postgres.freeze() if is_away else postgres.thaw()
-            say(f"{seconds} s with PostgreSQL {'frozen' if is_away else 'there'}, load {os.getloadavg()[0]:.1f}")
+            is_frozen = number % 2
+            postgres.freeze() if is_frozen else postgres.thaw()
+            say(f"{seconds} s with PostgreSQL {'frozen' if is_frozen else 'up'}, load {os.getloadavg()[0]:.1f}")
             began = time.perf_counter()
             await asyncio.sleep(seconds)
-            (away if is_away else there).append((began, time.perf_counter()))
+            (away if is_frozen else there).append((began, time.perf_counter()))
         postgres.freeze()
         await asyncio.sleep(10)
         postgres.thaw()
-        return await _until_a_change_is_in_force(service)
+        return await _until_a_change_is_active(service)
 
     async def run() -> tuple[HttpLoad, float]:
         with Queues(os.getpid(), service.process.pid, valkey.pid) as queues:
@@ -145,4 +145,4 @@ def test_frozen_while_serving(
     assert not load.errors
     figures.check(case, "errors", len(load.errors) + wrong.total(), "", 0)
     figures.check(case, "p99 frozen, in p99 there", meanwhile / before, "", 1.1)
-    figures.check(case, "a change in force after thawing", back, "s", 5)
+    figures.check(case, "a change active after thawing", back, "s", 5)
