@@ -1,8 +1,7 @@
-"""Every metric there is, and the numbers that are reported under them.
+"""All metrics, and the text that Prometheus reads, in its format 0.0.4.
 
-Samples as text that Prometheus reads, in its format 0.0.4.
-
-What was decided since the start, in sums of a bounded number: from the counts that are made anyway.
+`DecisionTotals` sums what was decided since the start, from the counts that are made anyway. The number of sums is
+bounded.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class MetricKind(StrEnum):
 
 
 class Metric(NamedTuple):
-    """One metric. None of its labels holds what a stranger can choose."""
+    """One metric. None of its labels holds a value that an unauthenticated caller can choose."""
 
     name: str
     kind: MetricKind
@@ -101,16 +100,16 @@ METRICS: Final = {
         Metric("headgate_checks_shed_total", _COUNTER, "Checks that were refused because they waited too long."),
         # Rules
         Metric("headgate_ready", _GAUGE, "1 if the process answers and has rules.", _WORKER),
-        Metric("headgate_snapshot", _GAUGE, "The number of the rules in force.", _WORKER),
-        Metric("headgate_snapshot_age_seconds", _GAUGE, "Since when they are in force.", _WORKER),
+        Metric("headgate_snapshot", _GAUGE, "The number of the active rules.", _WORKER),
+        Metric("headgate_snapshot_age_seconds", _GAUGE, "Seconds since they became active.", _WORKER),
         Metric(
             "headgate_rules_confirmed_age_seconds",
             _GAUGE,
-            "Since when nobody could say whether the rules in force are the newest.",
+            "Seconds since the active rules were last known to be the newest.",
             _WORKER,
         ),
         Metric("headgate_rules_refused", _GAUGE, "1 if newer rules are there and were refused.", _WORKER),
-        Metric("headgate_blocks", _GAUGE, "Blocks in force.", _WORKER),
+        Metric("headgate_blocks", _GAUGE, "Active blocks.", _WORKER),
         Metric(
             "headgate_rules_source",
             _GAUGE,
