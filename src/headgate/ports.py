@@ -1,4 +1,4 @@
-"""What the data plane asks of the world, as Protocols with their contracts in words.
+"""The ports: what the data plane needs of stores, databases, feeds and sinks, as Protocols with contracts in words.
 
 `headgate.testing.CounterStoreContract` proves a store against the first of them.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CounterStore(Protocol):
-    """Counters, and the one clock that all decisions about them go by.
+    """Counters, and the one clock that all decisions about them use.
 
     Every method may raise `StoreError` when it cannot answer, and nothing else.
     """
@@ -50,7 +50,7 @@ class CounterStore(Protocol):
         """Forget these counters, as if they had never been used."""
 
     async def close(self) -> None:
-        """Let go of everything. The store is not used afterwards."""
+        """Release everything, such as connections. The store is not used afterwards."""
 
 
 @runtime_checkable
@@ -95,29 +95,29 @@ class Writing(Statements, Protocol):
     """Statements inside one transaction."""
 
     async def run(self, statement: str, *arguments: object) -> None:
-        """Carry a statement out for its effect."""
+        """Run a statement for its effect."""
 
     async def run_many(self, statement: str, many: list[tuple[object, ...]]) -> None:
-        """Carry it out once for each tuple of arguments, in one trip."""
+        """Run it once for each tuple of arguments, in one round trip."""
 
     async def copy(self, table: str, columns: Sequence[str], records: Sequence[tuple[object, ...]]) -> None:
-        """Load many rows into a table, by the fastest way there is; for millions, some ten thousand at a time."""
+        """Load many rows into a table, in the fastest way; for millions, call it with some ten thousand at a time."""
 
 
 class Database(Statements, Protocol):
-    """Where the control plane remembers."""
+    """The database of the control plane."""
 
     def change(self) -> AbstractAsyncContextManager[Writing]:
-        """One transaction that changes something; all of them, in all processes, go one after another."""
+        """One transaction that changes something; all of them, in all processes, run one after another."""
 
     def transaction(self) -> AbstractAsyncContextManager[Writing]:
-        """One transaction beside whatever else goes on: for what was recorded, where no change waits for another."""
+        """One transaction that runs beside all others: for recorded events and counts, where none waits for another."""
 
 
 class RecordSource(Protocol):
-    """Where what is known about users and API keys is on record. Raises `DatabaseError`, and nothing else.
+    """The records of users and API keys. Raises `DatabaseError`, and nothing else.
 
-    It has no deadline: whoever asks looks whether the database is silent, and abandons it then.
+    It has no deadline: the caller checks whether the database is silent, and abandons it then.
     """
 
     async def users(self, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -136,14 +136,14 @@ class RecordSource(Protocol):
         """Whether a query waits for a connection that is being made."""
 
     def abandon(self) -> None:
-        """Drop every connection that owes a reply; what was asked there fails."""
+        """Drop every connection that owes a reply; its queries fail."""
 
     async def close(self) -> None:
         """Close all connections."""
 
 
 class Looked(NamedTuple):
-    """What a cache was found to hold."""
+    """What a cache holds."""
 
     values: Sequence[bytes | None]
     era: str | None
@@ -183,7 +183,7 @@ class DocumentId(NamedTuple):
 
 
 class Document(NamedTuple):
-    """Something that all processes work by, as it travels: rules or blocks."""
+    """All rules, or all blocks, as they are sent to every process."""
 
     kind: str
     number: int
@@ -209,13 +209,13 @@ def digest_of(kind: str, number: int, body: bytes) -> bytes:
 
 
 class SavedDocuments(Protocol):
-    """The last good documents, kept by this machine for when all else is away. Its methods block."""
+    """The last good documents, saved on this machine for when every other source is unavailable. Its methods block."""
 
     def read(self, kind: str) -> Document | None:
-        """The one that was kept last, if there is one; raises `InvalidFields` if what is there is not whole."""
+        """The one that was saved last, if there is one; raises `InvalidFields` if it is damaged."""
 
     def write(self, document: Document) -> None:
-        """Keep it in place of the one before. If that fails it is logged, and the one before stays."""
+        """Save it in place of the one before. If that fails it is logged, and the one before stays."""
 
 
 class Position(NamedTuple):
@@ -252,7 +252,7 @@ class Feed(Protocol):
         """How far it is."""
 
     async def document(self, kind: str) -> Document | None:
-        """The newest of its kind, as it was found; whoever uses it checks it."""
+        """The newest of its kind, unchecked; the caller checks it."""
 
     async def put(self, document: Document) -> None:
         """Keep a document, unless there is a newer one of the same lineage."""
@@ -264,7 +264,7 @@ class Feed(Protocol):
         """None once it listens, then what is announced, until that ends by `StoreError`. Some may never arrive."""
 
     async def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
 
 
 class Stored(NamedTuple):
@@ -277,20 +277,20 @@ class Stored(NamedTuple):
 
 
 class EventSink(Protocol):
-    """Where events go. Batches come in the order in which their process made them, and again if it is in doubt."""
+    """Where events are stored. Batches come in the order in which their process made them, and again if in doubt."""
 
     name: str
-    """Under which it keeps its place in the spool, and is counted."""
+    """The name of its offset in the spool, and of its counts."""
 
     async def store(self, batch: EventBatch) -> Stored:
         """Store a batch; nothing of it, if its id was stored before. `SinkError` if it cannot be told, or not now."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 class CountSink(Protocol):
-    """Where counts go; see `EventSink`."""
+    """Where counts are stored; see `EventSink`."""
 
     name: str
 
@@ -298,7 +298,7 @@ class CountSink(Protocol):
         """Add batches to what is stored, all or none; nothing of those whose ids were stored before."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
 
 
 class HitFunction(Protocol):

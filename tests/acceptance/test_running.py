@@ -60,7 +60,7 @@ def test_a_changed_rules_file_is_picked_up(start: Start, rules: Path) -> None:
     service = start("--rules", str(rules))
     assert service.check(user="u1").json()["policy"] == "two"
     rules.write_text(FIVE_A_MINUTE)
-    service.wait_for_error("rules changed, snapshot 2 is in force")
+    service.wait_for_error("rules changed, snapshot 2 is active")
     assert service.http.get("/readyz").json()["snapshot"] == 2
     assert service.check(user="u1").json()["policy"] == "five"
 
@@ -69,13 +69,13 @@ def test_a_broken_rules_file_is_refused_and_the_old_rules_stay(start: Start, rul
     """A bad change is refused with file, line and field; the active rules stay until a good change arrives."""
     service = start("--rules", str(rules))
     rules.write_text("rules:\n  - {name: three, per: [user], limits: 3/minut}\n")
-    service.wait_for_error(r"refused.*snapshot 1 stays in force.*rules\.yaml:2: rules\[0\]\.limits: 'minut'")
+    service.wait_for_error(r"refused.*snapshot 1 stays active.*rules\.yaml:2: rules\[0\]\.limits: 'minut'")
     assert service.check(user="u1").json()["policy"] == "two"
     rules.unlink()
     service.wait_for_error(r"refused.*cannot be read: No such file")
     assert service.check(user="u1").json()["policy"] == "two"
     rules.write_text(FIVE_A_MINUTE)
-    service.wait_for_error("snapshot 2 is in force")
+    service.wait_for_error("snapshot 2 is active")
     assert service.check(user="u1").json()["policy"] == "five"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +18,7 @@ def test_a_retired_word_does_not_come_back(word: str) -> None:
     instead = words.TEXT.get(word) or words.NAMES[word]
     here = [each for each in words.found() if each.word == word]
     lines = [f"{each.path}:{each.line}: {each.text}" for each in here]
-    assert len(here) <= words.PENDING.get(word, 0), "\n".join([f"write {instead} instead of {word}:", *lines])
+    assert not here, "\n".join([f"write {instead} instead of {word}:", *lines])
 
 
 @pytest.mark.parametrize("word", words.TEXT)
@@ -27,18 +26,7 @@ def test_a_retired_word_does_not_come_back_in_tests(word: str) -> None:
     """No line of the tests and the benchmarks has a retired word; the table says what to write instead."""
     here = [each for each in words.found_in_tests() if each.word == word]
     lines = [f"{each.path}:{each.line}: {each.text}" for each in here]
-    text = "\n".join([f"write {words.TEXT[word]} instead of {word}:", *lines])
-    assert len(here) <= words.PENDING_IN_TESTS.get(word, 0), text
-
-
-def test_pending_words_are_known_and_still_there() -> None:
-    """A word that is clean is enforced: it does not stay in the list of pending words."""
-    counts = Counter(each.word for each in words.found())
-    assert {word for word in words.PENDING if not counts[word]} == set()
-    assert set(words.PENDING) <= {*words.TEXT, *words.NAMES}
-    counts = Counter(each.word for each in words.found_in_tests())
-    assert {word for word in words.PENDING_IN_TESTS if not counts[word]} == set()
-    assert set(words.PENDING_IN_TESTS) <= set(words.TEXT)
+    assert not here, "\n".join([f"write {words.TEXT[word]} instead of {word}:", *lines])
 
 
 def test_every_exception_is_used_and_has_a_reason() -> None:

@@ -60,4 +60,4 @@ def test_every_object_exists() -> None:
 def test_the_test_sees_paths() -> None:
     """The page names many paths, and a wrong one would be seen."""
     assert len(PATHS) > 50
-    assert not _exists("dataplane/courier.py")
+    assert not _exists("dataplane/missing.py")

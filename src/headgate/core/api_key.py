@@ -1,8 +1,8 @@
 """API keys and admin tokens: how they are written, recognised and kept.
 
 ``hg_`` (a token: ``hgt_``), 32 characters drawn at random, 6 characters of checksum. The checksum
-tells a mistyped key from an unknown one without asking anybody, and lets scanners of leaked secrets
-be sure of what they have found. Only the hash is ever kept: 190 random bits need no slow one.
+tells a mistyped key from an unknown one without a look-up, and lets scanners of leaked secrets be
+sure of what they have found. Only the hash is ever stored: 190 random bits need no slow one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RECOGNISED: Final = 10
 
 
 def new_api_key(random: bytes) -> str:
-    """A key made from `RANDOM_BYTES` bytes that nobody can guess."""
+    """A key made from `RANDOM_BYTES` unpredictable bytes."""
     return _new(_KEY, random)
 
 
@@ -45,7 +45,7 @@ def looks_like_token(text: str) -> bool:
 
 
 def hash_of(text: str) -> bytes:
-    """What is kept of a key, and what it is found by."""
+    """What is stored of a key, and what it is looked up by."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 

@@ -1,8 +1,7 @@
-"""From a rule that applies to the counter of whoever asks.
+"""From a rule that applies to the counters that it uses for one request.
 
-Three steps, so that each is taken as seldom as it can be: a rule is compiled once
-(`CompiledRule`), readied once for each pattern and tier it meets (`BoundRule`), and bound to every
-request (`BoundRule.bind`).
+Three steps, each done as rarely as possible: a rule is compiled once (`CompiledRule`), prepared once
+for each pattern and tier it meets (`BoundRule`), and bound to every request (`BoundRule.bind`).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def _field(name: str) -> KeyPart:
     code, index = SUBJECTS[name], Request._fields.index(name)
 
     def part(request: Request, address: Address | None) -> str:
-        value: str | None = request[index]  # type: ignore[assignment] # by place, in half the time
+        value: str | None = request[index]  # type: ignore[assignment] # by index, in half the time
         return f"{code}={escape(value)}" if value else _instead(code, address)
 
     return part
@@ -158,7 +157,7 @@ class BoundRule:
         self._subject = parts[0] if parts else None
         self._others = tuple(parts[1:])
         self._always: tuple[Bound, ...] = ()
-        """What a rule is bound to whoever asks, where it depends on nothing in the request."""
+        """The hits of all requests, if they depend on nothing in the request."""
         if not (parts or self._has_prices or self._overrides or self._is_held or any(compiled.calendar_meters())):
             policy = self._failure_policy
             self._always = tuple(
@@ -210,7 +209,7 @@ class BoundRule:
         return True
 
     def _templates_for(self, request: Request, own: OwnLimits | None) -> tuple[KeyTemplate, ...]:
-        """First found first: the user's own limits, the key's, what everybody has.
+        """The first that exist: the user's own limits, the API key's own, those of all other callers.
 
         Of each, those on record come before those in the rule set.
         """

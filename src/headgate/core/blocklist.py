@@ -1,8 +1,8 @@
-"""Who is shut out for now: users, API keys and ranges of addresses, looked up among any number of them.
+"""Blocks: users, API keys and ranges of addresses that are refused until a given time.
 
-Where several blocks hold at once, the one that ends last counts, since only then may the
-caller come again. That one is known beforehand, so that a lookup is one step for a user or
-a key, and one binary search for an address, however many ranges there are.
+If several blocks hold for a request, the one that ends last counts, since only then is the
+caller admitted again. It is worked out beforehand, so a look-up is one step for a user or a
+key, and one binary search for an address, however many ranges there are.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Block(NamedTuple):
 
 
 class BlockList:
-    """All blocks there are. Never changed; a new list takes its place."""
+    """All blocks. Immutable; a change makes a new list."""
 
     __slots__ = ("_api_keys", "_ranges", "_users", "size")
 
@@ -105,7 +105,7 @@ class _Ranges:
         self._starts: list[int] = []
         self._blocks: list[Block | None] = []
         around: list[tuple[int, Block]] = []
-        """The networks that the present place is in, the narrowest last: the address behind each, and what holds."""
+        """The networks around the current address, the narrowest last: the first address after each, and its block."""
         for first, last, block in networks:
             self._close(around, first)
             holds = around[-1][1] if around and around[-1][1].end > block.end else block
@@ -113,9 +113,9 @@ class _Ranges:
             self._begin(first, holds)
         self._close(around, None)
 
-    def _close(self, around: list[tuple[int, Block]], place: int | None) -> None:
-        """Leave the networks that end at a place or before it, or all."""
-        while around and (place is None or around[-1][0] <= place):
+    def _close(self, around: list[tuple[int, Block]], address: int | None) -> None:
+        """Leave the networks that end before an address, or all."""
+        while around and (address is None or around[-1][0] <= address):
             end, _ = around.pop()
             self._begin(end, around[-1][1] if around else None)
 
@@ -127,8 +127,8 @@ class _Ranges:
             self._blocks.append(block)
 
     def find(self, number: int) -> Block | None:
-        place = bisect_right(self._starts, number)
-        return self._blocks[place - 1] if place else None
+        index = bisect_right(self._starts, number)
+        return self._blocks[index - 1] if index else None
 
 
 def _add(known: dict[Any, Block], name: object, block: Block) -> None:

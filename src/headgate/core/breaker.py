@@ -1,12 +1,12 @@
-"""The circuit breaker: when to stop asking a server that does not answer, and when to ask again.
+"""The circuit breaker: when to stop calling a server that does not answer, and when to call again.
 
     closed ──tripped──> open ──answered a probe──> half open ──proven──> closed
                           ^                            │
                           └───────────failed───────────┘
 
-Closed, every call goes through. Open, none does; only probes find out whether the server
-is back. Half open, one call in ten tries, beside the probes. `TRANSITIONS` is all that can
-happen. Time is an argument, in microseconds of a clock that never steps back.
+Closed, every call goes through. Open, none does; only probes find out whether the server has
+recovered. Half open, one call in ten goes through, beside the probes. `TRANSITIONS` is all that
+can happen. Time is an argument, in microseconds of a clock that never steps back.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ MIN_CALLS: Final = 5
 MIN_ROW: Final = 3
 """So many failures in a row, over at least one bucket of time, are enough where calls are few."""
 TRIALS: Final = 3
-"""So many successes in a row prove that a server is back."""
+"""So many successes in a row prove that a server has recovered."""
 ONE_IN: Final = 10
-"""Half open, every so many-th call tries."""
+"""Half open, one call in so many goes through."""
 
 
 class Breaker:
-    """A breaker for one server. `changed` is told of each change of state."""
+    """A breaker for one server. `changed` is called with each new state."""
 
     def __init__(self, changed: Callable[[State], None]) -> None:
         """Closed, with nothing counted."""
@@ -75,7 +75,7 @@ class Breaker:
         self._row = 0
         self._row_began: Micros = 0
         self._trials = 0
-        self._asked = 0
+        self._half_open_calls = 0
 
     def admits(self) -> bool:
         """Whether the next call goes through."""
@@ -83,8 +83,8 @@ class Breaker:
             return True
         if self.state is State.OPEN:
             return False
-        self._asked += 1
-        return self._asked % ONE_IN == 0
+        self._half_open_calls += 1
+        return self._half_open_calls % ONE_IN == 0
 
     def succeeded(self, now: Micros) -> None:
         """A call was answered."""

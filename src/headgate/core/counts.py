@@ -1,9 +1,9 @@
-"""How often what happened, counted exactly whatever is recorded as events, minute by minute.
+"""Exact counts of what was decided, by minute, however few decisions are recorded as events.
 
 A process counts alike requests together (`Count`, `LatencyBucket`). Where they are kept they become rows of the
 tables: by rule, endpoint, tier and user (`headgate.core.metric_rows`), and `usage_columns` by day, rule and user.
 
-There may be very many users, so what is done for each of them is done by `dict`, not step by step.
+There may be very many users, so work on each of them is done by methods of `dict`, not by loops in Python.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Count(NamedTuple):
     minute: Micros
     """Its beginning."""
     users: Mapping[str | None, int]
-    """How many requests each has made; None and '' are nobody in particular."""
+    """How many requests each has made; None and '' stand for requests without a user."""
     tier: str | None
     endpoint: str | None
     """The route, where a framework names it, or the path; only so many of them are told apart."""
@@ -66,7 +66,7 @@ class LatencyBucket(NamedTuple):
 
 
 class CountBatch(NamedTuple):
-    """Counts that travel together. Whoever has stored a batch of this id has stored it."""
+    """Counts that are sent together. A sink that has stored a batch with this id has stored this one."""
 
     id: str
     server: str
@@ -83,7 +83,7 @@ class CountBatch(NamedTuple):
 class UsageColumns(NamedTuple):
     """What is added to users' days under each rule; the rule '' counts each request once, and charges nothing.
 
-    The user '' is nobody in particular, so that all rows of a day add up to all requests.
+    The user '' stands for requests without a user, so that all rows of a day add up to all requests.
     """
 
     days: list[Micros]
@@ -162,11 +162,11 @@ def usage_columns(batch: CountBatch) -> UsageColumns:
 
 
 def named(users: Mapping[str | None, int]) -> Mapping[str, int]:
-    """The same with nobody under one name, which is ''."""
+    """The same counts, with all requests without a user under ''."""
     if None not in users:
         return users  # type: ignore[return-value] # all keys are texts
-    nobody = users[None] + users.get("", 0)
-    return {**{user: number for user, number in users.items() if user}, "": nobody}
+    unnamed = users[None] + users.get("", 0)
+    return {**{user: number for user, number in users.items() if user}, "": unnamed}
 
 
 def outcomes(count: Count) -> dict[str, str | None]:

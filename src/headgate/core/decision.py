@@ -22,7 +22,7 @@ Stamp: TypeAlias = "int | tuple[int, int] | str"
 Outcome: TypeAlias = "tuple[Any, bool, int, Micros, Micros | None, Micros, Stamp, Micros]"
 """What an algorithm answers: the next state, then the fields of a `Decision` in their order.
 
-A plain tuple, because one is made on every check and a third of the time can be spared.
+A plain tuple, because one is made on every check and this saves a third of the time.
 """
 
 
@@ -48,11 +48,11 @@ class Hit(NamedTuple):
     holder: str | None = None
     """Who holds the slots."""
     ttl: Micros | None = None
-    """When a slot that nobody releases is free again."""
+    """How long a slot is held that is not released."""
     forced: bool = False
     """Count it even past the limit: it was used already, as when a reservation was too small."""
     failure_policy: FailurePolicy | None = None
-    """What is asked of the store beyond counting; None is nothing."""
+    """What the rule requires of the store beyond counting; None is nothing."""
 
 
 class Decision(NamedTuple):
@@ -62,9 +62,9 @@ class Decision(NamedTuple):
     remaining: int
     """What is left after this decision. A denied hit leaves it as it was."""
     reset_after: Micros
-    """Until the whole limit is available again, if nobody else comes."""
+    """Until the whole limit is available again, if no other request comes."""
     retry_after: Micros | None
-    """The shortest wait after which this cost is admitted if nobody else comes; None is never; 0 if allowed."""
+    """The shortest wait after which this cost is admitted if no other request comes; None is never; 0 if allowed."""
     delay: Micros
     """How long the caller must hold an admitted request back (leaky bucket, throttling)."""
     stamp: Stamp
@@ -74,12 +74,12 @@ class Decision(NamedTuple):
 
     @property
     def source(self) -> Source:
-        """How the decision was reached; those that were not reached in the usual way have a class of their own."""
+        """How the decision was reached; decisions that the store did not make have a class of their own."""
         return Source.STORE
 
     @property
     def is_replicated(self) -> bool:
-        """Whether as many replicas have it as the rule asks for."""
+        """Whether as many replicas have it as the rule requires."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""Decisions that were not reached in the usual way, each kind a class that says so."""
+"""Decisions made without the store, or counted by too few replicas: each kind is a class that says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 RETRY_AFTER: Final[Micros] = SECOND
-"""What a caller is told that was refused only because the store is away: as often as we look for it."""
+"""The wait of a caller that is refused only because the store is unavailable; the store is probed as often."""
 
 
 class LocalStamp(NamedTuple):
@@ -23,7 +23,7 @@ class LocalStamp(NamedTuple):
 
 
 class DegradedAllow(Decision):
-    """Admitted without counting, because the store is away and the rule says allow."""
+    """Admitted without counting, because the store is unavailable and the rule says `allow`."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class DegradedAllow(Decision):
 
 
 class DegradedDeny(Decision):
-    """Refused, because the store is away and the rule says deny."""
+    """Refused, because the store is unavailable and the rule says `deny`."""
 
     __slots__ = ()
 
@@ -45,7 +45,7 @@ class DegradedDeny(Decision):
 
 
 class DegradedLocal(Decision):
-    """Decided by this process's share of the limit, because the store is away and the rule says local."""
+    """Decided by this process's share of the limit, because the store is unavailable and the rule says `local`."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ class DegradedLocal(Decision):
 
 
 class UnderReplicated(Decision):
-    """Counted, but by fewer replicas than the rule asks for."""
+    """Counted, but by fewer replicas than the rule requires."""
 
     __slots__ = ()
 
@@ -67,23 +67,23 @@ class UnderReplicated(Decision):
 
 
 def without_counting(hit: Hit, now: Micros) -> Decision:
-    """What a rule that says allow or deny, or nothing, answers."""
+    """The answer of a rule that says `allow` or `deny`, or nothing."""
     is_denied = hit.failure_policy is not None and hit.failure_policy.on_error is OnStoreError.DENY
     return denied(hit, now) if is_denied else allowed(hit, now)
 
 
 def allowed(hit: Hit, now: Micros) -> Decision:
-    """Nothing is known of the counter, so it is answered as if it had never been used."""
+    """The counter is unknown, so the answer is that of one that was never used."""
     return DegradedAllow(True, hit.meter.capacity, 0, 0, 0, hit.key, now)  # noqa: FBT003 (the first field)
 
 
 def denied(hit: Hit, now: Micros) -> Decision:
-    """Nothing is known of the counter, so the caller is told to come back when we have looked again."""
+    """The counter is unknown, so the caller is told to retry after the next probe of the store."""
     return DegradedDeny(False, 0, RETRY_AFTER, RETRY_AFTER, 0, hit.key, now)  # noqa: FBT003 (the first field)
 
 
 def local(hit: Hit, decision: Decision) -> Decision:
-    """A decision of this process alone. What its share can never admit, the whole limit may when it is back."""
+    """A decision of this process alone. A cost above its share may still pass once the store has recovered."""
     if decision.retry_after is None and hit.cost <= hit.meter.capacity:
         decision = decision._replace(retry_after=RETRY_AFTER)
     stamped = decision._replace(stamp=LocalStamp(decision.stamp))  # type: ignore[arg-type] # only Guarded reads it

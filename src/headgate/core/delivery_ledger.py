@@ -1,4 +1,4 @@
-"""What became of everything that a sink was to store: nothing is ever merely missing."""
+"""What a sink did with everything it was given: nothing is ever merely missing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeliveryLedger:
 
     @property
     def ended(self) -> DeliveryLedger:
-        """The same, where nobody can read any more what is still to be stored."""
+        """The same once the spool is gone: what was still to be stored counts as dropped."""
         return DeliveryLedger(self.stored, self.refused, self.dropped + self.spooled)
 
     def __add__(self, other: DeliveryLedger) -> DeliveryLedger:

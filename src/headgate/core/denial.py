@@ -10,7 +10,7 @@ at least the same cost until `retry_after` has passed, whatever other callers ta
                             With a `max_delay` the wait until it would be admitted is shorter by that, and as fixed
     leaky_bucket            likewise: the queue drains at the meter's rate, and grows at its end
 
-So a cached denial cannot refuse what the store would admit, with three exceptions, all seen when
+So a cached denial cannot refuse what the store would admit, with three exceptions, all noticed when
 the store is asked again, which is after one second: what other processes give back or reset (a request
 over several servers of which one refuses is given back on the others); a limit that another process
 applies with other numbers; and a server clock that is set, forwards, or backwards over the beginning of a
@@ -24,7 +24,7 @@ Two instants are needed, both on this process's monotonic clock. The server deci
 and `received`. The denial's end is counted from `sent`, so that it is never later than the true end.
 What a caller is told is counted from `received`, so that a caller who waits that long is not early:
 
-    sent 100 ms, came 104 ms, retry_after 50 ms: refused from memory before 150 ms;
+    sent 100 ms, received 104 ms, retry_after 50 ms: refused from memory before 150 ms;
     at 120 ms the caller is told 34 ms, so to come back at 154 ms, and the server admits from 154 ms at the latest
 """
 
@@ -44,14 +44,14 @@ Nanos: TypeAlias = int
 """An instant on the monotonic clock of this process: read on every check, and a division is spared."""
 
 MAX_AGE: Final[Nanos] = 1_000_000_000
-"""So old a denial may be while the store answers."""
+"""The greatest age of a denial that is used while the store answers."""
 _MICRO: Final = 1_000
 NO_END: Final[Nanos] = 2**62
 _new = tuple.__new__  # half the time of FromDenyCache(...)
 
 
 class FromDenyCache(Decision):
-    """Answered from memory: the store has refused it a moment ago, or as far as it is known."""
+    """Answered from memory: the store refused it a moment ago, or refuses it as far as is known."""
 
     __slots__ = ()
 
@@ -68,9 +68,9 @@ class Denial(NamedTuple):
     cost: int
     decision: Decision
     received: Nanos
-    """When the answer was here."""
+    """When the answer arrived."""
     asks_at: Nanos
-    """From then on the store is asked again."""
+    """When the store is asked again."""
     ends: Nanos
     """When it would be admitted if no other caller comes."""
 

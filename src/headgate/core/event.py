@@ -1,7 +1,7 @@
-"""What happened to one request, as it is kept: small, flat, and complete enough to be decided again.
+"""One decided request as it is recorded: small, flat, and complete enough to be decided again.
 
-Denials become events, all of them where they are few (`headgate.core.thinning`), and a sample of what passed. Counting
-is apart from that and exact, see `headgate.core.counts`. Callers choose texts, so an event has a bounded length.
+Denials become events, all of them where they are few (`headgate.core.thinning`), and so does a sample of what passed.
+Counting is separate and exact, see `headgate.core.counts`. Callers choose the texts, so an event has a bounded length.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Event(NamedTuple):
     tier: str | None
     method: str | None
     endpoint: str | None
-    """The path as it was asked for."""
+    """The path of the request."""
     rule: str | None
     """The rule that decided: of a shadow the one that would have denied, of a wait the one that made it."""
     decision: str
@@ -84,7 +84,7 @@ class Event(NamedTuple):
 
 
 class EventBatch(NamedTuple):
-    """Events that travel together. Whoever has stored a batch of this id has stored it."""
+    """Events that are sent together. A sink that has stored a batch with this id has stored this one."""
 
     id: str
     server: str
@@ -114,9 +114,9 @@ def would_deny(verdict: Verdict) -> RuleDecision | None:
     """The decision of a watched rule that would have denied a request that passed."""
     plan = verdict.plan
     if plan.shadows:
-        for finding in verdict.findings[len(plan.enforced) :]:
-            if not finding.decision.allowed:
-                return finding
+        for rule_decision in verdict.findings[len(plan.enforced) :]:
+            if not rule_decision.decision.allowed:
+                return rule_decision
     return None
 
 
@@ -145,14 +145,14 @@ def deciding(verdict: Verdict, kind: EventKind) -> Deciding:
         hit, rule, _ = plan.enforced[0]
         return _new(Deciding, (rule, hit, verdict.decisions[0]))
     if kind is EventKind.SHADOW:
-        finding = would_deny(verdict)
+        rule_decision = would_deny(verdict)
     elif kind is EventKind.THROTTLED:
-        finding = max(verdict.findings[: len(plan.enforced)], key=lambda each: each.decision.delay)
+        rule_decision = max(verdict.findings[: len(plan.enforced)], key=lambda each: each.decision.delay)
     else:
-        finding = verdict.binding
-    if finding is None:
+        rule_decision = verdict.binding
+    if rule_decision is None:
         return Deciding(plan.gate)
-    return Deciding(finding.rule, finding.hit, finding.decision)
+    return Deciding(rule_decision.rule, rule_decision.hit, rule_decision.decision)
 
 
 def event_of(

@@ -1,7 +1,7 @@
 """Why a request gets the rules it gets: the winner of every layer, and why each other rule is not it.
 
-Every rule is looked at, one after the other, which is slow and easy to follow; a property
-test holds that the winners are those of `Snapshot.plan`.
+Every rule is compared, one after the other, which is slow and easy to follow; a property
+test proves that the winners are those of `Snapshot.plan`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from headgate.core.rule import Rule
 
 MAX_LOST: Final = 200
-"""Of the rules that lost, so many are told of, the closest first."""
+"""How many of the rules that lost are listed, the closest first."""
 _GATES: Final = ""
 
 
 class Origin(StrEnum):
-    """Where a rule's limits come from, first found first."""
+    """Where a rule's limits come from; the first that exists is used."""
 
     USER = "user"
     API_KEY = "api_key"
@@ -51,7 +51,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A rule that applies, with the counters that are asked for it; none where it is unlimited."""
+    """A rule that applies, with its counters; none where it is unlimited."""
 
     rule: Rule
     pattern: str
@@ -101,7 +101,7 @@ class Explanation:
     plan: Plan
     request_view: RequestView
     layers: tuple[Layer, ...]
-    """None where a gate decides: then no layer is asked."""
+    """Empty where a gate decides: then no layer is evaluated."""
     other_gates: tuple[Lost, ...]
     left_out: int
     """How many more rules lost."""
@@ -157,7 +157,7 @@ def _explanation(
 
 
 def _best(fits: Iterable[RuleFit]) -> dict[tuple[str, bool], RuleFit]:
-    """The best candidate of each place there is to win."""
+    """The best candidate of each slot."""
     best: dict[tuple[str, bool], RuleFit] = {}
     for fit in fits:
         if not fit.mismatches:

@@ -1,4 +1,4 @@
-"""How careful a rule is about its counters: what holds while they are out of reach, and who must have them."""
+"""The failure policy of a rule: what it does without its store or above capacity, and how many replicas it needs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class OnStoreError(StrEnum):
 
 
 class OnOverload(StrEnum):
-    """What becomes of a check while this process has all in flight that its store can answer in time.
+    """What happens to a check while this process has as many in flight as its store can answer in time.
 
-    None of them admits anybody: a crowd does not get in because it is a crowd.
+    Neither admits a request: overload is no way past a limit.
     """
 
     WAIT = "wait"
@@ -27,7 +27,7 @@ class OnOverload(StrEnum):
 
 
 class FailurePolicy(NamedTuple):
-    """What a hit asks of the store, beyond counting."""
+    """What a hit requires of the store, beyond counting."""
 
     on_error: OnStoreError = OnStoreError.ALLOW
     replicas: int = 0
@@ -38,6 +38,6 @@ class FailurePolicy(NamedTuple):
 def failure_policy_of(
     on_error: OnStoreError, replicas: int = 0, on_overload: OnOverload = OnOverload.WAIT
 ) -> FailurePolicy | None:
-    """What a hit carries; None for what is usual, so that the hot path has nothing to look at."""
+    """The policy of a hit; None for the default, so that the hot path has nothing to check."""
     failure_policy = FailurePolicy(on_error, replicas, on_overload)
     return None if failure_policy == FailurePolicy() else failure_policy

@@ -48,8 +48,8 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
         headers[RESET] = str(whole_seconds(decision.at + decision.reset_after))
         headers[COST] = str(binding.hit.cost)
         enforced = verdict.findings[: len(verdict.plan.enforced)]
-        headers[POLICY] = ", ".join(policy(finding.hit.meter, finding.policy) for finding in enforced)
-        headers[STANDING] = ", ".join(_standing(finding, refused=not verdict.allowed) for finding in enforced)
+        headers[POLICY] = ", ".join(policy(each.hit.meter, each.policy) for each in enforced)
+        headers[STANDING] = ", ".join(_standing(each, refused=not verdict.allowed) for each in enforced)
     wait = verdict.wait
     if not verdict.allowed and wait is not None:
         headers[RETRY_AFTER] = str(max(1, whole_seconds(wait)))
@@ -63,14 +63,14 @@ def policy(meter: Meter, name: str) -> str:
     return f'"{name}";q={meter.amount};w={whole_seconds(meter.window)}'
 
 
-def _standing(finding: RuleDecision, *, refused: bool) -> str:
+def _standing(rule_decision: RuleDecision, *, refused: bool) -> str:
     """`RateLimit` member: no more than `r` may be used within `t` seconds (IETF draft, section 4).
 
     "Retry-After SHOULD NOT reference a point in time earlier than the expiration" of `t`: so
     in a refusal `t` is the wait, and policies that did not refuse come without one.
     """
-    decision = finding.decision
-    member = f'"{finding.policy}";r={decision.remaining}'
+    decision = rule_decision.decision
+    member = f'"{rule_decision.policy}";r={decision.remaining}'
     if not refused:
         return member + within(decision.reset_after)
     if decision.allowed:

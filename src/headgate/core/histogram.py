@@ -44,7 +44,7 @@ def added(counts: Sequence[int], more: Sequence[int]) -> list[int]:
     """Two histograms as one; a short one has nothing in its further buckets."""
     if len(counts) < len(more):
         counts, more = more, counts
-    return [count + (more[place] if place < len(more) else 0) for place, count in enumerate(counts)]
+    return [count + (more[index] if index < len(more) else 0) for index, count in enumerate(counts)]
 
 
 def histogram(buckets: Iterable[tuple[int, int]]) -> list[int]:

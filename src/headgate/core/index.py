@@ -7,7 +7,7 @@ whose every condition has been met, and of those only what can still win its lay
 
 The order matters: path, tier and method have few values, so the caller can remember what
 was found for them (`Node.settle`). Only attributes and addresses, where some rule has a
-condition on them, must be looked at for every request (`Node.look`).
+condition on them, are compared for every request (`Node.look`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     rank: int
     """The order in which candidates win; unique, lower first."""
     slot: int
-    """Which of the exclusive places (a layer, a layer's shadow, the gate) the rule competes for."""
+    """Which exclusive slot (a layer, a layer's shadow, the gate) the rule competes for."""
     entry: int
     """Which compiled rule this is."""
     pattern: str
@@ -143,11 +143,11 @@ def _by_network(opens: list[_Open]) -> Node:
 def _branch(
     opens: list[_Open],
     values: Callable[[_Open], Sequence[object]],
-    following: Callable[[list[_Open]], Node],
+    next_dimension: Callable[[list[_Open]], Node],
     dimension: str,
     below: Callable[[list[_Open]], Node] | None = None,
 ) -> Node:
-    """A node that splits on one dimension, or the following one where nothing has a condition here."""
+    """A node that splits on one dimension, or that of the next one if no candidate has a condition here."""
     groups: dict[object, list[_Open]] = {}
     rest = []
     for opened in opens:
@@ -157,10 +157,10 @@ def _branch(
         for value in wanted:
             groups.setdefault(value, []).append(opened)
     if not groups:
-        return following(rest)
+        return next_dimension(rest)
     node = Node()
-    node.any = following(rest) if rest else None
-    children = {value: (below or following)(group) for value, group in groups.items()}
+    node.any = next_dimension(rest) if rest else None
+    children = {value: (below or next_dimension)(group) for value, group in groups.items()}
     setattr(node, dimension, children)
     return node
 
@@ -196,7 +196,7 @@ class PathIndex:
         """Sort the candidates by pattern."""
         self._exact: dict[str, Node] = {}
         self._root = _Segment()
-        # By shape: templates that differ only in the names of their parameters end at one place.
+        # By shape: templates that differ only in the names of their parameters end at one node.
         groups: dict[tuple[bool, tuple[str | None, ...]], list[Candidate]] = {}
         for candidate in candidates:
             shape = (candidate.pattern.endswith("/*"), tuple(endpoint.segments(candidate.pattern)))
@@ -226,16 +226,16 @@ class PathIndex:
         found = [] if exact is None else [exact]
         reached = [self._root]
         for part in path[1:].split("/") if path != "/" else ():
-            following = []
+            next_segments = []
             for segment in reached:
                 if segment.prefix is not None:
                     found.append(segment.prefix)
                 below = segment.below.get(part)
                 if below is not None:
-                    following.append(below)
+                    next_segments.append(below)
                 if segment.parameter is not None:
-                    following.append(segment.parameter)
-            reached = following
+                    next_segments.append(segment.parameter)
+            reached = next_segments
             if not reached:
                 break
         for segment in reached:

@@ -1,4 +1,4 @@
-"""Names of counters: every key format there is, in one place.
+"""Names of counters: all key formats.
 
     rl:{u=u_42}:search:sc1h                   rule "search", per user, one hour
     rl:{u=u_42}:search:sc1h|e=/api/search     the same, per user and endpoint
@@ -8,12 +8,12 @@
     rl:{u=u_42}:search:sc1h|~ID               beside the counter: that the receipt ID was given back
     rl:~{rl:h:fw1m:login:203.0.113.9}:ID      the same for a key without a rule
 
-What stands in braces, the subject, is what Redis Cluster chooses the slot by, so all
-counters of one subject can be taken together. A value can neither choose its slot nor
+Redis Cluster chooses the slot by what is in braces, the subject, so all counters of one
+subject can be taken together. A value can neither choose its slot nor
 imitate another key: braces, "|" and "%" are percent-encoded, as is everything that is
 not printable ASCII, and what would be too long is replaced by its hash.
 
-Limits made ready to be bound to requests: one step for each.
+A `KeyTemplate` holds the fixed part of the keys of one limit.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def plain_hit(name: str) -> tuple[str, str] | None:
 
 
 def without_subject(name: str) -> str:
-    """What counters of one limit have in common: the name without whom it is about."""
+    """What counters of one limit have in common: the name without its subject."""
     if name.startswith("rl:{"):
         return name.partition("}:")[2].partition("|")[0]
     return name.split(":", 3)[2]
@@ -106,7 +106,7 @@ def check_key(key: object) -> str:
         msg = f"a key is text, not {short_repr(key)}"
         raise InvalidRequest(msg)
     if not key:
-        msg = "a key must not be empty: everybody would share one counter; use for example 'global'"
+        msg = "a key must not be empty: all callers would share one counter; use for example 'global'"
         raise InvalidRequest(msg)
     return key
 
@@ -125,7 +125,7 @@ _meter = lru_cache(1_024)(meter_for)
 
 
 def key_templates(rule: Rule, limits: tuple[Limit, ...]) -> tuple[KeyTemplate, ...]:
-    """The steps of a rule under these limits; none where nothing is counted. `InvalidLimit` if they do not fit it."""
+    """One template for each limit that counts. Raises `InvalidLimit` if a limit does not fit the rule."""
     meters = [_meter(limit, rule.algorithm, rule.max_delay) for limit in limits]
     return tuple(
         KeyTemplate(

@@ -3,7 +3,7 @@
 Of each layer exactly one rule applies, the best match: lowest priority, then the more
 specific endpoint (exact, template, longer prefix, any), then more conditions, then the
 name. Beside it a layer may have one `log` rule, which is only watched. `allow` and
-`block` rules belong to no layer and are asked first.
+`block` rules belong to no layer and are evaluated first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _new = tuple.__new__  # half the time of Plan(...)
 
 
 class Plan(NamedTuple):
-    """What one snapshot says has to be asked for one request."""
+    """What one snapshot asks of the store for one request."""
 
     snapshot: int
     enforced: tuple[Bound, ...]
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     unlimited: tuple[Rule, ...]
     """Rules that apply and count nothing."""
     alike: object | None = None
-    """The same for all requests of one path, method and tier, if that alone says which rules apply and what each
+    """One object for all requests of one path, method and tier, if these alone decide which rules apply and what each
     charges; else None."""
     assumed: bool = False
     """Whether the caller's record could not be read; see `Request.assumed`."""
@@ -91,7 +91,7 @@ class Snapshot:
                 self.calendars.current(meter)  # an unknown zone must fail now, not on a request
         candidates = _ranked(rules)
         self._index = PathIndex(candidates)
-        # What was worked out once is remembered. Of each, so many that all rules can be in use at the same time.
+        # Caches of what was worked out once, each large enough for all rules to be in use at the same time.
         self._most = max(_REMEMBERED, 2 * len(candidates))
         self._addresses: dict[str, Address] = {}
         self._kinds: dict[tuple[str | None, str | None, str | None], _Kind] = {}
@@ -222,5 +222,5 @@ def _ranked(rules: list[Rule]) -> list[Candidate]:
         unranked += [(rank(rule, pattern), slot, entry, pattern, rule.match) for pattern in patterns]
     unranked.sort(key=lambda each: each[0])
     return [
-        Candidate(place, slot, entry, pattern, match) for place, (_, slot, entry, pattern, match) in enumerate(unranked)
+        Candidate(index, slot, entry, pattern, match) for index, (_, slot, entry, pattern, match) in enumerate(unranked)
     ]

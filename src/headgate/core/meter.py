@@ -1,7 +1,7 @@
 """A meter: a limit and the algorithm that measures it, with the numbers a decision needs worked out.
 
 `ALGORITHMS` is the table of what goes together; everything else is refused when a
-limit meets an algorithm, so that no decision ever has to ask.
+limit meets an algorithm, so that no decision ever has to check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MAX_LOG: Final = 65_536
 MAX_SLOTS: Final = 10_000
 _MAX_CALENDARS: Final = 65_536
-"""Users can have calendars of their own; of so many the windows are remembered."""
+"""How many windows are remembered: users can have calendars of their own."""
 NO_DELAY_LIMIT: Final = 1_000 * 366 * DAY
 """As a `max_delay`: the queue's own length is the only bound."""
 
@@ -130,7 +130,7 @@ class Meter:
         module = traits.module
         self.decide: Final[Decide] = module.decide
         self.commit: Final[Callable[[Any, Meter, Any], Any] | None] = getattr(module, "commit", None)
-        """How to carry out what `decide` returned; None where the returned state is simply kept."""
+        """How to apply what `decide` returned; None where the returned state is simply kept."""
         self.charge: Final[Callable[[Any, Meter, Micros, int], Any] | None] = getattr(module, "charge", None)
         """How to count past the limit; None for slots."""
         self.give_back: Final[Callable[[Any, Meter, Micros, Stamp, int], Any]] = module.give_back
@@ -188,7 +188,7 @@ class Calendars:
         return bounded
 
     def forget(self) -> None:
-        """Let go of all bounds, because the meters they were for are no longer in use."""
+        """Drop all bounds, because the meters they were for are no longer in use."""
         self._current.clear()
 
 

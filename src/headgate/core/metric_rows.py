@@ -112,7 +112,7 @@ def metric_rows(
 
 
 def _of_users(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> list[MetricRow]:
-    """Rows by user, of those who have one already and of those who asked most."""
+    """Rows by user: of those who have one already, and of those with most requests."""
     told_apart = _told_apart(counts, known, most)
     totals: dict[Row, list[int]] = {}
     for count in counts:
@@ -161,7 +161,7 @@ def _folded(rows: Iterable[MetricRow], known: Mapping[Micros, Known], bounds: Bo
 
 
 class _Room:
-    """The places of one minute: those that are there, and how many more there may be."""
+    """The rows of one minute: those that are there, and how many more there may be."""
 
     def __init__(self, known: AbstractSet[Series], bounds: Bounds) -> None:
         self._series = set(known)
@@ -169,7 +169,7 @@ class _Room:
         self._bounds = bounds
 
     def series_of(self, rule: str, endpoint: str, tier: str) -> Series:
-        """Where requests are counted: in a place of their own, or with others of the rule and tier, or of the rule."""
+        """Where requests are counted: in a row of their own, or with others of the rule and tier, or of the rule."""
         may_be_named = endpoint in _UNNAMED or endpoint in self._names or len(self._names) < self._bounds.endpoints
         if may_be_named and self._has((rule, endpoint, tier)):
             self._names |= {endpoint} - _UNNAMED
@@ -179,7 +179,7 @@ class _Room:
         return (rule, OTHER, OTHER)
 
     def _has(self, series: Series) -> bool:
-        """Whether a place is there, or there is room for it."""
+        """Whether a row is there, or there is room for it."""
         if series not in self._series:
             if len(self._series) >= self._bounds.series:
                 return False
@@ -188,7 +188,7 @@ class _Room:
 
 
 def _sum(one: MetricRow, other: MetricRow) -> MetricRow:
-    """Two rows of one place as one."""
+    """Two rows of one series as one."""
     numbers = map(add, one[5:12], other[5:12])
     return MetricRow(*one[:5], *numbers, latency=added(one.latency, other.latency))  # type: ignore[misc] # mypy cannot count them
 

@@ -1,8 +1,7 @@
-"""Every metric there is, and the numbers that are reported under them.
+"""All metrics, and the text that Prometheus reads, in its format 0.0.4.
 
-Samples as text that Prometheus reads, in its format 0.0.4.
-
-What was decided since the start, in sums of a bounded number: from the counts that are made anyway.
+`DecisionTotals` sums what was decided since the start, from the counts that are made anyway. The number of sums is
+bounded.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class MetricKind(StrEnum):
 
 
 class Metric(NamedTuple):
-    """One metric. None of its labels holds what a stranger can choose."""
+    """One metric. None of its labels holds a value that an unauthenticated caller can choose."""
 
     name: str
     kind: MetricKind

@@ -1,8 +1,7 @@
 """Limits that a user or an API key has of its own, in place of a rule's.
 
-They come from records that others wrote, maybe for rules that have changed since. So one
-that cannot be read, or does not fit its rule any more, is as if it were not there: a
-request is never refused an answer for it.
+They come from records, which may be older than the rules. A limit that cannot be read, or
+no longer fits its rule, is ignored: it never keeps a request from getting an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LimitsByRule:
-    """The limits of one user or one API key, by the names of rules. Compiled once for each rule that asks."""
+    """The limits of one user or one API key, by the names of rules. Compiled once for each rule."""
 
     __slots__ = ("_compiled", "by_rule")
 
@@ -71,7 +70,7 @@ NO_LIMITS: Final = LimitsByRule({})
 
 
 class OwnLimits(NamedTuple):
-    """What is special about whoever asks."""
+    """The own limits of one caller: those of its user and those of its API key."""
 
     user: LimitsByRule = NO_LIMITS
     api_key: LimitsByRule = NO_LIMITS

@@ -1,4 +1,4 @@
-"""Requests that meet every rule of a rule set at least once, for questions about all that can concern somebody."""
+"""Requests that meet every rule of a rule set at least once, to find all that can apply to one caller."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class _Methods(NamedTuple):
 
     @classmethod
     def of(cls, rules: Sequence[Rule]) -> _Methods:
-        """Of methods that stand side by side in all rules that name them, one is enough."""
+        """Of methods that all rules name together, one is enough."""
         named: dict[str, list[tuple[int, str | None]]] = {}
-        for place, rule in enumerate(rules):
+        for index, rule in enumerate(rules):
             for method in _methods(rule):
-                named.setdefault(method, []).append((place, method if "method" in rule.per else None))
+                named.setdefault(method, []).append((index, method if "method" in rule.per else None))
         alike: dict[tuple[tuple[int, str | None], ...], str] = {}
-        chosen = {method: alike.setdefault(tuple(places), method) for method, places in named.items()}
+        chosen = {method: alike.setdefault(tuple(uses), method) for method, uses in named.items()}
         everywhere: set[str] = set()
         by_path: dict[str, set[str]] = {}
         for rule in rules:

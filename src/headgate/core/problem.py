@@ -16,7 +16,7 @@ QUOTA_EXCEEDED: Final = "https://iana.org/assignments/http-problem-types#quota-e
 def for_verdict(verdict: Verdict) -> dict[str, Any]:
     """Say what happened, to people (`message`) and to programs (`error`, `violated-policies`)."""
     rule = verdict.rule
-    violated = [finding.policy for finding in verdict.findings if not finding.shadow and not finding.decision.allowed]
+    violated = [each.policy for each in verdict.findings if not each.shadow and not each.decision.allowed]
     if violated:
         kind, error, title = QUOTA_EXCEEDED, "rate_limit_exceeded", "Rate limit exceeded"
         detail = _detail(verdict)

@@ -1,4 +1,4 @@
-"""What is on record about those who ask, as the data plane needs it."""
+"""What is on record about users and API keys, as the data plane needs it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UserRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """An API key; the key itself is nowhere."""
+    """An API key; the key itself is not stored."""
 
     id: str
     digest: bytes = field(repr=False)

@@ -1,4 +1,4 @@
-"""How much each user has asked for since somebody last looked, and when each API key was last used."""
+"""How many requests each user has made since the last `Tally.take`, and when each API key was last used."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 _MAX_NAMES: Final = 100_000
-"""Users, and keys, that are remembered between two looks. Whoever comes after that is not counted."""
+"""Users, and keys, that are remembered between two calls of `take`. Further ones are not counted."""
 _REFUSED: Final = frozenset({EventKind.DENIED, EventKind.BLOCKED})
 
 
 class Seen(NamedTuple):
-    """What was seen between two looks."""
+    """What was counted between two calls of `Tally.take`."""
 
     requests: dict[str, int]
     """By user."""
@@ -42,28 +42,28 @@ class Tally:
     """Counts requests by user, for the totals that operators see. Limits are counted elsewhere, and exactly."""
 
     def __init__(self, clock: Callable[[], Micros], most: int = _MAX_NAMES) -> None:
-        """Start with nobody."""
+        """Start empty."""
         self._clock = clock
         self._most = most
         self._seen = Seen({}, {}, {}, {})
         self.left_out = 0
-        """Requests that were not counted, because too many others were seen since the last look."""
+        """Requests that were not counted, because there were too many other users since the last `take`."""
 
     def count(self, counts: Iterable[Count], keys: Mapping[str, Micros]) -> None:
         """Add what was decided since the last time, and when keys were used."""
         now = self._clock()
         for count in counts:
-            users = _somebody(count.users)
+            users = _named(count.users)
             self._add(Seen(users, users if count.kind in _REFUSED else {}, dict.fromkeys(users, now), {}))
         self._use(keys)
 
     def take(self) -> Seen:
-        """Everything since the last look; counting begins anew."""
+        """Everything since the last call; counting begins anew."""
         taken, self._seen = self._seen, Seen({}, {}, {}, {})
         return taken
 
     def put_back(self, taken: Seen) -> None:
-        """Have what was taken counted next time, because it could not be kept."""
+        """Add what was taken to the next result, because it could not be stored."""
         meanwhile, self._seen = self._seen, taken
         self._add(meanwhile)
         self._use(meanwhile.keys)
@@ -87,7 +87,7 @@ class Tally:
                 known[key] = max(known.get(key, last), last)
 
 
-def _somebody(users: Mapping[str | None, int]) -> dict[str, int]:
+def _named(users: Mapping[str | None, int]) -> dict[str, int]:
     """Only users who have a name."""
     named = dict(users)
     named.pop(None, None)

@@ -1,8 +1,8 @@
 """Which decisions become events where there are many: the first few of a minute, then one in 10, one in 100, and so on.
 
 Refusals are thinned by subject (who, and by which rule): an event says how many refusals of its subject it stands
-for, and these numbers add up exactly. What all subjects together may have is thinned in the same way; what is left out
-there is counted, and is in no event. Counting requests is apart from all this, and exact.
+for, and these numbers add up exactly. The events of all subjects together are thinned in the same way; what is left out
+there is counted, and is in no event. Counting requests is separate from all this, and exact.
 
 Of `n` alike, about `first * (1 + 0.9 * log10(n / first))` are kept: 37 of 10,000 with the first 10.
 """
@@ -65,7 +65,7 @@ class Thinning:
             self._subjects[subject] = known = [0, 0, 1, None]
         known[0] = number = known[0] + 1
         if number >= known[2]:
-            known[2] = _following(number, self._first)
+            known[2] = _next_kept(number, self._first)
             if self._refused.keeps():
                 stands_for: int = number - known[1]
                 known[1], known[3] = number, None
@@ -104,11 +104,11 @@ class _Sequence:
         self._number += 1
         if self._number < self._next:
             return False
-        self._next = _following(self._number, self._first)
+        self._next = _next_kept(self._number, self._first)
         return True
 
 
-def _following(number: int, first: int) -> int:
+def _next_kept(number: int, first: int) -> int:
     """The number after this one that is kept: with the first 10, behind 10 comes 20, behind 100 comes 200."""
     if number < first:
         return number + 1

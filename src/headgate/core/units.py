@@ -83,5 +83,5 @@ def format_period(span: Micros) -> str:
 
 
 def whole_seconds(span: Micros) -> int:
-    """Round a span up to seconds, so that nobody is told to come back too early."""
+    """Round a span up to seconds, so that no caller is told to come back too early."""
     return -(-span // SECOND)

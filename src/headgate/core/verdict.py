@@ -66,9 +66,9 @@ class RuleDecision(NamedTuple):
 class Verdict:
     """The answer for one request. Spans are in seconds.
 
-    Made on every check, so it only keeps what it is made of and works the rest out when
-    asked. It has no `__init__` because that alone would take longer than a decision:
-    `verdict` makes one of a plan, and a store's short way makes one of a bare key.
+    Made on every check, so it only keeps its parts and works the rest out on first use. It
+    has no `__init__` because that alone would take longer than a decision: `verdict` makes
+    one of a plan, and the fast path of a store makes one of a bare key.
     """
 
     __slots__ = ("_answer", "_binding", "_cost", "_findings", "_id", "_meter", "_plan_or_key", "_receipts", "allowed")
@@ -87,11 +87,11 @@ class Verdict:
     _findings: tuple[RuleDecision, ...]
     _binding: RuleDecision | None
     _receipts: tuple[Receipt, ...]
-    """Worked out the first time somebody asks."""
+    """Worked out on first use."""
 
     @property
     def plan(self) -> Plan:
-        """What was asked of the store."""
+        """The hits that the store was asked for, and their rules."""
         basis = self._plan_or_key
         if isinstance(basis, Plan):  # nearly always
             return basis
@@ -119,7 +119,7 @@ class Verdict:
 
     @property
     def id(self) -> str:
-        """A name for this verdict, for logs and questions."""
+        """A unique id of this verdict, for logs."""
         made = getattr(self, "_id", None)  # an AttributeError would take longer than the rest of it
         if made is None:
             made = self._id = new_id()
@@ -140,11 +140,11 @@ class Verdict:
 
     @property
     def replicated(self) -> bool:
-        """Whether as many replicas have every count as its rule asks for (`wait_replicas`)."""
+        """Whether as many replicas have every count as its rule requires (`wait_replicas`)."""
         return all(
-            finding.decision.is_replicated and finding.decision.source in _REPLICABLE
-            for finding in self.findings
-            if not finding.shadow and finding.hit.failure_policy is not None and finding.hit.failure_policy.replicas
+            each.decision.is_replicated and each.decision.source in _REPLICABLE
+            for each in self.findings
+            if not each.shadow and each.hit.failure_policy is not None and each.hit.failure_policy.replicas
         )
 
     @property
@@ -218,7 +218,7 @@ class Verdict:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds after which the same request may be tried again: it would then pass if nobody else came,
+        """Seconds after which the same request may be tried again: it then passes if no other request came first,
         unless a rule says to wait longer. None is never.
         """
         wait = self.wait
@@ -266,19 +266,17 @@ class Verdict:
             made: list[Receipt] = []
             if self.allowed:
                 made = [
-                    Receipt(
-                        finding.hit.key, finding.hit.meter, finding.decision.stamp, finding.hit.cost, _name(finding)
-                    )
-                    for finding in self.findings
-                    if finding.decision.allowed
-                    and finding.hit.cost
-                    and finding.decision.source is not Source.DEGRADED_ALLOW  # nothing was counted
+                    Receipt(each.hit.key, each.hit.meter, each.decision.stamp, each.hit.cost, _name(each))
+                    for each in self.findings
+                    if each.decision.allowed
+                    and each.hit.cost
+                    and each.decision.source is not Source.DEGRADED_ALLOW  # nothing was counted
                 ]
             self._receipts = tuple(made)
             return self._receipts
 
     def headers(self) -> dict[str, str]:
-        """The HTTP response headers that tell the caller where it stands."""
+        """The HTTP response headers that tell the caller its limits and what is left of them."""
         return headers.for_verdict(self)
 
     def problem(self) -> dict[str, Any]:
@@ -300,7 +298,7 @@ class Verdict:
             "reset_after": self.reset_after,
             "retry_after": self.retry_after,
             "cost": self.cost,
-            "decisions": [finding.as_dict() for finding in self.findings],
+            "decisions": [each.as_dict() for each in self.findings],
             **({} if self.replicated else {"replicated": False}),
             **({"identity": ASSUMED} if self.plan.assumed else {}),
         }
@@ -311,7 +309,7 @@ def verdict(plan: Plan, decisions: Sequence[Decision], watched: Sequence[Decisio
     made = Verdict()
     made._plan_or_key = plan  # noqa: SLF001 (in place of __init__)
     made._answer = (decisions, watched)  # noqa: SLF001 (as above)
-    made._id = None  # noqa: SLF001 (as above; most of these are asked for it, and it is sooner seen that there is none)
+    made._id = None  # noqa: SLF001 (as above; most verdicts are asked for it, and a test for None is faster)
     made.allowed = plan.gate is None or plan.gate.action is Action.ALLOW
     for decision in decisions:
         if not decision.allowed:
@@ -336,13 +334,13 @@ def bare_plan(hit: Hit | None) -> Plan:
     return Plan(0, (Bound(hit, rule, NO_RULE),), (), None, ())
 
 
-def _name(finding: RuleDecision) -> str:
-    return finding.hit.holder or new_id()
+def _name(rule_decision: RuleDecision) -> str:
+    return rule_decision.hit.holder or new_id()
 
 
-def _tightness(finding: RuleDecision) -> tuple[float, float, int]:
+def _tightness(rule_decision: RuleDecision) -> tuple[float, float, int]:
     """Sort key: denials first, the longest wait of them first; then the smallest share left, the longest reset."""
-    decision = finding.decision
+    decision = rule_decision.decision
     if decision.allowed:
-        return (1, decision.remaining / finding.hit.meter.capacity, -decision.reset_after)
-    return (-inf if finding.wait is None else -finding.wait, 0, -decision.reset_after)
+        return (1, decision.remaining / rule_decision.hit.meter.capacity, -decision.reset_after)
+    return (-inf if rule_decision.wait is None else -rule_decision.wait, 0, -decision.reset_after)

@@ -1,10 +1,10 @@
 """The deny cache: a caller known to be over its limit is answered from memory.
 
 Wraps any store. What the store refuses is remembered by counter, and a hit that `headgate.core.denial` says is
-refused as well is answered here: refused traffic on one counter costs one operation a second (of a crowd one asks,
-the others wait for that answer), and what it costs this process is a look into a dictionary. While the store does
-not decide (an outage, or this process has too much in flight), known denials hold until their own end, whatever
-rules say for an outage.
+refused as well is answered here: refused traffic on one counter costs one operation a second (of concurrent callers
+one asks, the others wait for its answer), and what it costs this process is a look into a dictionary. While the
+store does not decide (an outage, or this process has too much in flight), known denials hold until their own end,
+whatever rules say for an outage.
 
 Of a refused request with several hits each counter is remembered by itself: a denial as such, a counter
 that would have admitted its part as a standing, which is never a reason to refuse. The same hits, in any
@@ -237,7 +237,7 @@ class DenyCache:
                     self._denials.pop(key)
 
     def _until_their_end(self, hits: Sequence[Hit]) -> dict[int, Decision]:
-        """Known denials, by the place of their hit, while the store does not decide; it is not asked for a second."""
+        """Known denials, by the index of their hit, while the store does not decide; it is not asked for a second."""
         now = self._clock()
         denied: dict[int, Decision] = {}
         with self._lock:

@@ -1,4 +1,4 @@
-"""A table of entries by counter, bounded in bytes: the least recently added make room for new ones."""
+"""A table of entries by counter, bounded in bytes: new entries evict the least recently added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", Denial, Standing)
 
 BYTES_OF_AN_ENTRY: Final = 900
-"""All of it but the key: both tuples, their numbers, the place in the dictionary, and a meter of its own."""
+"""All of it but the key: both tuples, their numbers, the slot in the dictionary, and a meter of its own."""
 _SWEPT: Final = 2
 """So many entries are looked at, whether they have ended, for each that is added."""
 
@@ -30,7 +30,7 @@ class EntryTable(Generic[E]):
         self._max_bytes = max_bytes
 
     def put(self, key: Key, entry: E, now: Nanos) -> None:
-        """Add an entry or replace it, as the newest; the oldest make room, those that have ended in any case."""
+        """Add an entry or replace it, as the newest; evict the oldest that have ended or have no room any more."""
         self.pop(key)
         self.entries[key] = entry
         self.bytes += _size(key)

@@ -1,10 +1,10 @@
-"""From the spool to the sinks. Each sink reads at its own pace; one that is away disturbs no other.
+"""The exporter: reads the spool and hands batches to the sinks.
 
-Of all processes that share a spool one ships at a time, for all of them, the dead included.
+Each sink reads at its own pace; one that is unavailable delays no other. Of all processes that share a spool one
+exports at a time, for all of them, the dead included.
 
-One sink and one stream: read a batch, have it stored, keep the place, until there is nothing left.
-
-A sink that fails is tried again after a pause, which grows while it is away. The batch in hand is never given up.
+A `SinkWorker` serves one sink and one stream: read a batch, have it stored, save the offset, until nothing is left. A
+sink that fails is tried again after a pause, which grows while it is unavailable. The batch in hand is never given up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     RunInThread = Callable[..., Awaitable[Any]]
 
 _chance: Final = random.SystemRandom()
-"""Without a state that a fork copies, and apart from that of the program we are in."""
+"""Without a state that a fork copies, and separate from the generator of the program around us."""
 
 _FIRST_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 10.0
@@ -40,7 +40,7 @@ _BATCHES_BETWEEN_LOOKS: Final = 16
 
 
 class Source(Protocol):
-    """What is spooled of one stream. Its methods block and may raise `OSError`; one thread at a time calls them."""
+    """The spool of one stream. Its methods block and may raise `OSError`; one thread at a time calls them."""
 
     def look(self) -> None:
         """Find what is new, and delete what all sinks are done with."""
@@ -49,18 +49,18 @@ class Source(Protocol):
         """The next batches for a sink, or None; of events always one."""
 
     def keep(self, sink: str, taken: Any, refused: int) -> None:  # noqa: ANN401 (what `take` gave)
-        """A sink is done with what it was given, of which it can never take so many."""
+        """A sink is done with what it was given; `refused` of it can never be stored there."""
 
     def ledger(self, sink: str) -> DeliveryLedger:
         """What became of everything that a sink was to store."""
 
 
 class _UnreadableSpool(OSError):
-    """What waits cannot be read now."""
+    """The spool cannot be read now."""
 
 
 class SinkState(NamedTuple):
-    """How a sink is doing."""
+    """The state of a sink."""
 
     ledger: DeliveryLedger
     error: str | None
@@ -70,7 +70,7 @@ class SinkState(NamedTuple):
 
 
 class SinkWorker:
-    """Brings a stream to a sink."""
+    """Exports one stream to one sink."""
 
     def __init__(
         self,
@@ -90,30 +90,30 @@ class SinkWorker:
         self._run_in_thread = run_in_thread
         self._every = every
         self.error: str | None = None
-        """Why the sink gets nothing at the moment; what keeps all of them from it, `Exporter` says here."""
+        """Why the sink gets nothing now; `Exporter` sets it for all sinks while the spool cannot be locked."""
         self._had_everything = clock()
 
     def state(self) -> SinkState:
-        """How the sink is doing, as of the last look."""
+        """The state of the sink at the last look."""
         lag = (self._clock() - self._had_everything) / SECOND if self.ledger.spooled else 0.0
         return SinkState(self.ledger, self.error, max(0.0, lag))
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Ship until it is time to end, and then until there is nothing left."""
+        """Export until `stopping` is set, and then until nothing is left."""
         pause = _FIRST_PAUSE
         while True:
             is_last = stopping.is_set()
             try:
-                await self._ship_all()
+                await self._export_all()
             except _UnreadableSpool as error:
-                self._gets_nothing(f"the spool cannot be read: {error}")
+                self._failed(f"the spool cannot be read: {error}")
             except (SinkError, OSError) as error:
-                self._gets_nothing(f"{self.sink.name} is away: {error}")
+                self._failed(f"{self.sink.name} unavailable: {error}")
             except Exception as error:  # a fault of ours must not end it either
                 log.exception("the sink %s has failed", self.sink.name)
-                self._gets_nothing(f"{self.sink.name} is away: {type(error).__name__}: {error}")
+                self._failed(f"{self.sink.name} unavailable: {type(error).__name__}: {error}")
             else:
-                self._is_back()
+                self._recovered()
                 if is_last:
                     return
                 pause = _FIRST_PAUSE
@@ -125,8 +125,8 @@ class SinkWorker:
                 await waited(stopping, _chance.uniform(pause / 2, pause))
             pause = min(_MAX_PAUSE, 2 * pause)
 
-    async def _ship_all(self) -> None:
-        """All there is by now."""
+    async def _export_all(self) -> None:
+        """Export all there is by now."""
         number = 0
         while True:
             if number % _BATCHES_BETWEEN_LOOKS == 0:
@@ -136,12 +136,12 @@ class SinkWorker:
                 break
             done = await self.sink.store(*taken.batches)
             await self._spool(self._source.keep, self.sink.name, taken, done.refused)
-            self._is_back()
+            self._recovered()
             number += 1
         await self.look()
 
     async def look(self) -> None:
-        """See what there is, and what became of it."""
+        """See what is in the spool, and update the ledger."""
         await self._spool(self._source.look)
         self.ledger = await self._spool(self._source.ledger, self.sink.name)
         if not self.ledger.spooled:
@@ -153,14 +153,14 @@ class SinkWorker:
         except OSError as error:
             raise _UnreadableSpool(reason(error)) from error
 
-    def _gets_nothing(self, error: str) -> None:
+    def _failed(self, error: str) -> None:
         if self.error is None:
-            log.warning("%s wait in the spool, %s", self.stream, error)
+            log.warning("%s wait in the spool: %s", self.stream, error)
         self.error = error
 
-    def _is_back(self) -> None:
+    def _recovered(self) -> None:
         if self.error is not None:
-            log.info("%s are stored again, %s is back", self.stream, self.sink.name)
+            log.info("%s are stored again: %s recovered", self.stream, self.sink.name)
         self.error = None
 
 
@@ -182,10 +182,10 @@ _SECONDS_BETWEEN_TRIES: Final = 1.0
 
 
 class Lock(Protocol):
-    """What the process holds that ships."""
+    """Held by the process that exports."""
 
     def release(self) -> None:
-        """Let another one ship."""
+        """Let another process export."""
 
 
 class Route(NamedTuple):
@@ -195,11 +195,11 @@ class Route(NamedTuple):
     source: Source
     sinks: Sequence[EventSink | CountSink]
     every: float | None = None
-    """How many seconds there are between two looks at what is new; None: few."""
+    """Seconds between two looks at what is new; None: few."""
 
 
 class Exporter:
-    """Brings everything from the spool to the sinks. Use it in ``async with``."""
+    """Exports everything from the spool to the sinks. Use it in ``async with``."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Exporter:
         clock: Callable[[], Micros],
         seconds_to_end: float = 5.0,
     ) -> None:
-        """`lock` is taken by the process that ships. At the end there are so many seconds for what is left."""
+        """`lock` is taken by the process that exports. At the end what is left has `seconds_to_end` to be stored."""
         self._workers = [
             SinkWorker(route.stream, route.source, sink, clock, self._run_in_thread, route.every)
             for route in routes
@@ -216,7 +216,7 @@ class Exporter:
         ]
         self._lock = lock
         self._seconds_to_end = seconds_to_end
-        self._thread = ThreadPoolExecutor(1, "headgate-shipping")
+        self._thread = ThreadPoolExecutor(1, "headgate-exporter")
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -239,7 +239,7 @@ class Exporter:
                 log.info("%s to %s: %s", worker.stream, worker.sink.name, worker.ledger)
 
     def state(self) -> Mapping[tuple[str, str], SinkState]:
-        """How each sink is doing, by stream and name. Where another process ships, all is as at the start."""
+        """The state of each sink, by stream and name. If another process exports, all is as at the start."""
         return {(worker.stream, worker.sink.name): worker.state() for worker in self._workers}
 
     async def _run(self) -> None:
@@ -251,28 +251,28 @@ class Exporter:
         finally:
             with suppress(OSError):
                 for worker in self._workers:
-                    await worker.look()  # for the account
+                    await worker.look()  # for the ledger
             lock.release()
 
     async def _locked(self) -> Lock | None:
-        """The lock, once nobody else has it; None if it is time to end and somebody does."""
+        """The lock, once no other process has it; None if it is time to end and another one still has it."""
         while True:
             is_last, lock = self._stopping.is_set(), None
             try:
                 lock = await self._run_in_thread(self._lock)
             except OSError as error:
-                self._nothing_is_shipped(f"the spool cannot be locked: {reason(error)}")
+                self._set_error(f"the spool cannot be locked: {reason(error)}")
             else:
-                self._nothing_is_shipped(None)
+                self._set_error(None)
             if lock is not None or is_last:
                 return lock
             await waited(self._stopping, _SECONDS_BETWEEN_TRIES)
 
-    def _nothing_is_shipped(self, error: str | None) -> None:
-        """Say it once, and to whoever asks for the state of the sinks; None is the end of it."""
+    def _set_error(self, error: str | None) -> None:
+        """Why no sink gets anything: in the state of all sinks, and in the log once; None is the end of it."""
         before = {worker.error for worker in self._workers}
         if error is not None and before == {None}:
-            log.error("nothing is stored, %s", error)
+            log.error("nothing is stored: %s", error)
         elif error is None and before != {None}:
             log.info("the spool can be locked again")
         for worker in self._workers:

@@ -1,6 +1,6 @@
-"""From the recorder's memory to the spool, every so many seconds, and once more at the end.
+"""The flusher: brings what the recorder holds in memory to the spool, every few seconds, and once more at the end.
 
-The event loop only takes what is there. Encoding and writing are done by a thread, one flush at a time.
+The event loop only takes what is there. A thread encodes and writes it, one flush at a time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ EVENTS: Final = "events"
 COUNTS: Final = "counts"
 _TOGETHER: Final = 2_000
 _COUNTED_TOGETHER: Final = 20_000
-"""Users, and times: more than events, because of one batch only those who asked most have rows by the minute."""
+"""Users, and times: more than events, because only the users with most requests of a batch get rows by the minute."""
 _RATHER_FULL: Final = 10_000
 _SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
 
 
 class Recorder(Protocol):
-    """What happens, as it is kept in memory."""
+    """Events and counts in memory."""
 
     @property
     def emitted(self) -> int:
@@ -49,7 +49,7 @@ class Recorder(Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many of them nobody has taken yet."""
+        """How many of them were not taken yet."""
 
     @property
     def left_out(self) -> int:
@@ -66,7 +66,7 @@ class Recorder(Protocol):
 
 
 class Counted(NamedTuple):
-    """What was counted since the last flush, for whoever wants to know it here and now."""
+    """What was counted since the last flush, for observers in this process."""
 
     counts: Sequence[Count]
     latencies: Sequence[LatencyBucket]
@@ -74,19 +74,19 @@ class Counted(NamedTuple):
 
 
 class Journal(Protocol):
-    """Where it goes. Its methods block, never raise, and are called by one thread at a time."""
+    """Where batches are written. Its methods block, never raise, and are called by one thread at a time."""
 
     def append(self, stream: str, batch: EventBatch | CountBatch) -> None:
         """Take a batch."""
 
     def skip(self, stream: str, many: int) -> None:
-        """So many events of a stream were lost before they came here."""
+        """So many events of a stream were lost before they reached the journal."""
 
     def write(self) -> None:
-        """Bring to the disk what was taken, and what could not be written before."""
+        """Write to disk what was taken, and what could not be written before."""
 
     def close(self) -> None:
-        """Write, and let go."""
+        """Write what is left, and close."""
 
     def waiting(self, stream: str) -> int:
         """How many were taken and are not on the disk."""
@@ -96,7 +96,7 @@ class Journal(Protocol):
 
 
 class Origin(NamedTuple):
-    """Who decided."""
+    """Where it was decided."""
 
     server: str
     region: str
@@ -115,7 +115,7 @@ class Recorded(NamedTuple):
 
 
 class Flusher:
-    """Brings what one process decides to its journal. Use it in ``async with``."""
+    """Writes what one process decides to its journal. Use it in ``async with``."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Flusher:
         counts: bool,
         observers: Sequence[Callable[[Counted], None]] = (),
     ) -> None:
-        """Every so many seconds. Without `counts`, because nobody stores them, only `observers` are told of them.
+        """Flush every so many seconds. Without `counts`, because no sink stores them, only `observers` get them.
 
         Without a journal nothing is kept.
         """
@@ -140,7 +140,7 @@ class Flusher:
         self._dropped = 0
         self._in_hand = 0
         self._stopping = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, "headgate-recording")
+        self._thread = ThreadPoolExecutor(1, "headgate-flusher")
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -149,7 +149,7 @@ class Flusher:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Bring over what is left, and end."""
+        """Flush what is left, and end."""
         self._stopping.set()
         if self._task is not None:
             await self._task
@@ -167,7 +167,7 @@ class Flusher:
         return Recorded(recorder.emitted, waiting, recorder.dropped + journal.dropped(EVENTS), recorder.left_out)
 
     async def flush(self, *, is_last: bool = False) -> None:
-        """Bring everything over that was recorded by now."""
+        """Write everything that was recorded by now."""
         events = self._recorder.take_events(is_last=is_last)
         counts, latencies = self._take_counts()
         if self._journal is None:
@@ -186,7 +186,7 @@ class Flusher:
             try:
                 observe(counted)
             except Exception:
-                log.exception("whoever was told what happened has failed")  # no reason to lose what happened
+                log.exception("an observer of the counts failed")  # no reason to lose the counts
         return counts, latencies
 
     async def _run(self) -> None:

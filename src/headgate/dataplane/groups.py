@@ -1,8 +1,8 @@
 """What the recorder counts: groups of alike requests, and the bounds on what they take of memory and disk.
 
-Callers choose paths, tiers, costs and users. Of names only so many are told apart each minute; of groups, and of users
-in them, only so many between two looks, which is not reached unless the disk hangs. What is above is counted together,
-exactly: the sums of requests and of costs stay what they are.
+Callers choose paths, tiers, costs and users. So the number of names that are told apart each minute is bounded, and so
+is that of groups, and of users in them, between two calls of `take`; the latter is not reached unless the disk hangs.
+What is above a bound is counted together, exactly: the sums of requests and of costs stay the same.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ MAX_TIERS: Final = 100
 _MINUTES: Final = 4
 """Whose names are remembered: servers whose clocks differ decide in several minutes at once."""
 MAX_GROUPS: Final = 20_000
-"""Groups of alike requests between two looks."""
+"""Groups of alike requests between two calls of `take`."""
 MAX_USERS: Final = 200_000
-"""Users in all groups between two looks. With the longest names they take about 80 MB."""
+"""Users in all groups between two calls of `take`. With the longest names they take about 80 MB."""
 MAX_NAME: Final = 255
 """Characters of a user's id, an endpoint or a key. Whatever is longer is counted, but not told apart."""
 PLAIN: Final = (EventKind.ALLOWED.value, None, False, ())
@@ -44,7 +44,7 @@ DENIED: Final = (EventKind.DENIED.value,)
 
 
 class Groups:
-    """The requests since the last look."""
+    """The requests since the last `take`."""
 
     def __init__(self) -> None:
         """Nothing yet."""
@@ -75,7 +75,7 @@ class Groups:
                 latencies.clear()
 
     def take(self) -> tuple[list[Count], list[LatencyBucket]]:
-        """Everything since the last look."""
+        """Everything since the last call."""
         self.fold()
         counts = [
             Count(minute * MINUTE, users, tier, endpoint, *_end(charged, outcome))
@@ -87,7 +87,7 @@ class Groups:
             for bucket, number in buckets.items()
         ]
         for key, (requests, *costs) in self._above.items():
-            counts += _together(key, requests, costs)
+            counts += _ungrouped(key, requests, costs)
         self._counted, self._times, self._above = {}, {}, {}
         self._groups.clear()
         return counts, latencies
@@ -124,7 +124,7 @@ class _Names:
         return name
 
 
-def _together(key: Key, requests: int, costs: list[int]) -> list[Count]:
+def _ungrouped(key: Key, requests: int, costs: list[int]) -> list[Count]:
     """What has no group as counts: one request has all costs, and the others cost nothing."""
     minute, tier, endpoint, rules, outcome = key
     found = []
@@ -144,4 +144,4 @@ def _end(charged: Charged, outcome: Outcome) -> tuple[bool, Charged, str, str | 
 
 def _rules(charged: Charged, outcome: Outcome) -> tuple[str, ...]:
     """All rules that applied."""
-    return (*charged[::2], *_end(charged, outcome)[4][::2])  # type: ignore[arg-type] # names at every other place
+    return (*charged[::2], *_end(charged, outcome)[4][::2])  # type: ignore[arg-type] # names at every other index

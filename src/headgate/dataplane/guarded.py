@@ -1,9 +1,9 @@
-"""Guarded: what holds while the shared store is away.
+"""Guarded: how requests are decided while the shared store is unavailable.
 
 Wraps a store whose calls fail in time. When one does, each rule answers as its
-`on_store_error` says: `allow` admits without counting, `deny` refuses, `local` goes by this
+`on_store_error` says: `allow` admits without counting, `deny` refuses, `local` decides by this
 process's share of the limit. Such answers are marked. Errors that an input can provoke are
-not outages: they are raised, and nothing passes unlimited because of them.
+not outages: they are raised, and no request passes unlimited because of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Guarded:
     """A `CounterStore` that always answers."""
 
     def __init__(self, store: SharedStore, local: LocalShare, clock: Callable[[], Micros]) -> None:
-        """`clock` is this process's, for answers that the store's clock is not there for."""
+        """`clock` is this process's, for answers that are given without the store."""
         self.store = store
         self._local = local
         self._clock = clock
@@ -98,7 +98,7 @@ class Guarded:
         )
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
-        """See `CounterStore.give_back`. While the store is away, what it counted stays until its time is over."""
+        """See `CounterStore.give_back`. While the store is unavailable, what it counted stays until it expires."""
         theirs = self._local.give_back(receipts)
         if not theirs:
             return
@@ -110,7 +110,7 @@ class Guarded:
             log.debug("could not give back: %s", error)
 
     async def reset(self, keys: Sequence[Key]) -> None:
-        """See `CounterStore.reset`. Whoever asks for it must know if it failed, so it does."""
+        """See `CounterStore.reset`. Errors are raised, because the caller must know if it failed."""
         await self.store.reset(keys)
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class Guarded:
     # What `local` needs beforehand
 
     def begin(self) -> None:
-        """Tell the other processes of this one, from now on, and learn how many there are.
+        """Tell the other processes of this one, from now on, and find out how many there are.
 
         A service begins when it starts, so that it is counted before its first request; else it begins with
         the first request that a rule with `local` concerns. Called in an event loop.

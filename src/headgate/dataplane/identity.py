@@ -1,16 +1,16 @@
-"""Who is asking, and what is special about them.
+"""Identity: the user, tenant and API key of a request, with their tier and own limits.
 
     verified token ─┐
-    API key ────────┼─> user, tenant, key ──> records ──> tier and limits of their own
-    trusted word ───┘
+    API key ────────┼─> user, tenant, key ──> records ──> tier and own limits
+    trusted caller ─┘
 
-What comes first counts. A token that is not sound, or a key that is unknown, revoked or has
-expired, proves nothing: its bearer is counted by address like everybody whom nobody knows. It
-never gets a counter of its own, or inventing keys would be a way around every limit.
+The first of them counts. A token that is not valid, or a key that is unknown, revoked or expired,
+proves nothing: its bearer is counted by address, like all unknown callers. It never gets a counter
+of its own, or inventing keys would be a way around every limit.
 
-Where a record cannot be read, tier and limits are assumed as `OnUnknownIdentity` says, and the request
-carries the mark (`Request.assumed`). A key is never assumed to be sound: without a record, be it an old
-one, its bearer is counted by address.
+If a record cannot be read, tier and limits are assumed as `OnUnknownIdentity` says, and the request is
+marked (`Request.assumed`). A key is never assumed to be valid: without a record, be it an old one, its
+bearer is counted by address.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from headgate.dataplane.records import Records
 
 _BEARER: Final = "bearer "
-_NOBODY: Final = Bearer(None, None, None, 0)
+_UNKNOWN: Final = Bearer(None, None, None, 0)
 DEFAULT_API_KEY_HEADER: Final = "x-api-key"
 
 
 class Call(NamedTuple):
-    """What a gateway passes on of a call that nobody has vouched for."""
+    """What a gateway passes on of a call whose caller is not authenticated."""
 
     method: str | None
     path: str | None
     peer: str | None = None
-    """Who is on the other end of the connection: an address, with or without its port."""
+    """The other end of the connection: an address, with or without its port."""
     forwarded_for: str | None = None
     """`X-Forwarded-For`, all of its lines."""
     forwarded: str | None = None
@@ -55,14 +55,14 @@ class Call(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """What begins and ends together with an identity."""
+    """Something that is started and closed together with an `Identity`."""
 
     start: Callable[[], Awaitable[None]]
     close: Callable[[], Awaitable[None]]
 
 
 class Identity:
-    """Finds out who is asking. Never raises: who cannot be made out is nobody in particular."""
+    """Finds the user, tenant and API key of a request. Never raises: a caller that proves nothing is unknown."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class Identity:
         api_key_header: str = DEFAULT_API_KEY_HEADER,
         on_unknown: OnUnknownIdentity = OnUnknownIdentity.LAST_KNOWN,
     ) -> None:
-        """`clock` says what time it is; what is not given is not looked at."""
+        """`clock` says what time it is; parts that are not given are not used."""
         self.api_key_header = api_key_header.lower()
         """The header that API keys come in."""
         self.refused: Counter[str] = Counter()
-        """Why keys were not believed; `tokens` counts the same of tokens."""
+        """How often keys were refused, by reason; `tokens` counts the same for tokens."""
         self.assumed = 0
         """How many requests were given a tier and limits that are assumed."""
         self.tokens = tokens
@@ -113,10 +113,10 @@ class Identity:
         key, read = None, None
         if given and self.records is not None:
             key, read = await self._key(self.records, given)
-        bearer = _NOBODY
+        bearer = _UNKNOWN
         if self.tokens is not None and token is not None and not is_key:
             verified = self.tokens.verify(token)
-            bearer = verified if isinstance(verified, Bearer) else _NOBODY
+            bearer = verified if isinstance(verified, Bearer) else _UNKNOWN
         user, tenant, key_id = bearer.user, bearer.tenant, None
         if key is not None:
             user, tenant, key_id = user or key.user, tenant or key.tenant, key.id
@@ -125,7 +125,7 @@ class Identity:
         return request if self.records is None else await self._special(self.records, request, key, read)
 
     async def _key(self, records: Records, text: str) -> tuple[KeyRecord | None, Entry | None]:
-        """The record of a key that is in force, and what was read."""
+        """The record of a key if the key is valid, and what was read."""
         if not looks_like_api_key(text):
             self.refused["malformed"] += 1
             return None, None
@@ -144,7 +144,7 @@ class Identity:
         return None, read
 
     async def _special(self, records: Records, request: Request, key: KeyRecord | None, found: Entry | None) -> Request:
-        """The request with its tier (the key's, the user's, or what it says itself) and the limits of its own."""
+        """The request with its tier (the key's, the user's, or its own) and its own limits."""
         is_assumed = is_missing = False
         if found is not None and found.is_assumed:
             is_assumed, is_missing = True, found.is_missing
@@ -169,12 +169,12 @@ class Identity:
         return request._replace(tier=tier, limits=own, assumed=is_assumed)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Let go of what is known under these names: ``user:ID``, ``key:HASHHEX``, ``*`` for all."""
+        """Forget what is known under these names: ``user:ID``, ``key:HASHHEX``, ``*`` for all."""
         if self.records is not None:
             self.records.forget(names)
 
     async def start(self) -> None:
-        """Fetch what is better known before the first request. Goes on without it."""
+        """Fetch keys and connect before the first request. Continues if that fails."""
         if self.tokens is not None:
             await self.tokens.keys.refresh()
         if self.records is not None:
@@ -183,7 +183,7 @@ class Identity:
             await self.beside.start()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         if self.tokens is not None:
             await self.tokens.keys.close()
         if self.records is not None:

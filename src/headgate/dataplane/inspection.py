@@ -1,6 +1,6 @@
-"""An explanation with the counters as they stand, and the verdict that the request would get.
+"""`explain` a request, with its counters and the verdict that it would get; `quota`: what a user has left.
 
-What a user has left: every limit that can apply to them, with its counter as it stands.
+`quota` lists every limit that can apply to a user, with the current state of its counter:
 
 entries = await quota(limiter, Request(user="u_42", tier="free"))
 await reset(limiter, Request(user="u_42", tier="free"))
@@ -38,7 +38,7 @@ async def explain(limiter: Limiter, request: Request, cost: int | None = None) -
     A block comes before all rules; what they would say is explained all the same.
     """
     snapshot, now, blocks = limiter.snapshots.current, limiter.snapshots.clock(), limiter.snapshots.blocks
-    # Every rule is looked at, which may take a while.
+    # Every rule is compared, which may take a while.
     explanation = await asyncio.to_thread(explain_plan, snapshot, request.check(), cost)
     plan = explanation.plan
     enforced = [bound.hit for bound in plan.enforced]
@@ -81,7 +81,7 @@ class QuotaEntry:
 
     @property
     def is_users_own(self) -> bool:
-        """Whether the counter is this user's and nobody else's."""
+        """Whether the counter is this user's alone."""
         return "user" in self.rule.per
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,12 +110,12 @@ class QuotaEntry:
 
 
 async def quota(limiter: Limiter, user: Request) -> list[QuotaEntry]:
-    """Every limit that can apply to a user, as it stands. `user` says their id, tier and own limits.
+    """Every limit that can apply to a user, and its current state. `user` has their id, tier and own limits.
 
     Each rule is listed once for each counter it keeps for the user, wherever it wins its layer.
     """
     snapshot, known = limiter.snapshots.current, user.check()
-    # Many rules take a while to plan, in which the event loop has better things to do.
+    # Many rules take a while to plan, and the event loop must not wait for it.
     entries = await asyncio.to_thread(_entries, snapshot, known)
     counted = {entry.hit.key: entry.hit for entry in entries if entry.hit is not None and not entry.depends_on}
     decisions = dict(zip(counted, await _look(limiter.store, list(counted.values())), strict=True))

@@ -1,13 +1,11 @@
 """The keys that tokens are verified with, each with the algorithms that it fits.
 
-A key never serves for an algorithm that was not meant for it: the classic forgery signs a
-token by HS256 with the text of a public RSA key, which everybody knows.
+A key is never used for an algorithm that it is not meant for: the classic forgery signs a token by
+HS256 with the text of an RSA key, which is public.
 
-The keys of an issuer (a JWKS), as they change.
-
-Keys are fetched in the background, so that no request waits for an issuer. A token that names
-an unknown key makes them be fetched again, but not more than once in a while: anybody can
-invent names of keys. What was fetched stays until something better was.
+`KeySet` holds the keys of an issuer (a JWKS), as they change. Keys are fetched in the background, so
+that no request waits for an issuer. A token that names an unknown key starts another fetch, but at
+most one in 10 seconds: any caller can invent names of keys. Keys stay until newer ones are fetched.
 """
 
 from __future__ import annotations
@@ -102,7 +100,7 @@ def _secret(secret: bytes, algorithms: Sequence[str]) -> VerifyingKey:
 def key_from_jwk(data: Mapping[str, Any], pinned: frozenset[str]) -> VerifyingKey | None:
     """A key of a set, for those of the pinned algorithms that it is meant for; None if there are none.
 
-    Secrets and private keys have no place in a set that is there for everybody to read.
+    Secrets and private keys are refused: a key set is public.
     """
     if data.get("use", "sig") != "sig" or "d" in data or "k" in data:
         return None
@@ -141,7 +139,7 @@ class Keys(Protocol):
 
     @property
     def generation(self) -> int:
-        """Grows when keys change, since what they have verified may not hold any more."""
+        """Grows when keys change, since what the old ones verified may no longer be valid."""
 
     def find(self, kid: str | None, algorithm: str) -> VerifyingKey | None:
         """The key of a token, by what its header says."""
@@ -150,7 +148,7 @@ class Keys(Protocol):
         """Look for newer keys now. Never raises."""
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel a fetch in flight."""
 
 
 class OneKey:
@@ -170,7 +168,7 @@ class OneKey:
         """There are no newer ones."""
 
     async def close(self) -> None:
-        """Nothing is under way."""
+        """Nothing is in flight."""
 
 
 class KeySet:
@@ -191,7 +189,7 @@ class KeySet:
         self._clock = clock
         self._seconds = seconds
         self._keys: dict[str | None, list[VerifyingKey]] = {}
-        self._asked: Micros | None = None
+        self._tried_at: Micros | None = None
         self._fetching: asyncio.Task[None] | None = None
 
     def find(self, kid: str | None, algorithm: str) -> VerifyingKey | None:
@@ -205,18 +203,18 @@ class KeySet:
         return fitting[0] if len(fitting) == 1 else None
 
     def _fetch_again(self, age: Micros) -> None:
-        """Fetch in the background, unless that was tried less than `age` ago, or is under way."""
-        is_due = self._asked is None or self._clock() - self._asked >= age
+        """Fetch in the background, unless that was tried less than `age` ago, or is in flight."""
+        is_due = self._tried_at is None or self._clock() - self._tried_at >= age
         if is_due and (self._fetching is None or self._fetching.done()):
             self._fetching = asyncio.create_task(self.refresh())
 
     async def refresh(self) -> None:
         """Fetch now. Whatever goes wrong is logged, and the keys stay as they are."""
-        self._asked = self._clock()
+        self._tried_at = self._clock()
         try:
             async with asyncio.timeout(self._seconds):
                 keys = self._read(await self._fetch())
-        except Exception as error:  # noqa: BLE001 (whatever an issuer does, tokens of known keys go on)
+        except Exception as error:  # noqa: BLE001 (whatever an issuer does, tokens of known keys stay valid)
             reason = "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             log.warning("the keys of tokens could not be fetched, those known stay: %s", reason)
             return
@@ -240,7 +238,7 @@ class KeySet:
         return found
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel a fetch in flight."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)

@@ -1,9 +1,9 @@
-"""Who the bearer of a token (JWT, RFC 7519) is, if the token is sound.
+"""The bearer of a token (JWT, RFC 7519), if the token is valid.
 
-Tokens come from strangers. Only three things in a header are ever looked at: `alg`, which must
-be one of those that were set, `kid`, which is only a name to look up, and `typ`. Keys that come
-with a token (`jwk`, `jku`, `x5c`, `x5u`) mean nothing, and what a token calls critical, or would
-change how it is read, makes it be refused (RFC 8725).
+Tokens come from unauthenticated callers. Only three members of a header are ever read: `alg`, which
+must be one of the algorithms in the settings, `kid`, which is only a name to look up, and `typ`. Keys
+that come with a token (`jwk`, `jku`, `x5c`, `x5u`) are ignored. A token whose header has critical
+members (`crit`), or members that change how the token is read, is refused (RFC 8725).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CHANGING: Final = frozenset({"crit", "b64", "zip", "enc", "cty"})
 
 
 class Refusal(StrEnum):
-    """Why a token is not believed."""
+    """Why a token is refused."""
 
     TOO_LONG = "too long"
     MALFORMED = "malformed"
@@ -53,7 +53,7 @@ class Refusal(StrEnum):
 
 
 class Bearer(NamedTuple):
-    """Whom a token is about, until when."""
+    """Whom a token is about, and until when it is valid."""
 
     user: str | None
     tenant: str | None
@@ -63,7 +63,7 @@ class Bearer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What is asked of a token beyond its signature, and which claims say whom it is about."""
+    """What is required of a token beyond its signature, and which claims name its bearer."""
 
     algorithms: tuple[str, ...]
     issuer: str | None = None
@@ -75,7 +75,7 @@ class Demands:
 
 
 class _Refused(Exception):
-    """A token is not believed."""
+    """A token is refused."""
 
     def __init__(self, reason: Refusal) -> None:
         self.reason = reason
@@ -83,7 +83,7 @@ class _Refused(Exception):
 
 
 class JwtVerifier:
-    """Reads tokens. Never raises; `refused` counts why tokens were not believed. Safe under threads."""
+    """Verifies tokens. Never raises; `refused` counts refused tokens by reason. Safe under threads."""
 
     def __init__(self, keys: Keys, demands: Demands, clock: Callable[[], Micros]) -> None:
         """`clock` says what time it is."""
@@ -96,7 +96,7 @@ class JwtVerifier:
         self._generation = keys.generation
 
     def verify(self, token: str) -> Bearer | Refusal:
-        """Whom a token is about, or why it is not believed."""
+        """The bearer of a token, or why it is refused."""
         try:
             return self._verified(token)
         except _Refused as refused:
@@ -111,7 +111,7 @@ class JwtVerifier:
             raise _Refused(Refusal.MALFORMED)
         generation = self.keys.generation
         if self._generation != generation:
-            # Others may be about to remember what older keys have verified; that goes where nobody looks any more.
+            # Another thread may still store what older keys have verified, in the old table: it is not read any more.
             self._known = {}
             self._generation = generation
         known = self._known
@@ -121,7 +121,7 @@ class JwtVerifier:
             claims = self._signed(parts[1], parts[2], parts[3])
             bearer = self._bearer(claims)
             if len(known) >= _MAX_REMEMBERED:
-                with suppress(RuntimeError):  # another thread was quicker to let one go
+                with suppress(RuntimeError):  # another thread removes one at the same time
                     known.pop(next(iter(known)), None)
             known[name] = bearer
         if bearer.until <= self._clock():
@@ -157,7 +157,7 @@ class JwtVerifier:
         if demands.issuer is not None and claims.get("iss") != demands.issuer:
             raise _Refused(Refusal.ISSUER)
         meant = claims.get("aud")
-        # A token that is for somebody must not be used by anybody else (RFC 7519, section 4.1.3).
+        # A token that names an audience must be rejected by all others (RFC 7519, section 4.1.3).
         if (demands.audience or meant is not None) and demands.audience not in (
             meant if isinstance(meant, list) else [meant]
         ):

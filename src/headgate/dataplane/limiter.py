@@ -1,6 +1,6 @@
 """The limiter: one snapshot, one plan, one trip to the store, one verdict.
 
-Running coroutines that never wait, without an event loop.
+`run_now` runs coroutines that never wait, without an event loop.
 """
 
 from __future__ import annotations
@@ -66,25 +66,25 @@ class Limiter:
             self.hit_now = store.fast_path(bare_keys.meters, self._hit_on_the_slow_path)
             self.check_now = self._check_without_waiting
             self._take_now = store.take_now
-        self._following: asyncio.Task[None] | None = None
+        self._follower_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Start following the rules."""
         if self.follower is not None:
-            self._following = asyncio.create_task(self._follow(self.follower))
+            self._follower_task = asyncio.create_task(self._follow(self.follower))
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        """Stop, and let go of the store."""
+        """Stop following the rules and close the store."""
         await self.close()
 
     async def close(self) -> None:
-        """Stop following the rules and let go of the store."""
-        if self._following is not None:
-            self._following.cancel()
+        """Stop following the rules and close the store."""
+        if self._follower_task is not None:
+            self._follower_task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._following
-            self._following = None
+                await self._follower_task
+            self._follower_task = None
         await self.store.close()
 
     async def _follow(self, follower: Follower) -> None:
@@ -111,7 +111,7 @@ class Limiter:
         return made
 
     async def decide(self, plan: Plan) -> Verdict:
-        """Carry out what `plan` says has to be asked."""
+        """Take the hits of a plan from the store, and make the verdict."""
         decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
@@ -168,7 +168,7 @@ class Limiter:
         ``async with`` it, or ``await`` it and look at its verdict. For `ttl` seconds settling
         can give back what was not needed.
         """
-        self._plan_for(subject, limit, cost, algorithm, self.bare_keys.hit)  # what is wrong with it is said now
+        self._plan_for(subject, limit, cost, algorithm, self.bare_keys.hit)  # wrong arguments raise here
 
         async def ask() -> Verdict:
             if isinstance(subject, Request):
@@ -193,7 +193,7 @@ class Limiter:
     ) -> Verdict:
         """What `check` (of a request) or `hit` (of a key and limit) would answer. Changes nothing.
 
-        With ``cost=0`` it says how things stand.
+        With ``cost=0`` it returns the current state of the counters.
         """
         if isinstance(subject, Request) and limit is None:
             plan = self.plan(subject, cost)

@@ -1,7 +1,7 @@
-"""This process's share of limits, counted in its own memory while the shared store is away.
+"""This process's share of limits, counted in its own memory while the shared store is unavailable.
 
 What the shared store admits is counted here too, for rules that say ``local``, so that the
-counters are warm when they are needed: nobody starts anew with a whole share.
+counters are warm when they are needed: no caller starts an outage with a whole unused share.
 """
 
 from __future__ import annotations

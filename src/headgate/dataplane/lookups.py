@@ -6,7 +6,7 @@
 What is asked for while both queries are in flight goes with the next one, so a burst becomes a few
 queries and waits its turn. The database is unavailable when it is silent (`Silence`), refuses a
 connection or a query, and not because many wait: a queue of our own says nothing about it. While it
-is unavailable nothing waits, and probes find out when it has recovered; a late reply tells, too.
+is unavailable nothing waits, and probes find out when it has recovered; so does a late reply.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ AS_SHIPPED: Final = Deadlines()
 
 
 class Reader(Protocol):
-    """Whoever wants records."""
+    """What wants records, and is told of the outcome."""
 
     def answered(self, batch: Sequence[Wanted], found: Mapping[Any, Mapping[str, Any]]) -> None:
         """The database has said what is on record; what is not in `found` is not."""
@@ -109,7 +109,7 @@ class Lookups:
         self._since: Micros = 0
 
     async def start(self) -> None:
-        """Have all connections made, so that no caller waits for them; this waits a moment, and goes on without."""
+        """Open all connections, so that no caller waits for them; this waits for a moment, then continues without."""
         for _ in range(MAX_QUERIES):
             self._send((), self._probe())
         await asyncio.wait([*self._in_flight], timeout=_SECONDS_TO_START)

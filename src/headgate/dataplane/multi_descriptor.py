@@ -1,4 +1,4 @@
-"""One call that is described several times over: all of its descriptions pass and are counted, or none is.
+"""One call with several descriptors: all of them pass and are counted, or none is.
 
 Envoy describes a call by a list of descriptors. A counter that several of them lead to is one
 counter, and the call is counted there once, with the greatest of their costs.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Purpose(Enum):
-    """What a description is for."""
+    """What a descriptor is for."""
 
     TAKE = auto()
     """May it pass? If it does, it is counted."""
@@ -44,25 +44,25 @@ _COUNTING: Final = frozenset({Purpose.TAKE, Purpose.REPORT})
 
 
 class DescriptorPlan(NamedTuple):
-    """One description of a call, and what has to be asked for it."""
+    """One descriptor of a call, and its plan."""
 
     plan: Plan
     purpose: Purpose = Purpose.TAKE
     request: Request | None = None
-    """Whose use is recorded; None is nobody's."""
+    """The request that is recorded; None records nothing."""
     cost: int | None = None
     """As it was stated."""
 
 
 class CallVerdict(NamedTuple):
-    """The verdict on the whole call, and one for each of its descriptions."""
+    """The verdict on the whole call, and one for each of its descriptors."""
 
     whole: Verdict
     parts: Sequence[Verdict]
 
 
 async def decide(limiter: Limiter, parts: Sequence[DescriptorPlan]) -> CallVerdict:
-    """Decide one call; it has at least one description."""
+    """Decide one call; it has at least one descriptor."""
     observer = limiter.observer
     timer = None if observer is None else observer.turn()
     started = 0.0 if timer is None else timer()
@@ -82,10 +82,10 @@ async def _decided(limiter: Limiter, parts: Sequence[DescriptorPlan]) -> CallVer
     await _refund(store, parts)
     looks = _merged(parts, Purpose.LOOK, Purpose.REFUND)
     counts = _merged(parts, Purpose.TAKE, Purpose.REPORT)
-    known = await _asked(store.peek, looks)
+    known = await _decisions(store.peek, looks)
     blocked = [index for index, part in enumerate(parts) if _blocks(part.plan)]
     passes = not blocked and _all_allowed(known)
-    known |= await _asked(store.take if passes else store.peek, counts)
+    known |= await _decisions(store.take if passes else store.peek, counts)
     shadows: list[Bound] = []
     seen: dict[Key, Decision] = {}
     if passes and _all_allowed(known):
@@ -131,7 +131,7 @@ def _shadows(parts: Sequence[DescriptorPlan]) -> Iterable[Bound]:
     return (bound for part in parts if part.purpose in _COUNTING for bound in part.plan.shadows)
 
 
-async def _asked(
+async def _decisions(
     ask: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]], bounds: dict[Key, Bound]
 ) -> dict[Key, Decision]:
     decisions = await ask([bound.hit for bound in bounds.values()]) if bounds else ()

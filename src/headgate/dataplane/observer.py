@@ -1,4 +1,4 @@
-"""Telling others of each verdict: where somebody listens, in front of the recorder, and nowhere else."""
+"""Observers of decisions: the recorder, and listeners that are called after it, where there are any."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ log = logging.getLogger("headgate")
 
 
 class DecisionObserver(Protocol):
-    """Whom the limiter tells of each check."""
+    """What the limiter calls before and after each check."""
 
     @property
     def turn(self) -> Callable[[], Timer | None]:
         """Called before a check: the timer, if this one is to be timed."""
 
     def offer(self, request: Request, cost: int | None, verdict: Verdict, started: float, /) -> None:
-        """A request was decided; `started` is what the timer said before, 0 if there was none."""
+        """A request was decided; `started` is the timer's value before the check, 0 if there was none."""
 
 
 class ObserverChain:
-    """A witness that tells others too."""
+    """An observer that also calls listeners."""
 
     def __init__(self, observer: DecisionObserver, listeners: Sequence[Callable[[Verdict], None]]) -> None:
-        """`listeners` hear of each verdict after `observer`."""
+        """`listeners` are called with each verdict, after `observer`."""
         self._observer = observer
         self._listeners = listeners
 

@@ -1,8 +1,8 @@
-"""The caller's address, where proxies stand between.
+"""The caller's address behind proxies.
 
-A header about the way a request has come is only worth as much as whoever wrote it. So the way
-is followed backwards from the connection itself, as long as each hop is a proxy that is trusted;
-what stands beyond the first stranger may be invented, and is not looked at.
+A forwarding header is only as trustworthy as the hop that wrote it. So the hops are followed backwards
+from the connection itself, as long as each is a trusted proxy; what is beyond the first untrusted hop
+may be invented, and is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Proxies:
         `peer` is the other end of the connection, with or without a port, the others are the headers
         `X-Forwarded-For` and `Forwarded`. If both are there, the former counts: it is the one that
         proxies write, while the other may have come from the caller and been passed on. A header
-        that cannot be followed is as good as none.
+        that cannot be followed is ignored.
         """
         nearest = _hop(peer or "")
         if nearest is None:

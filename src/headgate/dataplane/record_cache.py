@@ -4,12 +4,11 @@ A record takes far less or far more than the next: most users have a tier and no
 object for it, others have limits of their own. So bytes are counted, not records. What Python takes for
 each part was measured (`tests/unit/dataplane/test_record_cache.py` holds the estimate to it).
 
-Records in the cache that processes share: ``[fresh until, data]`` as JSON.
+`SharedRecords` are those in the cache that processes share: ``[fresh until, data]`` as JSON. A record is
+fresh for ten minutes and is kept for a day: past its time it is used only while the database cannot be
+read. Both end at once when it changes, because then it is dropped from the cache.
 
-A record is fresh for ten minutes and is kept for a day: past its time it serves only while the database
-cannot be read. Both end at once when it changes, because then it is dropped from the cache.
-
-A record that is being looked up, and those who wait for it.
+`Wanted` is a record that is being looked up, with the callers that wait for it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Entry(NamedTuple):
     record: UserRecord | KeyRecord | None
     fresh_until: Micros
     era: int
-    """How often everything had been forgotten when it was read."""
+    """How often the whole cache had been invalidated when it was read."""
     is_assumed: bool = False
     """Whether the database could not be read: then it is the last record known, or nothing at all."""
     is_missing: bool = False
@@ -46,14 +45,14 @@ class Entry(NamedTuple):
 class Wanted:
     """One look-up, however many wait for it."""
 
-    __slots__ = ("asked", "is_key", "last", "name", "shared_era", "subject", "waiters")
+    __slots__ = ("is_key", "last", "name", "requested_at", "shared_era", "subject", "waiters")
 
-    def __init__(self, name: str, subject: str | bytes, asked: Micros) -> None:
-        """`subject` is the user, or the hash of the key; `asked` is when."""
+    def __init__(self, name: str, subject: str | bytes, requested_at: Micros) -> None:
+        """`subject` is the user, or the hash of the key; `requested_at` is when it was wanted first."""
         self.name = name
         self.subject = subject
         self.is_key = isinstance(subject, bytes)
-        self.asked = asked
+        self.requested_at = requested_at
         self.last: Entry | None = None
         """The last record known, past its time."""
         self.shared_era: str | None = None
@@ -73,8 +72,8 @@ KEY: Final = "key:"
 _UNKNOWN_SHARE: Final = 12
 """One part in so many is for unknown users, one for unknown keys, one for what is assumed; the rest for records."""
 
-_PLACE: Final = 215
-"""An entry and its place in the table: tuple, time, slots of dictionary and list."""
+_ENTRY: Final = 215
+"""An entry and its slot in the table: tuple, time, slots of dictionary and list."""
 _KEY: Final = 330
 """An API key: the record, its hash, its id."""
 _LIMITS: Final = 450
@@ -85,7 +84,7 @@ _LIMIT: Final = 600
 
 def size_of(name: str, entry: Entry) -> int:
     """About how many bytes an entry takes."""
-    size = _PLACE + getsizeof(name)
+    size = _ENTRY + getsizeof(name)
     record = entry.record
     if record is None:
         return size
@@ -103,7 +102,7 @@ class RecordCache:
         """Nothing is known yet."""
         share = max_bytes // _UNKNOWN_SHARE
         self._known = _Shelf(max_bytes - 3 * share)
-        # Apart, so that whoever invents names pushes out nothing but inventions.
+        # Separate, so that a caller that invents names evicts only other invented names.
         self._unknown = {USER: _Shelf(share), KEY: _Shelf(share)}
         self._assumed = _Shelf(share)
 

@@ -1,8 +1,8 @@
-"""The recorder: what the limiter decides becomes events and counts, and no check ever waits for it.
+"""The recorder: turns what the limiter decides into events and counts. No check ever waits for it.
 
-It is asked on every check, so what is usual (one limit, and the request passes) is done in a handful of steps:
-alike requests share a list, and their users are appended to it (`headgate.dataplane.groups`). Some checks, all of them
-where there are few and one in 64 where there are many, are looked at more closely: they are timed, and may become
+It is called on every check, so the usual case (one limit, and the request passes) takes a handful of steps: alike
+requests share a list, and their users are appended to it (`headgate.dataplane.groups`). Some checks, all of them
+where there are few and one in 64 where there are many, get more attention: they are timed, and may become
 events. What did not simply pass becomes an event, or is one of those that an event stands for
 (`headgate.core.thinning`).
 
@@ -112,12 +112,12 @@ class Recorder:
 
     @property
     def dropped(self) -> int:
-        """Events that were pushed out before anybody took them."""
+        """Events that were pushed out before they were taken."""
         return self.emitted - self._taken - self.waiting
 
     @property
     def waiting(self) -> int:
-        """Events that nobody has taken yet."""
+        """Events that were not taken yet."""
         return len(self._kept) + len(self._events)
 
     @property
@@ -126,7 +126,7 @@ class Recorder:
         return self._thinning.left_out
 
     def _offering(self) -> Offer:
-        """`offer`, as a function that has all it needs at hand; places instead of names, which takes half the time."""
+        """`offer`, as a closure over all it needs; indexes instead of names, which takes half the time."""
         passing, refused = self._passing.get, self._refused.get
         attend, sample, use, record = self._attend, self._sample, self._use, self._record
 

@@ -1,11 +1,11 @@
-"""What is on record about users and API keys, as near as it can be found.
+"""What is on record about users and API keys, from the nearest source that has it.
 
-First in this process, for a minute; then in the cache that all processes share; then in the
-database. All misses of one turn of the event loop travel together, and a name is looked up once
-however many wait for it. A change drops its record from both caches (`forget`), so a copy is never true
-for longer than that takes; the minute is for changes that are not heard of.
+First the memory of this process, for a minute; then the cache that all processes share; then the
+database. All misses of one turn of the event loop are sent together, and a name is looked up once
+however many callers wait for it. A change drops its record from both caches (`forget`), so an outdated
+copy is not used for longer than that takes; the minute is for changes whose announcement is lost.
 
-While the database is unavailable, a record past its time holds, marked as assumed.
+While the database is unavailable, a record past its time is used, marked as assumed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEGABYTE: Final = 1_000_000
 DEFAULT_CACHE_BYTES: Final = 64 * MEGABYTE
 _LIFE: Final[Micros] = 60 * SECOND
 _ASSUMED_LIFE: Final[Micros] = SECOND
-"""An assumption is kept for so long, then the shared cache is asked once more."""
+"""An assumption is kept for so long, then the shared cache is read once more."""
 _SHARED_IN_TIME: Final[Micros] = 5 * SECOND
 """What took longer to read is not shared: the mark of a change meanwhile, ten seconds long, may have ended."""
 _SECONDS_TO_SHARE: Final = 0.005
@@ -85,7 +85,7 @@ class Records:
         return len(self._cache)
 
     async def start(self) -> None:
-        """Have the connections made, which may take longer than a request can wait."""
+        """Open the connections, which may take longer than a request can wait."""
         await self._lookups.start()
 
     def user_now(self, user: str) -> Entry | None:
@@ -114,10 +114,10 @@ class Records:
         return entry._replace(record=None)
 
     def forget(self, names: Sequence[str]) -> None:
-        """Let go of these: ``user:ID``, ``key:HASHHEX``. What is being read now is not kept either.
+        """Forget these: ``user:ID``, ``key:HASHHEX``. What is being read now is not kept either.
 
-        With ``*`` everything is read again when it is next asked for. What cannot be read then stays as it
-        was, assumed: else every caller would lose its tier for as long as it takes to read all records anew.
+        With ``*`` every record is read again on its next use. One that cannot be read then stays as it was,
+        assumed: else every caller would lose its tier for as long as it takes to read all records anew.
         """
         if EVERYTHING in names:
             self._wanted.clear()
@@ -128,7 +128,7 @@ class Records:
             self._cache.drop(name)
 
     async def close(self) -> None:
-        """Give up what is in flight. Those who wait are answered."""
+        """Cancel what is in flight. Callers that wait get an answer."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -141,7 +141,7 @@ class Records:
         return entry if entry is not None and entry[2] == self._era and self._clock() < entry[1] else None
 
     async def _look_up(self, name: str, subject: str | bytes) -> Entry:
-        """Wait for a record together with all who want it."""
+        """Wait for a record together with all callers that want it."""
         wanted = self._wanted.get(name)
         loop = asyncio.get_running_loop()
         if wanted is None:
@@ -203,7 +203,7 @@ class Records:
                 oldest = self._clock() - _SHARED_IN_TIME
                 by_era: dict[str, dict[str, Mapping[str, Any] | None]] = {}
                 for wanted, data in unshared:
-                    if wanted.shared_era is not None and wanted.asked > oldest:
+                    if wanted.shared_era is not None and wanted.requested_at > oldest:
                         by_era.setdefault(wanted.shared_era, {})[wanted.name] = data
                 for era, found in by_era.items():
                     await shared.put(found, era)

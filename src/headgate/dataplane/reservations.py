@@ -1,11 +1,11 @@
 """What is held for a while: reservations, whose cost is known later, and slots.
 
-Settling what was reserved, by any process that knows what it was; only the first settling counts.
+Any process that knows what was reserved can settle it; only the first settling counts.
 
-That somebody has settled is a slot beside the counters, which lasts as long as the same settling could do
-anything again: as long as the reservation, and after a charge until no more are taken. It is taken together
-with what was used beyond the reservation, all or nothing, so no charge is ever made twice. What is given back
-has receipts, which count once by themselves: a settling that broke off can be repeated.
+A slot beside the counters marks a reservation as settled. It lasts as long as the same settling could have an
+effect again: as long as the reservation, and after a charge until no more charges are accepted. The slot is
+taken together with what was used beyond the reservation, all or nothing, so no charge is ever made twice. What
+is given back has receipts, which count once by themselves: a settling that broke off can be repeated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ONE_ALONE: Final = Meter(Slots(1), Algorithm.CONCURRENCY)
 _CHARGED_AFTERWARDS: Final = DAY
 """How long after a reservation has expired more can be charged for it, which has to be remembered for as long."""
-# While the store is away nothing is settled: whoever asks must know, and come again.
+# While the store is unavailable nothing is settled: the caller must know, and try again.
 _MUST_BE_KNOWN: Final = FailurePolicy(OnStoreError.DENY)
 
 
@@ -42,7 +42,7 @@ class Charge(NamedTuple):
 
     hit: Hit
     receipt: Receipt | None
-    """With which it can be given back; None if it was not counted, or not in the shared store."""
+    """Gives it back; None if it was not counted, or not in the shared store."""
 
 
 class Reserved(NamedTuple):
@@ -62,7 +62,7 @@ class Reserved(NamedTuple):
 
 def reserved(verdict: Verdict, ttl: Micros) -> Reserved:
     """What an admission has taken, to be settled within `ttl`."""
-    at = max((finding.decision.at for finding in verdict.findings), default=0)
+    at = max((each.decision.at for each in verdict.findings), default=0)
     return Reserved(new_id(), ttl, at + ttl, tuple(charges(verdict)))
 
 
@@ -88,7 +88,7 @@ async def settle(store: CounterStore, held: Reserved, actual: int | None = None)
     if not held.charges:
         return True
     owed = [] if actual is None else over(held.charges, actual)
-    # Who repeats a settling after it broke off gives the same receipts back. A charge is not repeatable.
+    # A settling that is repeated after it broke off gives the same receipts back. A charge is not repeatable.
     claim = _claim(held, new_id() if owed else f"as {actual}")
     (now,) = await store.peek((claim,))
     _check_known(now.source)
@@ -144,8 +144,8 @@ class Reservation:
 
     Reserving charges at once. In ``async with``, `settle` notes the actual amount, and
     leaving the block books it: what was not needed is given back, and what was used
-    beyond the reservation is charged, even past the limit. Who never settles leaves the
-    charge as it is, also when the block fails. Slots that rules held for it are freed.
+    beyond the reservation is charged, even past the limit. Without `settle` the charge
+    stays as it is, also when the block fails. Slots that rules held for it are freed.
     """
 
     def __init__(self, store: CounterStore, ask: Callable[[], Awaitable[Verdict]], ttl: Micros) -> None:
@@ -187,7 +187,7 @@ class Reservation:
     @property
     def reserved(self) -> int:
         """The amount taken: the largest, where rules have prices of their own."""
-        return max((finding.hit.cost for finding in self.verdict.findings), default=0) if self._taken else 0
+        return max((each.hit.cost for each in self.verdict.findings), default=0) if self._taken else 0
 
     def settle(self, actual: int) -> None:
         """Note what was really used; it is booked when the block ends, or by `close`. Only the first time counts."""
@@ -221,9 +221,9 @@ class Reservation:
             await self._store.give_back(unused)
 
     async def _in_time(self) -> bool:
-        finding = self.verdict.findings[0]
-        (now,) = await self._store.peek((finding.hit._replace(cost=0),))
-        return now.at < finding.decision.at + self._ttl
+        first = self.verdict.findings[0]
+        (now,) = await self._store.peek((first.hit._replace(cost=0),))
+        return now.at < first.decision.at + self._ttl
 
 
 class Slot:
@@ -259,7 +259,7 @@ class Slot:
         return self
 
     async def renew(self) -> bool:
-        """Start the ttl anew; False if the slot was given up, or lost to somebody else after its ttl."""
+        """Restart the ttl; False if the slot was released, or taken by another holder after its ttl."""
         if self._open:
             await self._ask()
         return self._open

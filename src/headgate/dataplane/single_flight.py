@@ -1,4 +1,4 @@
-"""Of a crowd that wants to know the same, one asks and the others wait for that answer."""
+"""Of many concurrent callers with the same question, one asks the store and the others wait for its answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class SingleFlight:
-    """What is being asked just now, by counter."""
+    """The questions in flight, by counter."""
 
     def __init__(self, *, blocks: bool) -> None:
-        """`blocks` says that the crowd is threads, which block in place of waiting on an event loop."""
+        """`blocks` says that the callers are threads, which block instead of waiting on an event loop."""
         self._blocks = blocks
         self._open: dict[Key, threading.Event | asyncio.Event] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        """On which these are asked."""
+        """The event loop of the questions in flight."""
 
     def begin(self, key: Key) -> tuple[threading.Event | asyncio.Event, bool]:
         """The end of the question about a counter, and whether the caller is the one to ask it."""
@@ -35,7 +35,7 @@ class SingleFlight:
         mine.set()
 
     def forget(self) -> None:
-        """In a forked child: what was being asked is the parent's."""
+        """In a forked child: the questions in flight are the parent's."""
         self._open.clear()
 
 

@@ -80,7 +80,7 @@ class Snapshots:
         return not isinstance(self.current, _Unknown)
 
     def publish(self, rule_set: RuleSet, number: int | None = None) -> Snapshot:
-        """Compile, then swap. If it does not compile, the snapshot in force stays and the error is raised.
+        """Compile, then swap. If it does not compile, the active snapshot stays and the error is raised.
 
         Without a `number` of its own it gets the next.
         """
@@ -123,7 +123,7 @@ class Snapshots:
 
 
 class Follower:
-    """Publishes rules as their source changes. A broken change is refused, with a sentence, once."""
+    """Publishes rules as their source changes. A broken change is refused, and logged once."""
 
     def __init__(self, source: RuleSource, snapshots: Snapshots) -> None:
         """Load once; what is wrong at the start is raised."""
@@ -132,13 +132,13 @@ class Follower:
         self._looking = threading.Lock()
         self._seen = source.signature()
         self.refused: str | None = None
-        """Why the newest rules are not in force, if they are not."""
+        """Why the newest rules were refused; None if they are active."""
         snapshots.publish(source.load())
         self.confirmed = snapshots.since
-        """When the rules in force were last seen to be the newest."""
+        """When the active rules were last known to be the newest."""
 
     def poll(self) -> bool:
-        """Look once; True if new rules are in force. Does nothing while another thread is looking."""
+        """Look for changes once; True if new rules became active. Does nothing while another thread is looking."""
         if not self._looking.acquire(blocking=False):
             return False
         try:
@@ -160,11 +160,11 @@ class Follower:
             self.refused = str(error)
             problems = error.lines if isinstance(error, InvalidRules) else (self.refused,)
             log.error(  # noqa: TRY400 (a sentence for the operator, not a traceback)
-                "new rules refused, snapshot %d stays in force: %s", self._snapshots.current.number, "; ".join(problems)
+                "new rules refused, snapshot %d stays active: %s", self._snapshots.current.number, "; ".join(problems)
             )
             return False
         self.refused = None
-        log.info("rules changed, snapshot %d is in force", snapshot.number)
+        log.info("rules changed, snapshot %d is active", snapshot.number)
         return True
 
 

@@ -161,7 +161,7 @@ def test_a_key_is_a_text(key: object) -> None:
 
 def test_a_key_is_not_empty() -> None:
     """An empty key is most likely a mistake, so it is refused with the reason."""
-    with pytest.raises(InvalidRequest, match="everybody would share one counter"):
+    with pytest.raises(InvalidRequest, match="all callers would share one counter"):
         check_key("")
 
 

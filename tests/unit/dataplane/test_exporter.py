@@ -147,8 +147,8 @@ def test_a_sink_that_fails_is_tried_again_and_spoken_of_once(caplog: pytest.LogC
 
     asyncio.run(run())
     lines = [record.getMessage() for record in caplog.records]
-    assert lines.count("events wait in the spool, away is away: no answer") == 1
-    assert lines.count("events are stored again, away is back") == 1
+    assert lines.count("events wait in the spool: away unavailable: no answer") == 1
+    assert lines.count("events are stored again: away recovered") == 1
     assert lines.count("the sink away has failed") == 1
     assert "events to there: 6 emitted = 6 stored + 0 spooled + 0 dropped + 0 refused" in lines
 
@@ -166,7 +166,7 @@ def test_a_spool_that_cannot_be_read_is_tried_again(caplog: pytest.LogCaptureFix
             await wait_until_async(lambda: sink.stored != [])
 
     asyncio.run(run())
-    assert caplog.messages == ["events wait in the spool, the spool cannot be read: the disk is gone"]
+    assert caplog.messages == ["events wait in the spool: the spool cannot be read: the disk is gone"]
 
 
 def test_an_end_waits_for_sinks_only_so_long(caplog: pytest.LogCaptureFixture) -> None:
@@ -248,7 +248,7 @@ def test_a_lock_that_cannot_be_taken_is_said_and_tried_again(caplog: pytest.LogC
 
     asyncio.run(run())
     assert caplog.messages[:2] == [
-        "nothing is stored, the spool cannot be locked: shipping.lock: Is a directory",
+        "nothing is stored: the spool cannot be locked: shipping.lock: Is a directory",
         "the spool can be locked again",
     ]
 

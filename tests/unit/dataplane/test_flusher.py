@@ -235,4 +235,4 @@ def test_an_observer_that_fails_costs_no_event(caplog: pytest.LogCaptureFixture)
         assert len(journal.given) == 1
 
     asyncio.run(run())
-    assert caplog.messages == ["whoever was told what happened has failed"]
+    assert caplog.messages == ["an observer of the counts failed"]

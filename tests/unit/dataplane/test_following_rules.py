@@ -75,7 +75,7 @@ def test_a_changed_file_is_picked_up(rules: Path, caplog: pytest.LogCaptureFixtu
     assert follower.poll()
     assert (limit(snapshots), snapshots.current.number) == ("7/minute", 2)
     assert not follower.poll()
-    assert caplog.messages == ["rules changed, snapshot 2 is in force"]
+    assert caplog.messages == ["rules changed, snapshot 2 is active"]
 
 
 def test_a_broken_file_is_refused_once(rules: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +86,7 @@ def test_a_broken_file_is_refused_once(rules: Path, caplog: pytest.LogCaptureFix
         assert not follower.poll()
     assert (limit(snapshots), snapshots.current.number) == ("5/minute", 1)
     (line,) = caplog.messages
-    assert line.startswith("new rules refused, snapshot 1 stays in force: ")
+    assert line.startswith("new rules refused, snapshot 1 stays active: ")
     assert f"{rules}:2: rules[0].limits: " in line
     assert f"{rules}:3: rules[1]" in line
     assert "\n" not in line
@@ -223,7 +223,7 @@ def test_an_open_limiter_follows_its_file(rules: Path, monkeypatch: pytest.Monke
             assert gate.follower.refused is not None
             write(rules, "6/minute")
             await look()
-            following = gate._following
+            following = gate._follower_task
         assert following is not None
         assert following.cancelled()
         await gate.close()
@@ -256,6 +256,6 @@ def test_a_limiter_without_a_file_follows_nothing() -> None:
 
     async def main() -> None:
         async with AsyncLimiter.open(rules=[{"name": "r", "limits": "1/hour"}]) as gate:
-            assert (gate.follower, gate._following) == (None, None)
+            assert (gate.follower, gate._follower_task) == (None, None)
 
     asyncio.run(main())

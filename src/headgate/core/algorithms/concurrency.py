@@ -1,9 +1,8 @@
 """Concurrency: at most `amount` slots held at the same time, each until released or expired.
 
-State: who holds how many slots, since when and for how long. A holder that dies is
-forgotten when its time is up; one that lives asks again under its own name, which renews
-the slots it has. `retry_after` is the wait if nobody releases early: until enough holders
-have expired.
+State: for each holder how many slots it has, since when and for how long. The slots of a
+holder that dies expire; a live holder asks again under its own name, which renews them.
+`retry_after` is the wait if no holder releases early: until enough holders have expired.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
 
 
 def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
-    """Count without asking."""
+    """Count unconditionally, also past the limit."""
     start, _ = window(meter, now)
     count = 0 if state is None or state[0] < start else state[1]
     return (start, min(count + cost, MAX_COUNTED))

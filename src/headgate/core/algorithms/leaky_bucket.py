@@ -7,8 +7,8 @@
           0s   1s   2s   3s   4s        the 3rd 2 s; the 4th finds the queue full
 
 Each admitted request is told its `delay`: the time until everything before it has gone
-out. Whoever waits that long leaves at a constant rate, however bursty the arrivals. A
-delay above `max_delay` refuses too, so nobody waits longer than the rule says.
+out. Requests that wait that long leave at a constant rate, however bursty the arrivals. A
+delay above `max_delay` refuses too, so no request waits longer than the rule says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
     if room >= 0 and delay <= meter.max_delay:
         after = (now, ahead_after, 0) if cost else state
         reset_after = time_to_drain(ahead_after, meter)
-        # Whoever comes next has all of that ahead, which may be more than it may wait for.
+        # The next request has all of that ahead of it, which may take longer than `max_delay`.
         left = room // period if reset_after <= meter.max_delay else 0
         return (after, True, left, reset_after, 0, delay, (now, ahead_after), now)
     left = max(0, meter.capacity * period - ahead) // period if delay <= meter.max_delay else 0
@@ -47,15 +47,15 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int) -> Outcome
 
 
 def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
-    """Count without asking."""
+    """Count unconditionally, also past the limit."""
     return filled(now, level(present(state, now), meter, now) + cost * meter.period, meter)
 
 
 def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:
-    """Leave the queue again, if nobody stands behind.
+    """Leave the queue again, if no other request is behind.
 
-    Those behind were told their time when they came. Moving the end of the queue
-    forward under them would send two requests out at once.
+    Requests behind were told their delay when they were admitted. Moving the end of the
+    queue forward under them would send two requests out at once.
     """
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
     if state is None or _end(state, meter) != _end(stamp, meter):

@@ -60,7 +60,7 @@ def _counts(state: State | None, meter: Meter, start: Micros) -> tuple[int, int]
 
 
 def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
-    """Count without asking."""
+    """Count unconditionally, also past the limit."""
     start = now - now % meter.period
     current, previous = _counts(state, meter, start)
     return (start, min(current + cost, MAX_COUNTED), previous)

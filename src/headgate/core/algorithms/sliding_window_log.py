@@ -1,12 +1,12 @@
 """Sliding window log: at most `amount` in every interval of one period, wherever it begins.
 
-The instants of the last admissions stand in a ring, the newest just before `next`. A cost of n
-stands there n times. What was out of view when something was admitted is no longer held.
+The instants of the last admissions are kept in a ring, the newest just before `next`. A cost of n
+is n entries. Entries that were out of view at an admission are no longer held.
 
     limit 5 in 10 s          next
                               ▼
     ring   [ 12 | 15 | 19 |   3 |  9 ]      now = 20: 3 and 9 have left the last 10 s,
-             newest    ▲                    12, 15 and 19 count, so 2 may come
+             newest    ▲                    12, 15 and 19 count, so 2 are left
 
 What is held is sorted, so a binary search says how many are in view. Exact, at 8 bytes per
 unit of the limit here and 3 to 5 in Redis, which needs less because nothing it holds is older
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
 
-_SMALLEST = 16
+_MIN_SIZE = 16
 EMPTY = -(2**62)
-"""Stands in an empty place: an instant before all others."""
+"""Fills unused entries: an instant before all others."""
 
 
 class Ring:
@@ -37,11 +37,11 @@ class Ring:
 
     __slots__ = ("held", "next", "times")
 
-    def __init__(self, entries: array[int], places: int) -> None:
-        """Make a ring of so many places that holds `entries`, which are oldest first."""
-        self.times = entries + array("q", [EMPTY]) * (places - len(entries))
+    def __init__(self, entries: array[int], size: int) -> None:
+        """Make a ring for `size` entries that holds `entries`, which are oldest first."""
+        self.times = entries + array("q", [EMPTY]) * (size - len(entries))
         self.held = len(entries)
-        self.next = self.held % places
+        self.next = self.held % size
 
     def in_order(self) -> array[int]:
         """All entries, oldest first."""
@@ -108,7 +108,7 @@ def decide(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Outcome:
 
 
 def charge(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Admission:
-    """Count without asking; `commit` then writes.
+    """Count unconditionally, also past the limit; `commit` then writes.
 
     Past the limit only the newest `amount` entries matter, because the older ones leave first.
     """
@@ -117,30 +117,30 @@ def charge(state: Ring | None, meter: Meter, now: Micros, cost: int) -> Admissio
 
 
 def commit(state: Ring | None, meter: Meter, change: Ring | Admission | None) -> Ring | None:
-    """Carry out what `decide` returned. Writes into the ring it is given."""
+    """Apply what `decide` or `charge` returned. Writes into the ring it is given."""
     if not isinstance(change, Admission):
         return change
     now, cost, live = change
-    places = min(_SMALLEST, meter.amount) if state is None else len(state.times)
-    if places > meter.amount:
-        places = meter.amount
-    elif live + cost > places:
-        places = min(meter.amount, max(2 * places, live + cost))
+    size = min(_MIN_SIZE, meter.amount) if state is None else len(state.times)
+    if size > meter.amount:
+        size = meter.amount
+    elif live + cost > size:
+        size = min(meter.amount, max(2 * size, live + cost))
     if state is None:
-        state = Ring(array("q"), places)
+        state = Ring(array("q"), size)
     else:
         state = state.present(now)
-        if len(state.times) != places:
-            state = Ring(state.in_order()[-places:], places)
+        if len(state.times) != size:
+            state = Ring(state.in_order()[-size:], size)
     times, at = state.times, state.next
     if cost == 1:
         times[at] = now
     else:
-        until_end = min(cost, places - at)
+        until_end = min(cost, size - at)
         times[at : at + until_end] = array("q", [now]) * until_end
         times[: cost - until_end] = array("q", [now]) * (cost - until_end)
-    state.next = (at + cost) % places
-    state.held = min(places, live + cost)
+    state.next = (at + cost) % size
+    state.held = min(size, live + cost)
     return state
 
 

@@ -6,8 +6,8 @@
            2    ╲      ╱╲    ╱             then one a second;
            0     ╲____╱  ╲__╱              an idle second earns one back
 
-Kept upside down, as what is missing: `bucket` says how that drains. An untouched bucket
-misses nothing, so nothing has to be written or refilled while nobody asks.
+The state holds what is missing, not what is left: `bucket` says how that drains. A full
+bucket misses nothing, so nothing is written or refilled while no request comes.
 
 With a `max_delay` (action: throttle) a request may also take tokens that will only be
 there within that time; it is told to wait for them.
@@ -61,7 +61,7 @@ def _present(state: State | None, now: Micros) -> State | None:
 
 
 def charge(state: State | None, meter: Meter, now: Micros, cost: int) -> State:
-    """Take tokens without asking."""
+    """Take tokens unconditionally, also past the limit."""
     missing = level(_present(state, now), meter, now) + cost * meter.period
     return (*filled(now, missing, meter), 0 if state is None else state[3])
 

@@ -23,7 +23,7 @@ E = TypeVar("E", bound="StrEnum")
 
 MAX_ENTRIES: Final = 100_000
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-# Half of a surrogate pair cannot be sent to anybody, and NUL cannot be kept in PostgreSQL.
+# Half of a surrogate pair cannot be sent as UTF-8, and NUL cannot be stored in PostgreSQL.
 _UNUSABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 

@@ -59,7 +59,7 @@ def per(fields: Fields) -> tuple[str, ...]:
     """What stands under `per`, in one order."""
     parts = fields.each("per", _part) or ("global",)
     if "global" in parts and len(parts) > 1:
-        fields.problem("'global' counts everybody together, so it stands alone", "per")
+        fields.problem("'global' counts all callers together, so it stands alone", "per")
     # Sorted, so that writing the parts in another order goes on with the same counters.
     order = {part: index for index, part in enumerate(PER_ORDER)}
     return tuple(sorted(parts, key=lambda part: (order.get(part, len(order)), part)))

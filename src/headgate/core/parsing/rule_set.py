@@ -1,7 +1,7 @@
 """From data (YAML, JSON, Python) to a checked `RuleSet`.
 
-A rule set is taken as a whole or not at all. All its problems are collected, each with
-its place, so that somebody who edits a file sees everything that is wrong with it at once.
+A rule set is accepted as a whole or not at all. All its problems are collected, each with
+its path, so that the author of a file sees everything that is wrong with it at once.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ def _rules(fields: Fields) -> list[Rule]:
 def _check_tiers(rules: Sequence[Rule], tiers: Mapping[str, Tier], problems: list[Problem]) -> None:
     """What can only be seen with rules and tiers side by side."""
     for index, one in enumerate(rules):
-        place = ("rules", index, "match", "tiers")
+        path = ("rules", index, "match", "tiers")
         if tiers:  # where none are defined, callers may name any
             unknown = [tier for tier in one.match.tiers if tier not in tiers]
-            problems += [Problem(place, f"there is no tier {short_repr(tier)}") for tier in unknown]
+            problems += [Problem(path, f"there is no tier {short_repr(tier)}") for tier in unknown]
         if one.tier_limit is not None:
             problems += [Problem(("rules", index, "limits"), message) for message in _tier_problems(one, tiers)]
 
@@ -137,7 +137,7 @@ def _tier_problems(one: Rule, tiers: Mapping[str, Tier]) -> list[str]:
 
 
 def _overrides(fields: Fields, rules: Sequence[Rule]) -> dict[int, Override]:
-    """The overrides by their place in the list."""
+    """The overrides by their index in the list."""
     by_name = {one.name: one for one in rules if one.name}
     overrides: dict[int, Override] = {}
     seen: dict[tuple[str, str | None, str | None], int] = {}
@@ -173,15 +173,15 @@ def _check_zones(
     problems: list[Problem],
 ) -> None:
     """Whether every time zone that a calendar limit names is there."""
-    places: list[tuple[Path, Sequence[Limit]]] = [(("rules", index), one.limits) for index, one in enumerate(rules)]
+    by_path: list[tuple[Path, Sequence[Limit]]] = [(("rules", index), one.limits) for index, one in enumerate(rules)]
     for tier in tiers.values():
-        places += [(("tiers", tier.name, "limits", name), named) for name, named in tier.limits.items()]
-    places += [(("overrides", index), override.limits) for index, override in overrides.items()]
-    for place, among in places:
+        by_path += [(("tiers", tier.name, "limits", name), named) for name, named in tier.limits.items()]
+    by_path += [(("overrides", index), override.limits) for index, override in overrides.items()]
+    for path, among in by_path:
         for limit in among:
             if isinstance(limit, Rate) and limit.calendar is not None:
                 try:
                     zones(limit.calendar.zone)
                 except InvalidLimit as error:
-                    at = place if place[0] == "tiers" else (*place, "limits")
+                    at = path if path[0] == "tiers" else (*path, "limits")
                     problems.append(Problem(at, str(error)))

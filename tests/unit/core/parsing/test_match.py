@@ -139,7 +139,7 @@ def test_the_order_of_per_does_not_matter(per: object, order: tuple[str, ...]) -
         ([], "rules[0].per: expected a list of texts, not []"),
         ({"user": 1}, "rules[0].per: expected a list of texts"),
         ([None], "rules[0].per[0]: expected a text, not None"),
-        (["global", "user"], "rules[0].per: 'global' counts everybody together, so it stands alone"),
+        (["global", "user"], "rules[0].per: 'global' counts all callers together, so it stands alone"),
     ],
 )
 def test_what_cannot_be_counted_per_is_refused(per: object, sentence: str) -> None:

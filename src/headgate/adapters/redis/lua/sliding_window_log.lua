@@ -10,7 +10,7 @@
 local sliding_window_log = {}
 
 local HEADER, HEADER_SIZE = '<BI3I3I3d', 18
-local SMALLEST = 16
+local MIN_SIZE = 16
 local PLACE, SPAN = {}, {} -- by width
 for width = 3, 7 do
   PLACE[width], SPAN[width] = '<I' .. width, 256 ^ width
@@ -19,23 +19,23 @@ end
 local LARGE = 1024
 
 -- A ring held in a table, which save() writes as a whole. `times` are oldest first.
-local function ring_of(times, places)
-  return {times = times, places = places, held = #times, newest = times[#times] or 0}
+local function ring_of(times, size)
+  return {times = times, size = size, held = #times, newest = times[#times] or 0}
 end
 
 -- The form of old: '<dd' index of the next (and oldest) place, number of places; one '<d' per place, 0 if empty.
 local function read_older(key, header)
-  local next_place, places = struct.unpack('<dd', header)
-  check(next_place, places, places - next_place - 1)
-  local raw, times = call('GETRANGE', key, 16, 15 + 8 * places), {}
-  for place = next_place, next_place + places - 1 do
-    local time = struct.unpack('<d', raw, 8 * (place % places) + 1)
+  local next_place, size = struct.unpack('<dd', header)
+  check(next_place, size, size - next_place - 1)
+  local raw, times = call('GETRANGE', key, 16, 15 + 8 * size), {}
+  for place = next_place, next_place + size - 1 do
+    local time = struct.unpack('<d', raw, 8 * (place % size) + 1)
     check(time, 0, 0)
     if time > 0 then
       times[#times + 1] = time
     end
   end
-  return ring_of(times, places)
+  return ring_of(times, size)
 end
 
 -- A ring that is on the server: only its header is read at once.
@@ -46,13 +46,13 @@ function sliding_window_log.load(key)
   elseif byte(header) == 0 then
     return read_older(key, header)
   end
-  local width, next_place, places, held, newest = struct.unpack(HEADER, header)
+  local width, next_place, size, held, newest = struct.unpack(HEADER, header)
   local span = SPAN[width]
-  check(newest, places - next_place - 1, places - held)
-  if not span or call('STRLEN', key) ~= HEADER_SIZE + width * places then
+  check(newest, size - next_place - 1, size - held)
+  if not span or call('STRLEN', key) ~= HEADER_SIZE + width * size then
     error('not a counter')
   end
-  return {key = key, width = width, span = span, next = next_place, places = places, held = held, newest = newest}
+  return {key = key, width = width, span = span, next = next_place, size = size, held = held, newest = newest}
 end
 
 -- An instant of which the lowest bytes are known.
@@ -66,7 +66,7 @@ local function rank(ring, place)
     return ring.times[place + 1]
   end
   local width = ring.width
-  local at = HEADER_SIZE + width * ((ring.next - ring.held + place) % ring.places)
+  local at = HEADER_SIZE + width * ((ring.next - ring.held + place) % ring.size)
   return in_full(ring, (struct.unpack(PLACE[width], call('GETRANGE', ring.key, at, at + width - 1))))
 end
 
@@ -76,9 +76,9 @@ local function in_order(ring)
     return ring.times
   end
   local width, times = ring.width, {}
-  local raw = call('GETRANGE', ring.key, HEADER_SIZE, HEADER_SIZE + width * ring.places - 1)
+  local raw = call('GETRANGE', ring.key, HEADER_SIZE, HEADER_SIZE + width * ring.size - 1)
   for place = 1, ring.held do
-    local index = (ring.next - ring.held + place - 1) % ring.places
+    local index = (ring.next - ring.held + place - 1) % ring.size
     times[place] = in_full(ring, (struct.unpack(PLACE[width], raw, width * index + 1)))
   end
   return times
@@ -108,7 +108,7 @@ local function ring_present(ring, now)
   for place, time in ipairs(in_order(ring)) do
     times[place] = math.min(time, now)
   end
-  return ring_of(times, ring.places)
+  return ring_of(times, ring.size)
 end
 
 function sliding_window_log.decide(state, hit, now, cost)
@@ -151,31 +151,31 @@ end
 
 -- Writes a whole ring, as narrow as its entries allow.
 local function write_whole(key, ring, hit)
-  local times, spread = ring.times, ring.places > LARGE and hit.period or 0
+  local times, spread = ring.times, ring.size > LARGE and hit.period or 0
   spread = math.max(spread, ring.newest - (times[1] or 0))
   local width = 3
   while width < 7 and SPAN[width] <= spread do
     width = width + 1
   end
   local place, span = PLACE[width], SPAN[width]
-  local parts = {struct.pack(HEADER, width, ring.held % ring.places, ring.places, ring.held, ring.newest)}
+  local parts = {struct.pack(HEADER, width, ring.held % ring.size, ring.size, ring.held, ring.newest)}
   for index, time in ipairs(times) do
     parts[index + 1] = struct.pack(place, time % span)
   end
-  parts[#parts + 1] = string.rep('\0', width * (ring.places - ring.held))
+  parts[#parts + 1] = string.rep('\0', width * (ring.size - ring.held))
   call('SET', key, table.concat(parts))
 end
 
 -- Of the instants in view those that there are places for, and the admission.
-local function with_admission(state, places)
+local function with_admission(state, size)
   local times, before = {}, state.ring and in_order(state.ring) or {}
-  for place = #before - math.min(state.live, places - state.admit) + 1, #before do
+  for place = #before - math.min(state.live, size - state.admit) + 1, #before do
     times[#times + 1] = before[place]
   end
   for _ = 1, state.admit do
     times[#times + 1] = state.now
   end
-  return ring_of(times, places)
+  return ring_of(times, size)
 end
 
 -- Writes what decide, charge or give_back returned.
@@ -185,26 +185,26 @@ function sliding_window_log.save(key, state, hit)
     write_whole(key, state, hit)
     return
   end
-  local places, needed = ring and ring.places or math.min(SMALLEST, hit.amount), state.live + cost
-  if places > hit.amount then
-    places = hit.amount
-  elseif needed > places then
-    places = math.min(hit.amount, math.max(2 * places, needed))
+  local size, needed = ring and ring.size or math.min(MIN_SIZE, hit.amount), state.live + cost
+  if size > hit.amount then
+    size = hit.amount
+  elseif needed > size then
+    size = math.min(hit.amount, math.max(2 * size, needed))
   end
-  local fits = ring and ring.width and ring.places == places
+  local fits = ring and ring.width and ring.size == size
   if not fits or (state.oldest and state.now - state.oldest >= ring.span) then
-    write_whole(key, with_admission(state, places), hit)
+    write_whole(key, with_admission(state, size), hit)
     return
   end
   local next_place, width = ring.next, ring.width
   local entry = struct.pack(PLACE[width], state.now % ring.span)
-  local until_end = math.min(cost, places - next_place)
+  local until_end = math.min(cost, size - next_place)
   call('SETRANGE', key, HEADER_SIZE + width * next_place, string.rep(entry, until_end))
   if cost > until_end then
     call('SETRANGE', key, HEADER_SIZE, string.rep(entry, cost - until_end))
   end
-  next_place = (next_place + cost) % places
-  call('SETRANGE', key, 0, struct.pack(HEADER, width, next_place, places, math.min(places, needed), state.now))
+  next_place = (next_place + cost) % size
+  call('SETRANGE', key, 0, struct.pack(HEADER, width, next_place, size, math.min(size, needed), state.now))
 end
 
 function sliding_window_log.expires_at(state, hit)
@@ -234,7 +234,7 @@ function sliding_window_log.give_back(state, hit, now, stamp, amount)
   if taken_out == 0 then
     return state
   end
-  return ring_of(kept, state.places)
+  return ring_of(kept, state.size)
 end
 
 function sliding_window_log.is_unused(state)
