@@ -203,7 +203,7 @@ def test_two_databases_on_one_data_directory_are_kept_apart(
     for service in services:
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
-        assert f"77 bytes wait in {left.parent.parent} for sinks that are not configured now" in service.errors
+        assert f"spool {left.parent.parent}: 77 bytes wait for a sink that is not configured" in service.errors
     assert (left / f"{0:020d}.log").exists()
 
 
