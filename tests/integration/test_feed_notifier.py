@@ -248,8 +248,8 @@ def test_a_change_while_redis_is_unavailable_is_announced_later(
                 valkey.revive()
                 await _until(one, number)
             assert await one.rules() == limit(5)
-        assert caplog.text.count("changes cannot be announced now") == 1
-        assert caplog.text.count("changes are announced again") == 1
+        assert caplog.text.count("the feed is unavailable, announcements wait") == 1
+        assert caplog.text.count("changes: announcements recovered") == 1
 
     asyncio.run(run())
 

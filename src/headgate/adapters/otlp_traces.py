@@ -71,7 +71,7 @@ class Traces:
             async with asyncio.timeout(_SECONDS_TO_CLOSE):
                 await asyncio.to_thread(self._provider.shutdown)
         except TimeoutError:
-            log.warning("the last traces were not delivered in time")
+            log.warning("traces: the last spans were not delivered before shutdown")
 
 
 def tell_span(verdict: Verdict) -> None:
@@ -115,9 +115,9 @@ class _Delivery(SpanExporter):
         result = self._exporter.export(spans)
         is_failing = result is not SpanExportResult.SUCCESS
         if is_failing and not self._is_failing:
-            log.warning("traces cannot be delivered to %s and are lost until they can", self._endpoint)
+            log.warning("traces: %s is unavailable, spans are dropped until it recovers", self._endpoint)
         if self._is_failing and not is_failing:
-            log.warning("traces are delivered again")
+            log.warning("traces: delivery recovered")
         self._is_failing = is_failing
         return result
 

@@ -109,7 +109,7 @@ def work(settings: Settings, address: Address, folder: Path | None, number: int,
         log.error("%s", error)  # noqa: TRY400 (a sentence for the operator, not a traceback)
         sys.exit(1)
     except Exception:
-        log.exception("this process ends by an error of its own")
+        log.exception("this process stops because of an unexpected error")
         sys.exit(1)
 
 

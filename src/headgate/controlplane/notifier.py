@@ -73,9 +73,9 @@ class Notifier:
 
     def _note(self, trouble: str | None) -> None:
         if trouble is not None and self.trouble is None:
-            log.warning("changes cannot be announced now, but will be: %s", trouble)
+            log.warning("changes: the feed is unavailable, announcements wait: %s", trouble)
         if trouble is None and self.trouble is not None:
-            log.warning("changes are announced again")
+            log.warning("changes: announcements recovered")
         self.trouble = trouble
 
     async def _catch_up(self) -> None:

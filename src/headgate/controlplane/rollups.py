@@ -80,7 +80,7 @@ class Rollups:
                 await self.catch_up()
             except Exception as error:  # noqa: BLE001 (whatever it is, the loop must go on)
                 if not has_failed:
-                    log.warning("counts are not rolled up for now: %s", str(error) or repr(error))
+                    log.warning("roll-up of counts failed, it will be tried again: %s", str(error) or repr(error))
                 has_failed = True
             else:
                 has_failed = False
@@ -159,7 +159,7 @@ class Rollups:
                 await writing.run("rolling_up.fold", level.coarser, level.finer, at, at + level.length)
                 await writing.run("rolling_up.note", level.coarser, at)
             await writing.run("rolling_up.lower", level.finer, since)
-        log.warning("a clock was ahead: counts by the %s were not kept, and are again", level.finer)
+        log.warning("clock was ahead: counts by the %s were not stored meanwhile, and are stored again", level.finer)
 
     async def _begin(self, writing: Writing) -> datetime | None:
         """What time it is; None if it is not this process's turn."""

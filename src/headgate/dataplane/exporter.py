@@ -272,9 +272,9 @@ class Exporter:
         """Why no sink gets anything: in the state of all sinks, and in the log once; None is the end of it."""
         before = {worker.error for worker in self._workers}
         if error is not None and before == {None}:
-            log.error("nothing is stored: %s", error)
+            log.error("events and counts are not stored: %s", error)
         elif error is None and before != {None}:
-            log.info("the spool can be locked again")
+            log.info("spool: locking recovered")
         for worker in self._workers:
             worker.error = error
 

@@ -216,12 +216,12 @@ class KeySet:
                 keys = self._read(await self._fetch())
         except Exception as error:  # noqa: BLE001 (whatever an issuer does, tokens of known keys stay valid)
             reason = "it took too long" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-            log.warning("the keys of tokens could not be fetched, those known stay: %s", reason)
+            log.warning("JWT keys could not be fetched, the known keys stay: %s", reason)
             return
         if keys != self._keys:
             self._keys = keys
             self.generation += 1
-            log.info("there are %d keys for tokens", sum(map(len, keys.values())))
+            log.info("JWT keys loaded: %d", sum(map(len, keys.values())))
 
     def _read(self, document: bytes) -> dict[str | None, list[VerifyingKey]]:
         data = json.loads(document)

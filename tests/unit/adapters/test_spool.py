@@ -74,8 +74,8 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, disk: _Disk, caplog: pytest.L
     read_all(stream, "one")
     assert stream.ledger("one") == DeliveryLedger(stored=110)
     assert caplog.messages == [
-        "events wait in memory, the spool cannot be written: No space left on device",
-        "the spool can be written again",
+        "spool: cannot be written, events wait in memory: No space left on device",
+        "spool: writing recovered",
     ]
 
 
@@ -245,7 +245,7 @@ def test_a_folder_that_cannot_be_read_keeps_no_other_waiting(
         writer.write()
         assert read_all(stream, "one") == list(range(number, number + 5))
     (message,) = caplog.messages
-    assert message.startswith(f"what is in {tmp_path / '0-bad'} is not stored, it cannot be read: ")
+    assert message.startswith(f"spool: {tmp_path / '0-bad'} cannot be read, its events are not stored: ")
     assert message.endswith("Is a directory")
     (tmp_path / "0-bad" / bad).rmdir()
     stream.look()

@@ -136,7 +136,7 @@ def test_keys_stay_when_there_is_nothing_better(document: bytes, caplog: pytest.
         await keys.close()
 
     asyncio.run(run())
-    assert "those known stay" in caplog.text
+    assert "the known keys stay" in caplog.text
 
 
 def test_keys_stay_while_an_issuer_is_unavailable(caplog: pytest.LogCaptureFixture) -> None:

@@ -208,7 +208,7 @@ class KafkaSink:
         if not self._is_up:
             self._is_up = True
             self._lines.forget()
-            log.info("Kafka takes events, in the topic %s", self._topic)
+            log.info("kafka: events are stored in topic %s", self._topic)
 
     def _down(self, delivery: Delivery) -> SinkError:
         fault = delivery.fault or self._fault
@@ -216,7 +216,7 @@ class KafkaSink:
         events = len(delivery.batch.events)
         if self._is_up is not False:
             self._is_up = False
-            log.warning("Kafka takes no events: %s; they wait", reason)
+            log.warning("kafka unavailable: %s; events wait in the spool", reason)
         return SinkError(f"Kafka has not confirmed {delivery.missing} of {events} events: {reason}")
 
 

@@ -178,7 +178,7 @@ class SpooledStream(Generic[B]):
     def _warn_of_unreadable(self, folder: Path, error: OSError) -> None:
         """Log once that a folder cannot be read; every `look` tries it again."""
         if folder not in self._unreadable:
-            words = "what is in %s is not stored, it cannot be read: %s: %s"
+            words = "spool: %s cannot be read, its events are not stored: %s: %s"
             log.error(words, folder, error.filename or "it", error.strerror or error)
             self._unreadable.add(folder)
 

@@ -54,11 +54,11 @@ class Writer:
                 stream.write()
         except OSError as error:
             if not self._fails:
-                log.warning("events wait in memory, the spool cannot be written: %s", error.strerror or error)
+                log.warning("spool: cannot be written, events wait in memory: %s", error.strerror or error)
             self._fails = True
         else:
             if self._fails:
-                log.info("the spool can be written again")
+                log.info("spool: writing recovered")
             self._fails = False
         for stream in self._streams.values():
             stream.shrink()

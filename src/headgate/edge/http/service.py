@@ -97,7 +97,7 @@ class DecisionService:
         self._metrics_text = metrics or (lambda: exposition(self.samples()))
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """HttpResponse one request, whatever it is."""
+        """Answer one request, whatever it is."""
         endpoint = None
         try:
             endpoint = self._endpoint(request.head)
@@ -117,7 +117,7 @@ class DecisionService:
         return not head.path.startswith(forward_auth.PATH)
 
     def refuse(self, head: Head | None, problem: HttpProblem) -> HttpResponse:
-        """HttpResponse a request that did not come as it should."""
+        """Answer a request that is malformed, too large or too slow."""
         endpoint = None
         if head is not None:
             with suppress(HttpProblem):
