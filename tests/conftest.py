@@ -21,7 +21,7 @@ settings.register_profile(
 settings.register_profile(
     "long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-pytest_plugins = ["tests.support.servers", "tests.support.service"]
+pytest_plugins = ["tests.support.hanging", "tests.support.servers", "tests.support.service"]
 collect_ignore = ["chaos"]  # outages that last minutes; `make chaos` names the folder
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 

@@ -119,6 +119,40 @@ def test_a_server_without_memory_left(valkey: Server) -> None:
     out_and_back(f"{valkey.url}?{HASTY}", room("1mb"), room("0"), Source.DEGRADED_ALLOW)
 
 
+def test_a_server_that_answers_but_refuses_writes_stays_unavailable(
+    valkey: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A probe writes, so a server that answers PING and refuses writes does not close its circuit."""
+
+    def probes() -> int:
+        """How many were answered, whatever they are."""
+        lines = valkey.text("INFO", "commandstats").splitlines()
+        found = [line for line in lines if line.startswith(("cmdstat_set:", "cmdstat_ping:"))]
+        return sum(
+            int(line.split(f"{name}=")[1].split(",")[0]) for line in found for name in ("calls", "rejected_calls")
+        )
+
+    async def scenario() -> None:
+        async with Limiter.open(f"{valkey.url}?{HASTY}") as limiter, asyncio.timeout(PATIENCE):
+            await answered(limiter, Source.STORE)
+            valkey.ask("CONFIG", "SET", "min-replicas-to-write", "1")
+            try:
+                while "circuit open" not in caplog.text:
+                    await limiter.hit("k", LIMIT)
+                    await asyncio.sleep(0.005)
+                valkey.ask("CONFIG", "RESETSTAT")
+                while await asyncio.to_thread(probes) < 10:
+                    assert (await limiter.hit("k", LIMIT)).source is Source.DEGRADED_ALLOW
+                    await asyncio.sleep(0.005)
+            finally:
+                valkey.ask("CONFIG", "SET", "min-replicas-to-write", "0")
+            assert "circuit closed" not in caplog.text
+            assert caplog.text.count("circuit open") == 1
+            await answered(limiter, Source.STORE)
+
+    asyncio.run(scenario())
+
+
 async def away(url: str, caplog: pytest.LogCaptureFixture) -> str:
     """Ask until the log says that the server is unavailable, and return that line; all answers are degraded."""
     async with Limiter.open(url) as limiter, asyncio.timeout(PATIENCE):
