@@ -78,6 +78,7 @@ class Caller:
     async def answer(self, *, has_body: bool = True) -> tuple[bytes, bytes]:
         """The next answer: its head, and its body."""
         head = await self.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1."), "something came behind the answer before"
         length = re.search(rb"content-length: (\d+)\r\n", head)
         size = int(length[1]) if length is not None and has_body else 0
         return head, await self.reader.readexactly(size)

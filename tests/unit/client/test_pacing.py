@@ -14,6 +14,7 @@ from tests.unit.client.virtual_time import clocks, run
 from headgate.client import AsyncRateLimitTransport, Pacers, Reading, RetryPolicy, Standing
 from headgate.client.dialects import MAX_SPAN
 from headgate.client.pacer import Pacer
+from headgate.core.units import SECOND
 from headgate.testing import FakeClock
 
 _PATIENT = RetryPolicy(max_wait=3_600, attempts=50, circuit_after=1_000)
@@ -127,6 +128,23 @@ _standings = st.builds(
     counts_requests=st.booleans(),
 )
 _readings = st.builds(Reading, _spans, st.lists(_standings, max_size=2).map(tuple))
+
+
+@pytest.mark.parametrize("waits", [(30, 1), (1, 30), (30, 1, 1), (5, 30, 2)])
+def test_a_later_shorter_refusal_does_not_shorten_the_wait(waits: tuple[int, ...]) -> None:
+    """Calls sent together are refused with different waits, in any order: the longest holds."""
+    pacer, now = Pacer(RetryPolicy(circuit_after=1_000)), 1
+    first, _ = pacer.ask(now)
+    pacer.answered(first, refused=False, reading=Reading(), now=now, chance=0.0)
+    numbers = [pacer.ask(now)[0] for _ in waits]
+    assert all(numbers)
+    for number, seconds in zip(numbers, waits, strict=True):
+        pacer.answered(number, refused=True, reading=Reading(seconds * SECOND), now=now, chance=0.0)
+        now += 1_000
+    asked, wait = pacer.ask(now)
+    assert not asked
+    assert wait >= (max(waits) - 1) * SECOND
+    assert not pacer.ask(now + (max(waits) - 1) * SECOND)[0]
 
 
 @given(st.lists(st.tuples(_readings, st.booleans()), max_size=20), st.floats(0, 1))
