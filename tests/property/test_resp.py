@@ -134,6 +134,14 @@ def test_a_command_has_a_bound() -> None:
         RequestReader(max_bytes=10).feed(b"*1\r\n$11\r\n")
 
 
+@pytest.mark.parametrize("number", [b"1_0", b" 1", b"+1", b"1 ", b"", "\N{ARABIC-INDIC DIGIT ONE}".encode()])
+def test_numbers_are_plain_digits(number: bytes) -> None:
+    """What Python would read as a number, and Redis would not, is refused."""
+    for command in (b"*%b\r\n" % number, b"*1\r\n$%b\r\n" % number):
+        with pytest.raises(ValueError, match="number"):
+            RequestReader().feed(command + b"x" * 20)
+
+
 def test_the_examples_are_true() -> None:
     """The examples in the engine's docstrings show what it does."""
     assert doctest.testmod(replies).failed == 0

@@ -50,6 +50,9 @@ def test_headers_are_found_by_their_names_in_lower_case() -> None:
         (b"GET / HTTP/1.1", b"Connection: upgrade, close", False, False),
         (b"GET / HTTP/1.0", b"A: b", False, False),
         (b"GET / HTTP/1.0", b"Connection: Keep-Alive", True, True),
+        # Words are bytes: other letters of Unicode whose lower case is an ASCII letter make another word.
+        (b"GET / HTTP/1.0", "Connection: \N{KELVIN SIGN}eep-alive".encode(), False, False),
+        (b"GET / HTTP/1.0", "Connection: é, Keep-Alive".encode(), True, True),
     ],
 )
 def test_callers_say_whether_they_come_again(
@@ -87,6 +90,7 @@ def test_the_length_of_a_body() -> None:
         (b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
         (b"Transfer-Encoding: gzip, chunked",),
         (b"Transfer-Encoding: \x0bchunked",),
+        ("Transfer-Encoding: chun\N{KELVIN SIGN}ed".encode(),),
         (b"Host: y",),
         (b"Content-Length : 1",),
         (b"A b: c",),

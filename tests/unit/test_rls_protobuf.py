@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
-from hypothesis import given
+from google.protobuf.message import DecodeError
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.envoy_messages import MESSAGES, answer
 
@@ -126,10 +128,78 @@ def test_unknown_fields_are_passed_over() -> None:
         b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
         b"\x00\x00",
         b"\x0b",
+        b"\x0c",
+        b"\x7b\x83\x01\x7c",
+        b"\x7b" * 101 + b"\x7c" * 101,
+        b"\x7e",
+        b"\xf8\xff\xff\xff\x1f\x00",
+        b"\x88\x80\x80\x80\x80\x00\x00",
         b"\x0a\x01\xff",
     ],
 )
 def test_broken_messages_are_refused(message: bytes) -> None:
-    """Cut off, too long a number, field 0, a group, not UTF-8."""
+    """Cut off, too long a number, field 0, groups that do not end, unknown wire types, long tags, not UTF-8."""
     with pytest.raises(InvalidRequest):
         read_request(message)
+
+
+def tagged(number: int, kind: int, content: bytes) -> bytes:
+    return varint(number << 3 | kind) + content
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+NUMBERS = st.integers(1, 5)
+LEAVES = st.one_of(
+    st.tuples(NUMBERS, st.integers(0, 2**64 - 1)).map(lambda each: tagged(each[0], 0, varint(each[1]))),
+    st.tuples(NUMBERS, st.integers(0, 9)).map(lambda each: tagged(each[0], 0, varint(2**32 + each[1]))),
+    st.tuples(NUMBERS, st.sampled_from([b"abcdefgh", bytes(8)])).map(lambda each: tagged(each[0], 1, each[1])),
+    st.tuples(NUMBERS, SHORT).map(lambda each: tagged(each[0], 2, varint(len(each[1].encode())) + each[1].encode())),
+    st.tuples(NUMBERS, st.just(b"abcd")).map(lambda each: tagged(each[0], 5, each[1])),
+    NUMBERS.map(lambda number: tagged(number, 3, b"") + tagged(number, 4, b"")),
+)
+WIRE = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.tuples(NUMBERS, inner).map(lambda each: tagged(each[0], 2, varint(len(each[1])) + each[1])),
+        st.tuples(NUMBERS, inner).map(lambda each: tagged(each[0], 3, each[1]) + tagged(each[0], 4, b"")),
+        st.lists(inner, max_size=4).map(b"".join),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=600)
+@example(tagged(1, 1, b"abcdefgh"))
+@example(tagged(3, 2, b"\x01x"))
+@example(tagged(2, 2, b"\x08" + b"\x12\x02\x08\x05" + b"\x12\x02\x10\x02"))
+@example(tagged(2, 2, b"\x08" + b"\x12\x06\x10\x81\x80\x80\x80\x10"))
+@example(tagged(2, 2, b"\x06" + b"\x1a\x02\x08\x05" + b"\x1a\x00"))
+@given(WIRE)
+def test_any_message_means_what_it_means_to_protobuf(message: bytes) -> None:
+    """Fields in another wire type, messages that are there twice, wide numbers, groups: all as protobuf reads them."""
+    read = MESSAGES["RateLimitRequest"]()
+    try:
+        read.ParseFromString(message)
+    except DecodeError:
+        with pytest.raises(InvalidRequest):
+            read_request(message)
+        return
+    assert read_request(message) == RateLimitRequest(
+        read.domain, tuple(map(meant_by, read.descriptors)), read.hits_addend
+    )
+
+
+def meant_by(read: Any) -> Descriptor:  # noqa: ANN401 (protobuf makes its classes at run time)
+    return Descriptor(
+        tuple((entry.key, entry.value) for entry in read.entries),
+        Override(read.limit.requests_per_unit, read.limit.unit) if read.HasField("limit") else None,
+        read.hits_addend.value if read.HasField("hits_addend") else None,
+        read.is_negative_hits,
+    )

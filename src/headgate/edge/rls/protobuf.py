@@ -8,7 +8,8 @@
                          duration_until_reset=4 {seconds=1 nanos=2}
 
 By hand, because protobuf's own parser is a large dependency and, for messages this small, hardly faster.
-Fields that are not in the table are passed over, as protobuf does.
+What protobuf does is done here: fields that are not in the table, or are written in another wire type, are passed
+over; a message that is there twice is merged; numbers are cut to the width of their field.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ if TYPE_CHECKING:
 
     from headgate.core.units import Micros
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _BYTES, _GROUP, _END_OF_GROUP, _FIXED32 = range(6)
 _FIXED: Final = {_FIXED64: 8, _FIXED32: 4}
-_FIELD_1, _FIELD_2 = 1 << 3 | _BYTES, 2 << 3 | _BYTES
-"""How fields 1 and 2 begin, where they are texts or messages."""
+# Tags: how a field begins, by its number and wire type.
+_FIELD_1, _FIELD_2, _FIELD_3 = (number << 3 | _BYTES for number in (1, 2, 3))
+_NUMBER_1, _NUMBER_2, _NUMBER_3, _NUMBER_4 = (number << 3 | _VARINT for number in (1, 2, 3, 4))
 _MORE, _SEVEN = 0x80, 0x7F
 _MAX_SHIFT: Final = 63
+_MAX_TAG_BYTES: Final = 5
+_MAX_GROUPS: Final = 100
+"""One in another, as in protobuf."""
 _MASK32: Final = 2**32 - 1
+_SIGN32: Final = 2**31
 _MASK64: Final = 2**64 - 1
 _NANOS_PER_MICRO: Final = 1_000
 MAX_FIELDS: Final = 4_096
@@ -78,13 +84,13 @@ def _read_simple(message: bytes) -> RateLimitRequest | None:
 def _read_any(message: bytes) -> RateLimitRequest:
     domain, descriptors, hits = "", [], 0
     reading = _FieldReader()
-    for number, value in reading.fields(message):
-        if number == 1:
-            domain = _text(value)
-        elif number == 2:  # noqa: PLR2004 (see the table above)
-            descriptors.append(_descriptor(reading, _bytes(value)))
-        elif number == 3:  # noqa: PLR2004 (as above)
-            hits = _number(value) & _MASK32
+    for tag, number, content in reading.fields(message):
+        if tag == _FIELD_1:
+            domain = _text(content)
+        elif tag == _FIELD_2:
+            descriptors.append(_descriptor(reading, content))
+        elif tag == _NUMBER_3:
+            hits = number & _MASK32
     return RateLimitRequest(domain, tuple(descriptors), hits)
 
 
@@ -92,32 +98,54 @@ def _descriptor(reading: _FieldReader, message: bytes) -> Descriptor:
     entries: list[tuple[str, str]] = []
     limit = hits = None
     is_negative = False
-    for number, value in reading.fields(message):
-        if number == 1:
-            entries.append(_pair(reading, _bytes(value)))
-        elif number == 2:  # noqa: PLR2004 (see the table above)
-            of_limit = dict(reading.fields(_bytes(value)))
-            limit = Override(_number(of_limit.get(1, 0)) & _MASK32, _number(of_limit.get(2, 0)))
-        elif number == 3:  # noqa: PLR2004 (as above)
-            hits = _number(dict(reading.fields(_bytes(value))).get(1, 0))
-        elif number == 4:  # noqa: PLR2004 (as above)
-            is_negative = bool(_number(value))
+    for tag, number, content in reading.fields(message):
+        if tag == _FIELD_1:
+            entries.append(_pair(reading, content))
+        elif tag == _FIELD_2:
+            limit = _override(reading, content, limit or Override(0, 0))
+        elif tag == _FIELD_3:
+            hits = _last_number(reading, content, hits or 0)
+        elif tag == _NUMBER_4:
+            is_negative = bool(number)
     return Descriptor(tuple(entries), limit, hits, is_negative)
+
+
+def _override(reading: _FieldReader, message: bytes, before: Override) -> Override:
+    """A limit, merged with what was there `before`."""
+    amount, unit = before
+    for tag, number, _ in reading.fields(message):
+        if tag == _NUMBER_1:
+            amount = number & _MASK32
+        elif tag == _NUMBER_2:
+            unit = (number + _SIGN32 & _MASK32) - _SIGN32  # an enum has 32 bits, one of them the sign
+    return Override(amount, unit)
+
+
+def _last_number(reading: _FieldReader, message: bytes, before: int) -> int:
+    """The number in field 1; the one `before` if there is none."""
+    for tag, number, _ in reading.fields(message):
+        if tag == _NUMBER_1:
+            before = number
+    return before
 
 
 def _pair(reading: _FieldReader, message: bytes) -> tuple[str, str]:
     key = value = ""
-    for number, each in reading.fields(message):
-        if number == 1:
-            key = _text(each)
-        elif number == 2:  # noqa: PLR2004 (see the table above)
-            value = _text(each)
+    for tag, _, content in reading.fields(message):
+        if tag == _FIELD_1:
+            key = _text(content)
+        elif tag == _FIELD_2:
+            value = _text(content)
     return key, value
 
 
 def read_text(message: bytes) -> str:
     """The text in field 1, as in `grpc.health.v1.HealthCheckRequest`."""
-    return _text(dict(_FieldReader().fields(message)).get(1, b""))
+    text = ""
+    for tag, _, content in _FieldReader().fields(message):
+        if tag == _FIELD_1:
+            text = _text(content)
+    return text
 
 
 def write_response(answer: RateLimitResponse) -> bytes:
@@ -173,30 +201,53 @@ class _FieldReader:
     def __init__(self) -> None:
         self._left = MAX_FIELDS
 
-    def fields(self, message: bytes) -> Iterator[tuple[int, int | bytes]]:
-        """The fields of a message: their numbers, and what they hold."""
+    def fields(self, message: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """The fields of a message: the tag of each, and its number or its content. Groups are passed over."""
         at, end = 0, len(message)
+        groups: list[int] = []
         while at < end:
             self._left -= 1
             if self._left < 0:
                 msg = f"a message has at most {MAX_FIELDS} fields here"
                 raise InvalidRequest(msg)
-            tag, at = _varint(message, at)
+            tag, at = _tag(message, at)
             kind = tag & 7
-            if tag == kind:  # there is no field 0
-                raise _malformed()
+            start, number = at, 0
             if kind == _VARINT:
                 number, at = _varint(message, at)
-                yield tag >> 3, number
+                start = at
+            elif kind in {_GROUP, _END_OF_GROUP}:
+                _enter_or_leave(groups, tag)
                 continue
-            if kind == _BYTES:
-                size, at = _varint(message, at)
             else:
                 size = _FIXED.get(kind, end)
-            start, at = at, at + size
-            if at > end:
-                raise _malformed()
-            yield tag >> 3, message[start:at]
+                if kind == _BYTES:
+                    size, start = _varint(message, at)
+                at = start + size
+                if at > end:
+                    raise _malformed()
+            if not groups:
+                yield tag, number, message[start:at]
+        if groups:
+            raise _malformed()
+
+
+def _enter_or_leave(groups: list[int], tag: int) -> None:
+    """Follow groups (a form that protobuf has retired): each ends with the number that it began with."""
+    if tag & 7 == _GROUP:
+        groups.append(tag >> 3)
+        if len(groups) > _MAX_GROUPS:
+            raise _malformed()
+    elif not groups or groups.pop() != tag >> 3:
+        raise _malformed()
+
+
+def _tag(message: bytes, at: int) -> tuple[int, int]:
+    """A tag, which has 32 bits in at most five bytes and no field number 0, and where it ends."""
+    tag, after = _varint(message, at)
+    if after - at > _MAX_TAG_BYTES or not 7 < tag <= _MASK32:  # noqa: PLR2004 (three bits are the wire type)
+        raise _malformed()
+    return tag, after
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
@@ -219,21 +270,9 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
     raise _malformed()
 
 
-def _number(value: int | bytes) -> int:
-    if isinstance(value, int):
-        return value
-    raise _malformed()
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    raise _malformed()
-
-
-def _text(value: int | bytes) -> str:
+def _text(content: bytes) -> str:
     try:
-        return _bytes(value).decode()
+        return content.decode()
     except UnicodeDecodeError:
         msg = "a text in the message is not UTF-8"
         raise InvalidRequest(msg) from None

@@ -175,7 +175,7 @@ def _set_length(head: Head, *, is_old: bool) -> None:
     if codings:
         if is_old or lengths:
             raise _malformed(_Rule.ONE_END)
-        if [coding.lower() for coding in codings] != ["chunked"]:
+        if [_lower(coding) for coding in codings] != ["chunked"]:
             raise _malformed(_Rule.CODING)  # and not a 501: gateways that fail open admit every call on a 5xx
         head.length = CHUNKED
     elif lengths:
@@ -190,7 +190,12 @@ def _members(head: Head, name: str, limits: HeadLimits) -> list[str]:
     if sum(map(len, lines)) > limits.options:
         sentence = f"all {name.capitalize()} headers together have at most {limits.options} bytes here"
         raise _too_large(sentence)
-    return [member.strip(" \t").lower() for line in lines for member in line.split(",")]
+    return [_lower(member.strip(" \t")) for line in lines for member in line.split(",")]
+
+
+def _lower(word: str) -> str:
+    """A word in lower case, as bytes are lowered: Unicode has letters (KELVIN SIGN) whose lower case is ASCII."""
+    return word.lower() if word.isascii() else word
 
 
 def _text(value: bytes) -> str:

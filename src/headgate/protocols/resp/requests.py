@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 MAX_COMMAND_BYTES: Final = 16 * 1024 * 1024
 _END: Final = b"\r\n"
+_NUMBER: Final = re.compile(rb"-?[0-9]{1,19}\r\n")
+"""With the end of its line. Python itself would also read blanks, signs and underscores."""
 _EMPTY: Final = (_END, b"*0\r\n", b"*-1\r\n")
 """What Redis skips without a reply."""
 
@@ -45,7 +48,7 @@ class RequestReader:
         at = _end_of_line(buffer, 0)
         if at is None or not buffer.startswith(b"*"):
             return at
-        for _ in range(int(buffer[1:at])):
+        for _ in range(_number(buffer[1:at])):
             start, at = at, _end_of_line(buffer, at)
             if at is None:
                 return None
@@ -53,11 +56,18 @@ class RequestReader:
         return at if at <= len(buffer) else None
 
     def _length(self, line: bytes) -> int:
-        length = int(line[1:])
+        length = _number(line[1:])
         if not line.startswith(b"$") or not 0 <= length <= self._max_bytes:
             msg = f"{line!r} does not begin a string of at most {self._max_bytes} bytes"
             raise ValueError(msg)
         return length
+
+
+def _number(line: bytes | bytearray) -> int:
+    if _NUMBER.fullmatch(line) is None:
+        msg = f"{bytes(line[:40])!r} is not a number"
+        raise ValueError(msg)
+    return int(line)
 
 
 def _end_of_line(buffer: bytearray, start: int) -> int | None:
