@@ -20,6 +20,8 @@ _COUNTED_BITS: Final = 64
 # ::ffff:0:0/96 (mapped), ::ffff:0:0:0/96 (translated), 64:ff9b::/96 (NAT64): only another way to write
 # an IPv4 address. By /64 all their callers would share one counter, and one could lock out the rest.
 _WRAPPING_PREFIXES: Final = frozenset({0xFFFF, 0xFFFF_0000, 0x64_FF9B << 64})
+_6TO4, _6TO4_SHIFT, _6TO4_END = 0x2002, 112, 80
+_TEREDO, _TEREDO_SHIFT = 0x2001_0000, 96
 _OCTETS: Final = 4
 _MAX_OCTET: Final = 255
 _MAX_TEXT: Final = 64
@@ -31,7 +33,7 @@ class Address(NamedTuple):
     version: int
     number: int
     text: str
-    """IPv4 as it is; IPv6 as its /64, because one subscriber owns that many addresses."""
+    """IPv4 as it is; IPv6 as its /64, because one subscriber owns that many addresses, or as a tunnel's end."""
 
 
 def parse_address(text: str) -> Address:
@@ -63,7 +65,15 @@ def _parsed(text: str) -> IPv4Address | IPv6Address:
 
 
 def _counted_as(number: int) -> str:
-    """Whom an IPv6 address is counted for: the /64 it is in."""
+    """Whom an IPv6 address is counted for: the IPv4 address at the end of a tunnel, else the /64 it is in.
+
+    A subscriber with 6to4 (RFC 3056) owns 65,536 networks of /64, and all Teredo clients (RFC 4380) of one server
+    share a single one. Ranges do not see the inner address: the caller chooses it, and 10.0.0.1 may be allowed.
+    """
+    if number >> _6TO4_SHIFT == _6TO4:
+        return str(IPv4Address(number >> _6TO4_END & _IPV4_MASK))
+    if number >> _TEREDO_SHIFT == _TEREDO:
+        return str(IPv4Address(~number & _IPV4_MASK))
     group = number >> (_IPV6_BITS - _COUNTED_BITS) << (_IPV6_BITS - _COUNTED_BITS)
     return f"{IPv6Address(group)}/{_COUNTED_BITS}"
 

@@ -47,10 +47,15 @@ from headgate.errors import InvalidRequest
         ("::fffe:1.2.3.4", "::/64"),
         ("64:ff9b:1::102:304", "64:ff9b:1::/64"),
         ("64:ff9a::102:304", "64:ff9a::/64"),
-        # tunnels are counted for the subscriber at their end
-        ("2002:102:304::1", "2002:102:304::/64"),
-        ("2001:0:4136:e378:8000:63bf:fefd:fcfb", "2001:0:4136:e378::/64"),
+        # tunnels are counted for the IPv4 address at their end: 6to4 has it in front, Teredo inverted at the end
+        ("2002:102:304::1", "1.2.3.4"),
+        ("2002:102:304:ffff::2", "1.2.3.4"),
+        ("2001:0:4136:e378:8000:63bf:fefd:fcfb", "1.2.3.4"),
+        ("2001:0:1:1:0:1:fefd:fcfb", "1.2.3.4"),
+        ("2001::102:304", "254.253.252.251"),
+        # next to those too is plain IPv6
         ("2001:1::1", "2001:1::/64"),
+        ("2003:102:304::1", "2003:102:304::/64"),
     ],
 )
 def test_what_an_address_is_counted_as(text: str, counted: str) -> None:
@@ -59,10 +64,14 @@ def test_what_an_address_is_counted_as(text: str, counted: str) -> None:
 
 
 def test_wrapped_ipv4_is_matched_as_ipv4_and_a_tunnel_as_ipv6() -> None:
-    """Rules for IPv4 ranges concern callers whose IPv4 address is only written as IPv6."""
+    """Rules for IPv4 ranges concern callers whose IPv4 address is only written as IPv6.
+
+    Not those behind a tunnel: an inner address such as 10.0.0.1 is the caller's to choose, and would pass an `allow`.
+    """
     for text in ("1.2.3.4", "::ffff:1.2.3.4", "::ffff:0:102:304", "64:ff9b::1.2.3.4"):
         assert parse_address(text)[:2] == (4, 0x01020304)
-    assert parse_address("2002:102:304::1")[:2] == (6, int(IPv6Address("2002:102:304::1")))
+    for text in ("2002:102:304::1", "2001:0:4136:e378:8000:63bf:fefd:fcfb"):
+        assert parse_address(text)[:2] == (6, int(IPv6Address(text)))
 
 
 @pytest.mark.parametrize(
