@@ -20,6 +20,7 @@ from headgate.adapters.memory import WhenFull
 from headgate.adapters.redis import REDIS_SCHEMES
 from headgate.cli.commands import application
 from headgate.core.decision import Source
+from headgate.core.endpoint import Spelling
 from headgate.core.failure_policy import OnStoreError
 from headgate.core.meter import Algorithm
 from headgate.core.rule import (
@@ -144,7 +145,7 @@ def test_exceptions_are_documented(named: dict[str, set[str]]) -> None:
 
 def test_rule_fields_are_documented(named: dict[str, set[str]]) -> None:
     """Every field that a rules file can have stands in the reference."""
-    below = _names(Match) | _names(Response) | _names(Spread) - {"mode"}
+    below = _names(Match) - {"spelling"} | {*Spelling._fields} | _names(Response) | _names(Spread) - {"mode"}
     around = _names(RuleSet) | _names(Tier) - {"name"} | _names(Override)
     assert _names(Rule) - {"tier_limit"} | below | around <= named["rules"]
 

@@ -116,9 +116,50 @@ def test_a_path_in_a_body_is_bounded() -> None:
     assert _asked(service, Head("POST", "/v1/check"), b'{"user":"u"}')[0] == 200
 
 
-def test_envoy_does_not_let_a_long_path_pass() -> None:
+@pytest.mark.parametrize("member", ['"path":"/api/search\\n"', '"path":"/api/search%0a"', '"method":" GET"'])
+def test_what_no_rule_can_match_is_refused(member: str) -> None:
+    """A control character in a path, and a method that is no token: with 400, and in a batch before all is counted."""
+    service = DecisionService(Limiter.open(rules=[{"name": "one", "per": ["user"], "limits": "1/minute"}]))
+    for endpoint, body in (
+        ("/v1/check", f"{{{member}}}"),
+        ("/v1/peek", f"{{{member}}}"),
+        ("/v1/reserve", f"{{{member}}}"),
+        ("/v1/check:batch", f'{{"checks":[{{"user":"u"}},{{{member}}}]}}'),
+    ):
+        status, answer = _asked(service, Head("POST", endpoint), body.encode())
+        assert (status, "control character" in answer or "is not a token" in answer) == (400, True)
+    assert _asked(service, Head("POST", "/v1/check"), b'{"user":"u"}')[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (Head("GET", "/v1/forward-auth", "", [("x-forwarded-uri", "/api/search%0a")]), 400),
+        (Head("GET", "/v1/forward-auth/api/search\n"), 400),
+        (Head("GET", "/v1/forward-auth", "", [("x-forwarded-method", "G ET"), ("x-forwarded-uri", "/")]), 400),
+        (Head("GET", "/v1/forward-auth", "mode=nginx", [("x-original-uri", "/api/search%0a")]), 403),
+        (Head("GET", "/v1/forward-auth", "", [("x-forwarded-uri", "/api/search?q=%0a")]), 200),
+    ],
+)
+def test_calls_of_gateways_that_no_rule_can_match_are_refused(head: Head, status: int) -> None:
+    """Nginx passes only 401 and 403 on, so it gets the status for its caller in a header."""
+    answered, lines, _ = asyncio.run(_service().answer(HttpRequest(head, b"", "192.0.2.1:1")))
+    assert (answered, "x-headgate-status: 400" in lines) == (status, status == 403)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"key": "path", "value": "/." * MAX_PATH},
+        {"key": "path", "value": "/api/search%0a"},
+        {"key": "path", "value": "/api/search\n"},
+        {"key": "method", "value": " GET"},
+    ],
+    ids=["long", "encoded", "line-feed", "method"],
+)
+def test_envoy_does_not_let_pass_what_no_rule_can_match(entry: dict[str, str]) -> None:
     """It admits what it gets an error for, so the answer is OVER_LIMIT."""
-    entries = [{"key": "path", "value": "/." * MAX_PATH}]
+    entries = [entry]
     question = read_json(json.dumps({"domain": "d", "descriptors": [{"entries": entries}]}).encode())
     answer = asyncio.run(RateLimits(Limiter.open(rules=[])).decide(prepare(question)))
     assert answer.overall_code is Code.OVER_LIMIT

@@ -46,6 +46,7 @@ def rule_schema() -> dict[str, Any]:
                 default_tier=_said(_TEXT, "The tier of callers without a known one; by default the first."),
                 rules={"$ref": "#/$defs/rules"},
                 overrides={"type": "array", "items": {"$ref": "#/$defs/override"}},
+                **_spelling("for rules that do not say"),
             ),
             "tier": _mapping(
                 price={"type": "number", "minimum": 0, "maximum": 1e12},
@@ -114,8 +115,17 @@ def _match() -> dict[str, Any]:
         tiers=_several(_TEXT, "Names of tiers."),
         ip_ranges=_several({"type": "string", "pattern": "^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$"}, "Addresses and networks."),
         attributes={"type": "object", "additionalProperties": {"type": "string"}},
+        **_spelling("by default as the rule set says"),
     )
     return _said(match, "Which requests the rule concerns; all if nothing is said.")
+
+
+def _spelling(default: str) -> dict[str, dict[str, Any]]:
+    flag = {"type": "boolean"}
+    return {
+        "case_sensitive": _said(flag, f"Whether /api and /API are two paths; {default}."),
+        "strip_parameters": _said(flag, f"Whether /api;v=1 is /api; {default}."),
+    }
 
 
 def _cost() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from string import hexdigits
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from headgate.errors import InvalidRequest, short_repr
@@ -23,27 +23,28 @@ _CHARACTERS: Final = {
 }
 """By what follows a per cent sign; bytes beyond ASCII as surrogates."""
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-]+)+")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_PARAMETERS: Final = re.compile(r";[^/]*")
 
 
-def normalise_path(path: str) -> str:
+def normalise_path(path: str, *, strip_parameters: bool = False) -> str:
     """Bring a path to its one spelling.
 
     The query is cut off, percent-encoding is undone once, backslashes count as slashes,
     dot segments are resolved and double and trailing slashes removed:
     ``/api//v1/./x/%2e%2e/search/?q=1`` is ``/api/v1/search``. Letter case is kept, and so
-    is what follows a ``;``, which to most servers is a letter like any other. A path that
-    `is_too_long` raises `InvalidRequest`: cut short, it could pass by the rule that it belongs to.
+    is what follows a ``;``, unless `strip_parameters` says otherwise. Raises `InvalidRequest`
+    with the sentence of `path_problem`, if there is one.
     """
     if is_too_long(path):
-        msg = f"a path has at most {MAX_PATH} characters"
-        raise InvalidRequest(msg)
-    if _PLAIN.fullmatch(path):
+        raise InvalidRequest(_TOO_LONG)
+    if _PLAIN.fullmatch(path) and not (strip_parameters and ";" in path):
         return path
-    if found := _ABSOLUTE_FORM.match(path):
-        path = path[found.end() :]
-    path = path.partition("?")[0].partition("#")[0]
-    # Bytes that are not UTF-8 stay apart from each other, as lone surrogates.
-    path = percent_decoded(path, "surrogateescape").replace("\\", "/")
+    path = _decoded(path)
+    if _CONTROL.search(path):
+        raise InvalidRequest(_HAS_CONTROL)
+    if strip_parameters:  # before dot segments: servers that have parameters take "..;x" for ".."
+        path = _PARAMETERS.sub("", path)
     segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -52,6 +53,57 @@ def normalise_path(path: str) -> str:
         elif segment not in {"", "."}:
             segments.append(segment)
     return "/" + "/".join(segments)
+
+
+def _decoded(path: str) -> str:
+    """A path as it was sent, without scheme, host, query and percent-encoding."""
+    if found := _ABSOLUTE_FORM.match(path):
+        path = path[found.end() :]
+    path = path.partition("?")[0].partition("#")[0]
+    # Bytes that are not UTF-8 stay apart from each other, as lone surrogates.
+    return percent_decoded(path, "surrogateescape").replace("\\", "/")
+
+
+_TOO_LONG: Final = f"a path has at most {MAX_PATH} characters"
+_HAS_CONTROL: Final = (
+    "the path has a control character (such as %00, %09 or %0A), and servers disagree on what follows; leave it out"
+)
+
+
+def path_problem(path: str) -> str | None:
+    """Why a path cannot be matched with rules, or None.
+
+    A long one, cut short, could pass by the rule that it belongs to. With a control character it could too: to one
+    server NUL ends the path, and a pattern that ends in ``$`` matches with a line feed behind it.
+    """
+    if is_too_long(path):
+        return _TOO_LONG
+    return None if _PLAIN.fullmatch(path) or not has_control(_decoded(path)) else _HAS_CONTROL
+
+
+def has_control(decoded: str) -> bool:
+    """Whether a decoded path has a control character: ASCII's, DEL, or those of Latin-1."""
+    return _CONTROL.search(decoded) is not None
+
+
+class Spelling(NamedTuple):
+    """Which paths a back end takes for one, beyond what all do."""
+
+    case_sensitive: bool = True
+    strip_parameters: bool = False
+    """Whether what follows a ``;`` in a segment is cut off: ``/api;v=1/search`` is ``/api/search``."""
+
+    def of_path(self, path: str) -> str:
+        """A path, normalised, in the spelling that it is compared in."""
+        normal = normalise_path(path, strip_parameters=self.strip_parameters)
+        return normal if self.case_sensitive else normal.casefold()
+
+    def of_pattern(self, pattern: str) -> str:
+        """A canonical pattern in the same spelling."""
+        return pattern if self.case_sensitive else pattern.casefold()
+
+
+PLAIN: Final = Spelling()
 
 
 def is_too_long(path: str) -> bool:
@@ -111,15 +163,21 @@ def problem(pattern: str) -> str | None:  # noqa: PLR0911 (one return per proble
         return f"{short_repr(pattern)} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
     if "?" in pattern or "#" in pattern:
         return f"{short_repr(pattern)} has a query or fragment; an endpoint is only a path"
+    if has_control(_decoded(pattern)):
+        return f"{short_repr(pattern)} has a control character, and requests with one are refused"
     if _ENCODED_SYNTAX.search(pattern):
         return f"{short_repr(pattern)} has an encoded '*', '{{' or '}}', which cannot be matched literally"
-    for segment in pattern.removesuffix("/*").split("/"):
-        if "*" in segment:
-            return f"'*' is only the last segment of a prefix; use {{name}} inside {short_repr(pattern)}"
-        if _MANY_SEGMENTS.fullmatch(segment):
-            return f"{short_repr(segment)} is one segment only; for all that follows end the pattern with '/*'"
-        if ("{" in segment or "}" in segment) and not _PARAMETER.fullmatch(segment):
-            return f"{short_repr(segment)} is not a parameter; a whole segment is written {{name}}"
+    wrong = (_segment_problem(segment, pattern) for segment in pattern.removesuffix("/*").split("/"))
+    return next(filter(None, wrong), None)
+
+
+def _segment_problem(segment: str, pattern: str) -> str | None:
+    if "*" in segment:
+        return f"'*' is only the last segment of a prefix; use {{name}} inside {short_repr(pattern)}"
+    if _MANY_SEGMENTS.fullmatch(segment):
+        return f"{short_repr(segment)} is one segment only; for all that follows end the pattern with '/*'"
+    if ("{" in segment or "}" in segment) and not _PARAMETER.fullmatch(segment):
+        return f"{short_repr(segment)} is not a parameter; a whole segment is written {{name}}"
     return None
 
 

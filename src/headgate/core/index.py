@@ -190,20 +190,36 @@ class _Segment:
 
 
 class PathIndex:
-    """The first dimension: from a normalised path to the trees of all patterns that match it."""
+    """The first dimension: from a path as it was given to the trees of all patterns that match it."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
+        """Sort the candidates by the spelling that their paths are compared in."""
+        groups: dict[endpoint.Spelling, list[Candidate]] = {endpoint.PLAIN: []}
+        for candidate in candidates:
+            groups.setdefault(candidate.match.spelling, []).append(candidate)
+        self._by_spelling = [(spelling, _PathTrie(group, spelling)) for spelling, group in groups.items()]
+
+    def trees(self, path: str) -> tuple[Node, ...]:
+        """The trees of all patterns that match a path; `InvalidRequest` if it cannot be matched."""
+        return tuple(tree for spelling, trie in self._by_spelling for tree in trie.trees(spelling.of_path(path)))
+
+
+class _PathTrie:
+    """The patterns that are compared in one spelling."""
+
+    def __init__(self, candidates: Sequence[Candidate], spelling: endpoint.Spelling) -> None:
         """Sort the candidates by pattern."""
         self._exact: dict[str, Node] = {}
         self._root = _Segment()
         # By shape: templates that differ only in the names of their parameters end at one node.
         groups: dict[tuple[bool, tuple[str | None, ...]], list[Candidate]] = {}
         for candidate in candidates:
-            shape = (candidate.pattern.endswith("/*"), tuple(endpoint.segments(candidate.pattern)))
+            pattern = spelling.of_pattern(candidate.pattern)
+            shape = (pattern.endswith("/*"), tuple(endpoint.segments(pattern)))
             groups.setdefault(shape, []).append(candidate)
         for (is_prefix, parts), group in groups.items():
             if not is_prefix and None not in parts:
-                self._exact[group[0].pattern] = build(group)
+                self._exact[spelling.of_pattern(group[0].pattern)] = build(group)
             else:
                 self._add(parts, build(group), is_prefix=is_prefix)
 
@@ -220,8 +236,8 @@ class PathIndex:
         else:
             segment.here = tree
 
-    def trees(self, path: str) -> tuple[Node, ...]:
-        """The trees of all patterns that match a normalised path."""
+    def trees(self, path: str) -> list[Node]:
+        """The trees of all patterns that match a path in this spelling."""
         exact = self._exact.get(path)
         found = [] if exact is None else [exact]
         reached = [self._root]
@@ -240,4 +256,4 @@ class PathIndex:
                 break
         for segment in reached:
             found += [tree for tree in (segment.prefix, segment.here) if tree is not None]
-        return tuple(found)
+        return found

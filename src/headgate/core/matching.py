@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.address import Address, parse_address
 from headgate.core.binding import Bound, BoundRule, CompiledRule, KeyPart, method_of
-from headgate.core.endpoint import normalise_path
 from headgate.core.index import Candidate, Leaf, Node, PathIndex
 from headgate.core.meter import Calendars, check_cost
+from headgate.core.request import method_problem
 from headgate.core.rule import ANY_PATH, Action, Rule, RuleSet, default_layer, rank
+from headgate.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,9 +150,11 @@ class Snapshot:
     def _kind(self, request: Request) -> _Kind:
         """What kind of request this is: settled once for all paths that the same patterns match."""
         path, method, tier = request.path or "/", method_of(request), request.tier
+        if wrong := method_problem(request.method or ""):
+            raise InvalidRequest(wrong)
         can_be_remembered = len(path) + len(method) + len(tier or "") <= _MAX_REMEMBERED_LENGTH
         tier = self.rule_set.tier_of(tier)
-        settled = (self._index.trees(normalise_path(path)), method, tier)
+        settled = (self._index.trees(path), method, tier)
         kind = self._settled.get(settled)
         if kind is None:
             kind = self._settle(*settled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ from headgate.errors import InvalidRequest, short_repr
 NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 _TEXTS: Final = ("user", "tenant", "api_key", "ip", "tier", "method", "path", "route")
 _USUAL: Final = frozenset({str, type(None)})
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Request(NamedTuple):
@@ -46,6 +48,13 @@ class Request(NamedTuple):
             msg = f"limits are a headgate.core.own_limits.OwnLimits, not {short_repr(limits)}"
             raise InvalidRequest(msg)
         return self
+
+
+def method_problem(method: str) -> str | None:
+    """Why a method cannot be matched with rules, or None. An empty one is the same as none."""
+    if not method or _TOKEN.fullmatch(method):
+        return None
+    return f"the method {short_repr(method)} is not a token (RFC 9110, section 5.6.2); write for example GET"
 
 
 def _check_texts(request: Request) -> None:

@@ -75,6 +75,8 @@ class Match:
     tiers: tuple[str, ...] = ()
     ip_ranges: tuple[Network, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
+    spelling: endpoint.Spelling = endpoint.PLAIN
+    """How paths are compared with `endpoints`."""
 
     @property
     def conditions(self) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NESTED: Final = ("match", "response")
 # Endpoints are kept decoded. What would mean something else in a file, or cannot stand there, is encoded again.
-_ENCODED: Final = re.compile("[%?#\x00-\x1f\x7f\udc80-\udcff]")
+_ENCODED: Final = re.compile("[%?#\udc80-\udcff]")
 
 
 def rule_set_data(rule_set: RuleSet) -> dict[str, Any]:
@@ -56,6 +56,8 @@ def rule_data(rule: Rule) -> dict[str, Any]:
             "tiers": list(match.tiers) or None,
             "ip_ranges": [str(network) for network in match.ip_ranges] or None,
             "attributes": dict(match.attributes),
+            "case_sensitive": None if match.spelling.case_sensitive else False,
+            "strip_parameters": match.spelling.strip_parameters or None,
         },
         "per": list(rule.per),
         "limits": _texts(rule.limits) or None if rule.tier_limit is None else f"tier:{rule.tier_limit}",

@@ -29,6 +29,8 @@ class RequestView:
     method: str
     path: str
     """In its one spelling."""
+    given_path: str
+    """As it was given, for rules that compare it in another spelling."""
     tier: str | None
     """The one it counts as."""
     ip: str | None
@@ -41,6 +43,7 @@ class RequestView:
         return cls(
             method_of(request),
             normalise_path(request.path or "/"),
+            request.path or "/",
             rule_set.tier_of(request.tier),
             request.ip,
             parse_address(request.ip) if request.ip else None,
@@ -73,10 +76,12 @@ class RuleFit:
     def of(cls, rule: Rule, request_view: RequestView) -> RuleFit:
         """Compare every condition."""
         patterns = rule.match.endpoints or (ANY_PATH,)
-        matching = [pattern for pattern in patterns if endpoint.matches(pattern, request_view.path)]
+        spelling = rule.match.spelling
+        path = request_view.path if spelling == endpoint.PLAIN else spelling.of_path(request_view.given_path)
+        matching = [pattern for pattern in patterns if endpoint.matches(spelling.of_pattern(pattern), path)]
         disabled = () if rule.enabled else ("it is disabled",)
-        path = () if matching else (_unlike("the path", request_view.path, patterns),)
-        mismatches = (*disabled, *path, *_mismatches(rule.match, request_view))
+        elsewhere = () if matching else (_unlike("the path", path, patterns),)
+        mismatches = (*disabled, *elsewhere, *_mismatches(rule.match, request_view))
         return cls(rule, mismatches, min(rank(rule, pattern) for pattern in matching or patterns))
 
     @property

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import nullcontext
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.endpoint import MAX_PATH, normalise_path, percent_decoded
+from headgate.core.endpoint import MAX_PATH, normalise_path, path_problem, percent_decoded
 from headgate.errors import InvalidRequest
 
 
@@ -56,6 +58,8 @@ from headgate.errors import InvalidRequest
         ("/%61pi/se%61rch", "/api/search"),
         ("/api%20x", "/api x"),
         ("/api+x", "/api+x"),
+        ("/api/search%20", "/api/search "),
+        ("/api/search%C2%A0", "/api/search\u00a0"),
         ("/api%252Fsearch", "/api%2Fsearch"),
         ("/api/%252e%252e/search", "/api/%2e%2e/search"),
         ("/100%25", "/100%"),
@@ -95,9 +99,6 @@ from headgate.errors import InvalidRequest
         ("/api\uff0fsearch", "/api\uff0fsearch"),
         ("/api/\u2025/search", "/api/\u2025/search"),
         # what is not text
-        ("/api/search%00", "/api/search\x00"),
-        ("/api/search\x00.png", "/api/search\x00.png"),
-        ("/api%0d%0aX: y", "/api\r\nX: y"),
         ("/%ff", "/\udcff"),
         ("/%c0%af", "/\udcc0\udcaf"),
         ("/api%c0%afsearch", "/api\udcc0\udcafsearch"),
@@ -150,6 +151,7 @@ HOSTILE = st.lists(
 @given(st.text() | HOSTILE)
 def test_every_text_has_a_normal_form(path: str) -> None:
     """Whatever the path, its normal form is absolute and has no empty or dot segments and no slash at its end."""
+    assume(path_problem(path) is None)
     normal = normalise_path(path)
     assert normal.startswith("/")
     assert normal == "/" or not {"", ".", ".."} & set(normal.split("/")[1:])
@@ -160,6 +162,7 @@ def test_every_text_has_a_normal_form(path: str) -> None:
 @given(st.text() | HOSTILE)
 def test_normal_paths_stay_as_they_are(path: str) -> None:
     """A normal path in which nothing can be decoded or cut off is its own normal form."""
+    assume(path_problem(path) is None)
     normal = normalise_path(path)
     if not set("%?#") & set(normal):
         assert normalise_path(normal) == normal
@@ -177,6 +180,47 @@ def test_no_disguise_changes_a_path(segments: list[str], data: st.DataObject) ->
     assert normalise_path(disguised) == "/" + "/".join(segments)
 
 
+CONTROLS = ["%00", "%09", "%0a", "%0D", "%1f", "%7F", "%C2%85", "\x00", "\t", "\n", "\r", "\x7f", "\x85"]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=ascii)
+@pytest.mark.parametrize("path", ["/api/search{}", "/api{}/search", "{}", "/{}/../api/search", "http://x/a{}?b"])
+def test_a_path_with_a_control_character_is_refused(path: str, control: str) -> None:
+    """Servers disagree on what follows one, so it could reach a resource around its rule. In a query it is harmless."""
+    given_path = path.format(control)
+    with pytest.raises(InvalidRequest, match=r"^the path has a control character"):
+        normalise_path(given_path)
+    assert "control character" in (path_problem(given_path) or "")
+    assert normalise_path(f"/api/search?q={control}") == "/api/search"
+    assert path_problem(f"/api/search?q={control}") is None
+
+
+@given(st.text() | HOSTILE)
+def test_a_problem_is_known_before_a_path_is_matched(path: str) -> None:
+    """`path_problem` says why a path will be refused, and nothing else is."""
+    problem = path_problem(path)
+    with nullcontext() if problem is None else pytest.raises(InvalidRequest, match=re.escape(problem)):
+        normalise_path(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "stripped"),
+    [
+        ("/api/search;v=1", "/api/search"),
+        ("/api;v=1;w/search;", "/api/search"),
+        ("/api/search%3Bv=1", "/api/search"),
+        ("/api/x/..;a=b/search", "/api/search"),
+        ("/api/.;/search", "/api/search"),
+        ("/;x/api/search", "/api/search"),
+        (";", "/"),
+        ("/api/search", "/api/search"),
+    ],
+)
+def test_parameters_can_be_stripped(path: str, stripped: str) -> None:
+    """For back ends that ignore what follows a semicolon, also in dot segments."""
+    assert normalise_path(path, strip_parameters=True) == stripped
+
+
 def test_a_path_that_is_too_long_is_refused() -> None:
     """Nothing of it is decoded or cut off; a query may be of any length."""
     assert normalise_path("/../" * (MAX_PATH // 4 - 1) + "api") == "/api"
@@ -185,6 +229,7 @@ def test_a_path_that_is_too_long_is_refused() -> None:
     for path in ("/." * MAX_PATH + "/api", "/" + "a" * MAX_PATH, "/" + "%" * 1_000_000):
         with pytest.raises(InvalidRequest, match="a path has at most 8192 characters"):
             normalise_path(path)
+        assert path_problem(path) == "a path has at most 8192 characters"
 
 
 @pytest.mark.parametrize("errors", ["surrogateescape", "replace"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core import endpoint
 from headgate.core.address import parse_network
+from headgate.core.endpoint import Spelling
 from headgate.core.parsing.fields import NAME, unusable
 from headgate.core.rule import ATTRIBUTE, PER_ORDER, Match
 from headgate.errors import short_repr
@@ -14,20 +15,45 @@ from headgate.errors import short_repr
 if TYPE_CHECKING:
     from headgate.core.parsing.fields import Fields
 
-_FIELDS: Final = ("endpoints", "methods", "tiers", "ip_ranges", "attributes")
+_FIELDS: Final = ("endpoints", "methods", "tiers", "ip_ranges", "attributes", "case_sensitive", "strip_parameters")
 METHOD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
-def match(fields: Fields) -> Match:
-    """What stands under `match`; an empty one matches everything."""
+def match(fields: Fields, usual: Spelling) -> Match:
+    """What stands under `match`; an empty one matches everything. `usual` is the spelling of the whole rule set."""
     given = fields.below("match", _FIELDS)
+    endpoints = given.each("endpoints", _endpoint)
     return Match(
-        given.each("endpoints", _endpoint),
+        endpoints,
         given.each("methods", _method),
         given.each("tiers", str),
         given.each("ip_ranges", parse_network),
         _attributes(given),
+        _spelling(given, endpoints, usual),
     )
+
+
+def spelling(fields: Fields, usual: Spelling) -> Spelling:
+    """How paths are compared: what stands in the fields for it, else what is usual."""
+    return Spelling(
+        fields.truth("case_sensitive", default=usual.case_sensitive),
+        fields.truth("strip_parameters", default=usual.strip_parameters),
+    )
+
+
+def _spelling(given: Fields, endpoints: tuple[str, ...], usual: Spelling) -> Spelling:
+    if not given.has("endpoints"):
+        for name in Spelling._fields:
+            if given.has(name):
+                given.problem("says how paths are compared with endpoints, and there are none", name)
+        return endpoint.PLAIN
+    read = spelling(given, usual)
+    if read.strip_parameters:
+        for pattern in endpoints:
+            if ";" in pattern:
+                sentence = f"{short_repr(pattern)} has a parameter, which strip_parameters removes from all paths"
+                given.problem(sentence, "endpoints")
+    return read
 
 
 def _endpoint(pattern: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from headgate.core.endpoint import PLAIN
 from headgate.core.failure_policy import OnOverload, OnStoreError
 from headgate.core.meter import ALGORITHMS, Algorithm
 from headgate.core.parsing.fields import Fields, name_problem
@@ -20,6 +21,7 @@ from headgate.core.units import MAX_AMOUNT
 from headgate.errors import short_repr
 
 if TYPE_CHECKING:
+    from headgate.core.endpoint import Spelling
     from headgate.core.parsing.fields import Path
     from headgate.core.units import Micros
     from headgate.errors import Problem
@@ -49,15 +51,18 @@ _CHECKED_TOGETHER: Final = frozenset({"limits", "algorithm", "action", "max_dela
 _MAX_MESSAGE: Final = 1_000
 
 
-def rule(body: object, path: Path, problems: list[Problem]) -> Rule:
-    """Read one rule. What is wrong is in `problems`; the rule is only good if there are none."""
+def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PLAIN) -> Rule:
+    """Read one rule. What is wrong is in `problems`; the rule is only good if there are none.
+
+    `usual` is how the whole rule set compares paths.
+    """
     found = len(problems)
     fields = Fields(body, path, problems, _FIELDS)
     name = fields.text("name", "", name_problem)
     if fields.is_mapping and not fields.has("name"):
         fields.problem("a rule needs a name", "name")
     action = fields.choice("action", Action, Action.REJECT)
-    matched = match(fields)
+    matched = match(fields, usual)
     counted_per = per(fields)
     algorithm = fields.choice("algorithm", Algorithm, Algorithm.SLIDING_WINDOW_COUNTER)
     tier_limit, limits = rule_limits(fields)

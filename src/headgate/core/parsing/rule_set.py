@@ -9,9 +9,11 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.core.endpoint import PLAIN, Spelling
 from headgate.core.limit import Rate
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, limits
+from headgate.core.parsing.match import spelling
 from headgate.core.parsing.rule import rule
 from headgate.core.rule import Override, Rule, RuleSet, Tier
 from headgate.core.rule_data import rule_data
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from headgate.core.meter import Zones
     from headgate.core.parsing.fields import Path
 
-_SET_FIELDS: Final = ("tiers", "default_tier", "rules", "overrides")
+_SET_FIELDS: Final = ("tiers", "default_tier", "rules", "overrides", *Spelling._fields)
 _TIER_FIELDS: Final = ("price", "limits", "display_name")
 _OVERRIDE_FIELDS: Final = ("rule", "user", "api_key", "limits")
 
@@ -97,14 +99,20 @@ def _list(fields: Fields, name: str) -> Sequence[Any]:
 def _rules(fields: Fields) -> list[Rule]:
     rules: list[Rule] = []
     seen: dict[str, int] = {}
+    usual = spelling(fields, PLAIN)
     for index, body in enumerate(_list(fields, "rules")):
         # A rule made in Python is checked like any other.
-        one = rule(rule_data(body) if isinstance(body, Rule) else body, ("rules", index), fields.problems)
+        data = rule_data(body) if isinstance(body, Rule) else body
+        one = rule(data, ("rules", index), fields.problems, usual)
         # Names that differ only by letter case would be two rules here and one in people's heads.
         first = seen.setdefault(one.name.casefold(), index)
         if one.name and first != index:
             fields.problem(f"the name {one.name!r} is taken by rules[{first}]", "rules", index, "name")
         rules.append(one)
+    if not any(one.match.endpoints for one in rules):
+        for name, value, plain in zip(Spelling._fields, usual, PLAIN, strict=True):
+            if value != plain:
+                fields.problem("says how paths are compared with endpoints, and no rule here has any", name)
     return rules
 
 

@@ -155,6 +155,8 @@ class AsgiGate:
         below = _below_root(scope, getattr(self.app, "root_path", ""))
         route = self._route(scope, below)
         path = path_of(below)
+        if route.path is not None:
+            path = path_of(route.path)
         if route.exempt or path in self._gate.skipping:
             return None
         request = self._callers.request_now(scope, path, route.template)

@@ -3,6 +3,9 @@
 Frameworks route by the decoded path, segment by segment, and give dots no meaning. So a path with a dot segment could
 match one endpoint for a rule and another for the application. Clients remove dot segments (RFC 3986, section
 6.2.2.3), so such a path is refused.
+
+A path with a control character is refused too: the pattern of a route that ends in ``$`` matches with a line feed
+behind it, where a rule does not.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headgate.core.endpoint import MAX_PATH
+from headgate.core.endpoint import MAX_PATH, has_control
 from headgate.core.request import Request
 from headgate.dataplane.identity import Call
 from headgate.edge.problems import HttpProblem
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     """The result of an `identify` function: a user's id, any part of a request, or None."""
 
 _DOTS: Final = re.compile(r"(?:^|[/\\])\.\.?(?:[/\\]|$)")
-_PLAIN: Final = re.compile(r"[^%?#\\]*")
+_PLAIN: Final = re.compile(r"[^%?#\\\x00-\x1f\x7f-\x9f]*")
 _ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23", "\\": "%255C"}
 _FORWARDED_FOR: Final = b"x-forwarded-for"
 _FORWARDED: Final = b"forwarded"
@@ -41,6 +44,9 @@ def path_of(decoded: str) -> str:
         sentence = "the path has a dot segment ('.' or '..'); send it resolved"
         raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
     if not _PLAIN.fullmatch(decoded):
+        if has_control(decoded):
+            sentence = "the path has a control character (such as %00, %09 or %0A); leave it out"
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
         decoded = "".join(_ENCODED.get(character, character) for character in decoded)
     return decoded or "/"
 

@@ -6,17 +6,20 @@ tried in the application's own order.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.edge.frameworks.limits import RouteLimit, is_exempt, limits_at
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable, Iterator
 
 _MAX_DEPTH: Final = 8
 _REMEMBERED: Final = 4_096
 _MAX_REMEMBERED_LENGTH: Final = 256
+_EXPRESSION: Final = re.compile(r"[\^$()\[\]?*+|\\]")
+"""In the templates of Django's `re_path`, and of what is mounted."""
+_PARAMETER: Final = re.compile(r"[{<]")
 
 
 class Route(NamedTuple):
@@ -25,6 +28,27 @@ class Route(NamedTuple):
     template: str | None = None
     limits: tuple[RouteLimit, ...] = ()
     exempt: bool = False
+    path: str | None = None
+    """What rules see in place of the path, if that differs; see `routed_path`."""
+
+
+def routed_path(template: str | None, path: str) -> str:
+    """The path that rules see: as the framework's route spells it, with the caller's own text for its parameters.
+
+    A framework may match more than one spelling of a path, by letter case for example. If rules saw the caller's, they
+    could miss what the route answers. Routes whose parameters span several segments, and regular expressions, leave
+    the path as it is.
+    """
+    if template is None or template == path or _EXPRESSION.search(template):
+        return path
+    segments, given = template.split("/"), path.split("/")
+    if len(segments) != len(given):
+        return path
+    return "/".join(map(_segment, segments, given))
+
+
+def _segment(segment: str, given: str) -> str:
+    return given if _PARAMETER.search(segment) else segment
 
 
 class _Entry(NamedTuple):
@@ -67,6 +91,9 @@ class Routes:
         route = self._known.get(name)
         if route is None:
             route = _found(self._entries, kind, method, path) or NO_ROUTE
+            seen = routed_path(route.template, path)
+            if seen != path:
+                route = route._replace(path=seen)
             if len(path) + len(method) <= _MAX_REMEMBERED_LENGTH:
                 if len(self._known) >= _REMEMBERED:
                     self._known.clear()

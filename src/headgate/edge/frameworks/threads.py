@@ -12,7 +12,7 @@ from headgate.dataplane.limiter import run_now
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import call_of_wsgi, decoded_path, described, path_of
 from headgate.edge.frameworks.gate import ONE_EACH, is_one_of_several
-from headgate.edge.frameworks.routes import NO_ROUTE
+from headgate.edge.frameworks.routes import NO_ROUTE, routed_path
 from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError
 
@@ -137,7 +137,9 @@ class ThreadGate:
         if self._local and is_one_of_several(environ):
             raise InvalidSettings(ONE_EACH)
         try:
-            return self._decide(environ, path_of(path), route, identify, cost)
+            as_sent = path_of(path)
+            seen = routed_path(route.template, path)
+            return self._decide(environ, as_sent if seen == path else path_of(seen), route, identify, cost)
         except (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem) as error:
             return self.gate.problem(error)
 

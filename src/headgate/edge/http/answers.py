@@ -91,10 +91,21 @@ def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
     # The status of the rule; but gateways treat a 5xx as a fault of headgate, and admit all callers then.
     status = verdict.status if verdict.status < _FAULTS else 429
     if nginx:
-        body = json.dumps(verdict.problem(), separators=(",", ":"))  # in ASCII, as headers are
-        headers += [("x-headgate-status", str(status)), ("x-headgate-body", body)]
+        headers += _for_nginx(status, verdict.problem())
         status = 403
     return status, _PROBLEM + header_lines(headers), _line(verdict.problem())
+
+
+def for_invalid_call(problem: HttpProblem, *, nginx: bool) -> Answer:
+    """Why a forwarded call cannot be matched with rules, for a gateway that passes a refusal on to its caller."""
+    if not nginx:
+        return for_problem(problem)
+    return 403, _PROBLEM + header_lines(_for_nginx(problem.status, problem.document())), _line(problem.document())
+
+
+def _for_nginx(status: int, problem: Mapping[str, object]) -> list[tuple[str, str]]:
+    body = json.dumps(problem, separators=(",", ":"))  # in ASCII, as headers are
+    return [("x-headgate-status", str(int(status))), ("x-headgate-body", body)]
 
 
 def for_envoy(answer: RateLimitResponse) -> Answer:

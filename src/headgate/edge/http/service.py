@@ -9,14 +9,16 @@ from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from headgate.core.endpoint import MAX_PATH, is_too_long
+from headgate.core.endpoint import path_problem
 from headgate.core.ids import new_id
 from headgate.core.metrics import Sample, exposition, summed
+from headgate.core.request import method_problem
 from headgate.dataplane.identity import Identity
 from headgate.edge.access import Access
 from headgate.edge.fairness import RoundRobin
 from headgate.edge.http import answers, forward_auth
 from headgate.edge.http.bodies import read_check, read_checks
+from headgate.edge.http.forward_auth import NGINX
 from headgate.edge.http.reservations import Reservations, ReservationTokens
 from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE, HttpProblem, LogLimit, retry_later
 from headgate.edge.rls.decisions import RateLimits, prepare
@@ -151,10 +153,13 @@ class DecisionService:
 
     async def _forward_auth(self, received: HttpRequest) -> HttpResponse:
         call, mode = forward_auth.read_call(received, self._identity.api_key_header)
-        verdict = await self._limiter.check(await self._identity.called(call))
+        try:
+            verdict = await self._limiter.check(await self._identity.called(call))
+        except InvalidRequest as error:
+            return answers.for_invalid_call(HttpProblem(HTTPStatus.BAD_REQUEST, str(error)), nginx=mode == NGINX)
         if verdict.delay:
             await asyncio.sleep(verdict.delay)  # gateways have no other way to delay a call
-        return answers.for_gateway(verdict, nginx=mode == forward_auth.NGINX)
+        return answers.for_gateway(verdict, nginx=mode == NGINX)
 
     def _with_body(self, endpoint: Callable[[bytes], Awaitable[HttpResponse]]) -> Endpoint:
         return lambda received: endpoint(received.body)
@@ -270,6 +275,6 @@ class _Batches:
         for request in requests:
             if request.ip:
                 self._limiter.snapshots.current.address(request.ip)
-            if request.path is not None and is_too_long(request.path):
-                msg = f"a path has at most {MAX_PATH} characters"
-                raise InvalidRequest(msg)
+            wrong = path_problem(request.path or "/") or method_problem(request.method or "")
+            if wrong is not None:
+                raise InvalidRequest(wrong)

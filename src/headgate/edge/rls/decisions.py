@@ -13,10 +13,10 @@ import msgspec
 
 from headgate.core import problem
 from headgate.core.decision import Source
-from headgate.core.endpoint import is_too_long
+from headgate.core.endpoint import path_problem
 from headgate.core.matching import Plan
 from headgate.core.meter import Algorithm
-from headgate.core.request import Request
+from headgate.core.request import Request, method_problem
 from headgate.core.rule import Action, Response, Rule
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
 from headgate.core.verdict import bare_plan
@@ -113,7 +113,7 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     request = Request(
         get("user"), get("tenant"), get("api_key"), ip, get("tier"), get("method"), get("path"), attributes
     )
-    if request.path is not None and is_too_long(request.path):
+    if path_problem(request.path or "/") or method_problem(request.method or ""):
         # An error would admit it: Envoy admits calls that have no response, unless configured otherwise.
         return DescriptorCheck(request, "", "", cost, purpose)
     if descriptor.limit is None:
