@@ -19,7 +19,8 @@ from django.urls import Resolver404, get_resolver, resolve
 from django.utils.module_loading import import_string
 
 from headgate.edge.frameworks.admission import Admission
-from headgate.edge.frameworks.limits import RouteLimit, exempt, is_exempt, limits_at, mark
+from headgate.edge.frameworks.limits import RouteLimit
+from headgate.edge.frameworks.marks import check_is_view, check_methods, exempt, is_exempt, limits_at, mark
 from headgate.edge.frameworks.routes import NO_ROUTE, Route
 from headgate.errors import InvalidSettings, short_repr
 from headgate.wsgi import thread_gate
@@ -134,11 +135,18 @@ def rate_limit(
         status=status,
         message=message,
     )
-    return lambda view: mark(_checked(view, limit), limit)
+
+    def limited(view: F) -> F:
+        check_is_view(view)
+        return mark(_checked(view, limit), limit)
+
+    return limited
 
 
 def _checked(view: F, limit: RouteLimit) -> F:
-    """A view that raises if its limit was not checked."""
+    """A view that raises if its limit was not checked; a class is only marked."""
+    if isinstance(view, type):
+        return view
     if iscoroutinefunction(view):
 
         @wraps(view)
@@ -183,6 +191,7 @@ def _route(request: HttpRequest) -> Route:
         found = resolve(request.path_info, getattr(request, "urlconf", None))
     except Resolver404:
         return NO_ROUTE
+    check_methods(found.func)
     return Route(f"/{found.route}", limits_at(found.func), is_exempt(found.func))
 
 

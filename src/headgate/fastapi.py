@@ -20,6 +20,7 @@ from starlette.requests import HTTPConnection
 
 from headgate.asgi import Admission
 from headgate.edge.frameworks.limits import RouteLimit
+from headgate.errors import InvalidSettings
 from headgate.starlette import RateLimitMiddleware, admission, check_enforced, exempt, setup
 
 __all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limit", "setup"]
@@ -30,6 +31,11 @@ class _Dependency(RouteLimit):
 
     def __call__(self, connection: HTTPConnection) -> Admission:
         """The limiter's verdict on the call."""
+        if not isinstance(connection, HTTPConnection):
+            msg = (
+                "rate_limit of headgate.fastapi is a dependency, not a decorator: dependencies=[Depends(rate_limit(…))]"
+            )
+            raise InvalidSettings(msg)
         return check_enforced(connection, self)
 
 

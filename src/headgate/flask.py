@@ -24,7 +24,8 @@ from flask import Flask, Response, current_app, g, request
 
 from headgate.edge.frameworks.admission import Admission
 from headgate.edge.frameworks.calls import decoded_path
-from headgate.edge.frameworks.limits import RouteLimit, exempt, is_exempt, limits_at, mark
+from headgate.edge.frameworks.limits import RouteLimit
+from headgate.edge.frameworks.marks import check_methods, exempt, is_exempt, limits_at, mark
 from headgate.edge.frameworks.routes import Route
 from headgate.errors import InvalidSettings
 from headgate.wsgi import thread_gate
@@ -74,7 +75,7 @@ class RateLimiter:
         self._cost = cost
         self._checked: set[str] = set()
         self.exempt = exempt
-        """Exempts a view from all limits."""
+        """Exempts a view, or a class of views, from all limits."""
         if app is not None:
             self.init_app(app)
 
@@ -98,7 +99,10 @@ class RateLimiter:
         status: int | None = None,
         message: str | None = None,
     ) -> Callable[[F], F]:
-        """Limit one view. All arguments are written as in a rules file; views with the same `name` share a counter."""
+        """Limit one view. All arguments are written as in a rules file; views with the same `name` share a counter.
+
+        A view is a function or a subclass of Flask's `View`. For a blueprint, write a rule for its paths.
+        """
         limit = RouteLimit(
             limits,
             per,
@@ -112,7 +116,12 @@ class RateLimiter:
         )
 
         def limited(view: F) -> F:
+            if isinstance(view, type) and not hasattr(view, "as_view"):
+                msg = f"the class {view.__name__} is not a view of Flask; put the limit at a function or a View"
+                raise InvalidSettings(msg)
             mark(view, limit)  # first, so that it is found whatever the order of decorators
+            if isinstance(view, type):
+                return view
 
             @wraps(view)
             def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
@@ -137,6 +146,8 @@ class RateLimiter:
     def _before(self) -> Response | None:
         app = current_app
         if app.import_name not in self._checked:
+            for view in app.view_functions.values():
+                check_methods(view)
             self._threads.gate.check_it_limits(
                 limit for view in app.view_functions.values() for limit in limits_at(view)
             )

@@ -28,7 +28,8 @@ from starlette.requests import HTTPConnection
 from headgate import asgi
 from headgate.asgi import Admission
 from headgate.edge.frameworks.asgi import KEY
-from headgate.edge.frameworks.limits import RouteLimit, exempt, mark
+from headgate.edge.frameworks.limits import RouteLimit
+from headgate.edge.frameworks.marks import check_is_view, exempt, mark
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def rate_limit(
     )
 
     def limited(view: F) -> F:
+        check_is_view(view)
         return mark(_checked(view, limit), limit)
 
     return limited
@@ -169,16 +171,16 @@ def _checked(view: F, limit: RouteLimit) -> F:
     if iscoroutinefunction(view):
 
         @wraps(view)
-        async def checked(connection: HTTPConnection) -> Any:  # noqa: ANN401 (the view's own)
-            check_enforced(connection, limit)
-            return await view(connection)
+        async def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own; `self` may come first)
+            check_enforced(args[-1], limit)
+            return await view(*args, **kwargs)
 
         return checked  # type: ignore[return-value] # it has the view's signature
 
     @wraps(view)
-    def checked_too(connection: HTTPConnection) -> Any:  # noqa: ANN401 (as above)
-        check_enforced(connection, limit)
-        return view(connection)
+    def checked_too(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as above)
+        check_enforced(args[-1], limit)
+        return view(*args, **kwargs)
 
     return checked_too  # type: ignore[return-value] # as above
 

@@ -9,25 +9,19 @@ store, all or nothing.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headgate.adapters import zones
 from headgate.core.matching import Plan, Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.dataplane.limiter import Limiter
-from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from headgate.core.request import Request
     from headgate.core.rule import RuleSet
     from headgate.dataplane.snapshots import Snapshots
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-_LIMITS: Final = "__headgate_limits__"
-_EXEMPT: Final = "__headgate_exempt__"
 
 
 class RouteLimit:
@@ -65,35 +59,6 @@ class RouteLimit:
         rule = {field: value for field, value in given.items() if value is not None}
         self.rule_set: RuleSet = parse_rule_set([rule], zones.zone)
         """The rule, validated."""
-
-
-def mark(function: F, limit: RouteLimit) -> F:
-    """Attach a limit to a view; `InvalidSettings` if it would use the counter of another limit there."""
-    rule = limit.rule_set.rules[0]
-    for other in limits_at(function):
-        (theirs,) = other.rule_set.rules
-        if (theirs.name, theirs.per) == (rule.name, rule.per):
-            msg = f"two limits at one route are named {rule.name!r} and share a counter; rename one, or remove it"
-            raise InvalidSettings(msg)
-    setattr(function, _LIMITS, (limit, *limits_at(function)))
-    return function
-
-
-def exempt(function: F) -> F:
-    """Exempt a view from all limits."""
-    setattr(function, _EXEMPT, True)
-    return function
-
-
-def limits_at(view: object) -> tuple[RouteLimit, ...]:
-    """The limits attached to a view."""
-    found: tuple[RouteLimit, ...] = getattr(view, _LIMITS, ())
-    return found
-
-
-def is_exempt(view: object) -> bool:
-    """Whether a view is exempt."""
-    return getattr(view, _EXEMPT, False) is True
 
 
 def route_limiter(general: Limiter, limits: Sequence[RouteLimit]) -> Limiter:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.edge.frameworks.limits import RouteLimit, is_exempt, limits_at
+from headgate.edge.frameworks.limits import RouteLimit
+from headgate.edge.frameworks.marks import check_methods, is_exempt, is_marked, limits_at
+from headgate.errors import InvalidSettings, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -100,9 +102,9 @@ class Routes:
                 self._known[name] = route
         return route
 
-    def limits(self) -> Iterator[RouteLimit]:
-        """All limits of all routes."""
-        yield from _limits(tuple(_entries(getattr(self._app, "routes", ()), "", _MAX_DEPTH)))
+    def limits(self) -> tuple[RouteLimit, ...]:
+        """All limits of all routes; `InvalidSettings` if one has no effect."""
+        return tuple(_limits(tuple(_entries(getattr(self._app, "routes", ()), "", _MAX_DEPTH))))
 
 
 def _limits(entries: tuple[_Entry, ...]) -> Iterator[RouteLimit]:
@@ -131,9 +133,10 @@ def _entries(routes: Iterable[Any], prefix: str, depth: int) -> Iterator[_Entry]
     for route in _flat(routes):
         pattern = getattr(route, "path_regex", None)
         path = getattr(route, "path", None)
+        view = getattr(route, "endpoint", None)
+        _refuse_mounted(route, view)
         if pattern is None or path is None:
             continue  # routed by host, or an unknown kind: such calls match rules by path alone
-        view = getattr(route, "endpoint", None)
         below = getattr(route, "routes", None)
         if view is None:
             own = Route(f"{prefix}{path}/*")
@@ -142,10 +145,23 @@ def _entries(routes: Iterable[Any], prefix: str, depth: int) -> Iterator[_Entry]
             continue
         methods = getattr(route, "methods", None)
         is_socket = methods is None and "WebSocket" in type(getattr(route, "original_route", route)).__name__
+        check_methods(view)
         limits = (*limits_at(view), *_depended_on(getattr(route, "dependant", None)))
         own = Route(prefix + path, tuple(dict.fromkeys(limits)), is_exempt(view))
         allowed = None if not methods else frozenset(methods)
         yield _Entry(pattern, allowed, _WEBSOCKET if is_socket else _HTTP, own, (), is_mount=False)
+
+
+def _refuse_mounted(route: object, view: object) -> None:
+    """Refuse a mark at an application that is mounted, or routed by host: its calls reach many routes, or none."""
+    for name in ("app", "_base_app"):
+        app = getattr(route, name, None)
+        if app is not None and app is not view and is_marked(app):
+            msg = (
+                f"the limit or exemption at the mounted application {short_repr(app)} would have no effect; "
+                "write a rule or skip for its paths, such as /admin/*"
+            )
+            raise InvalidSettings(msg)
 
 
 def _flat(routes: Iterable[Any]) -> Iterable[Any]:
