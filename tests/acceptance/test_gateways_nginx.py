@@ -68,6 +68,16 @@ def test_nginx_passes_a_block_on_as_403(start: Start, rules: Path, tmp_path: Pat
         assert (refused.status_code, refused.json()["message"]) == (403, message)
 
 
+def test_nginx_passes_on_that_a_path_cannot_be_matched(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream
+) -> None:
+    """A path with a control character is answered with 400 and the reason, and does not reach the application."""
+    service = start("--rules", str(rules))
+    with nginx(tmp_path, _ports(service.url, upstream)) as client:
+        refused = client.get("/api/search%0a")
+        assert (refused.status_code, "control character" in refused.json()["detail"]) == (400, True)
+
+
 def test_through_nginx_upgrades_streams_and_large_bodies_pass(
     start: Start, rules: Path, tmp_path: Path, upstream: Upstream
 ) -> None:

@@ -45,6 +45,27 @@ def test_a_file_is_applied_once(database_url: str) -> None:
     scenario(database_url, run)
 
 
+def test_a_file_says_how_its_rules_compare_paths(database_url: str) -> None:
+    """The fields at the top of a file hold for its rules, not for those of other files, and are dumped with them."""
+    search = {"name": "search", "limits": "5/minute", "match": {"endpoints": ["/api/search"]}}
+
+    async def run(services: RuleServices) -> None:
+        await services.sets.apply([search | {"name": "other"}], "ann", "other.yaml")
+        given = {"rules": [search], "case_sensitive": False, "strip_parameters": True}
+        await services.sets.apply(given, "ann", "rules.yaml")
+        active = {rule.name: tuple(rule.match.spelling) for rule in (await services.active()).rules}
+        assert active == {"other": (True, False), "search": (False, True)}
+        assert parse_rule_set(await services.sets.dump()).rules == (await services.active()).rules
+        assert (await services.sets.plan(given, delete=True, owner="rules.yaml")).is_empty
+        difference = await services.sets.plan([search], delete=False, owner="rules.yaml")
+        assert difference.lines() == [
+            "~ rule search: match.case_sensitive false → (none)",
+            "~ rule search: match.strip_parameters true → (none)",
+        ]
+
+    scenario(database_url, run)
+
+
 def test_differences_are_told_field_by_field(database_url: str) -> None:
     """A plan says what would change, in the words of the file, and apply does just that."""
 

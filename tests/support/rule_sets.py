@@ -19,18 +19,21 @@ TIERS = {
     "premium": {"price": 49.5, "display_name": "Première", "limits": {"search": "unlimited", "api": "9/minute"}},
 }
 
-MATCHES = st.fixed_dictionaries(
+ENDPOINTS = st.lists(
+    st.sampled_from(["/api/search", "/users/{id}", "/files/*", "/caf%C3%A9", "/100%25", "/a%3Fb", "/*"]), min_size=1
+)
+SPELLINGS = st.fixed_dictionaries({}, optional={"case_sensitive": st.booleans(), "strip_parameters": st.booleans()})
+CONDITIONS = st.fixed_dictionaries(
     {},
     optional={
-        "endpoints": st.lists(
-            st.sampled_from(["/api/search", "/users/{id}", "/files/*", "/caf%C3%A9", "/100%25", "/a%3Fb", "/*"]),
-            min_size=1,
-        ),
         "methods": st.lists(st.sampled_from(["GET", "post", "DELETE"]), min_size=1),
         "tiers": st.lists(st.sampled_from(["free", "premium"]), min_size=1),
         "ip_ranges": st.lists(st.sampled_from(["10.0.0.0/8", "2001:db8::/32", "192.0.2.1"]), min_size=1),
         "attributes": st.dictionaries(TEXTS, TEXTS, max_size=2),
     },
+)
+MATCHES = CONDITIONS | st.builds(
+    lambda endpoints, spelling, others: {"endpoints": endpoints} | spelling | others, ENDPOINTS, SPELLINGS, CONDITIONS
 )
 PERS = st.lists(
     st.sampled_from(["user", "tenant", "api_key", "ip", "endpoint", "method", "attribute:region"]), min_size=1
