@@ -55,6 +55,9 @@ BAD_BODIES = {
     "a surrogate pair the wrong way round": (b'{"user":"\\udc00\\ud800"}', "half of a surrogate pair"),
     "a surrogate in UTF-8": (b'{"user":"\xed\xa0\x80"}', "not UTF-8"),
     "an address that is none": (b'{"ip":"300.1.2.3"}', "ip"),
+    "a path with NUL": (b'{"path":"/a%00/b"}', "the path has a control character"),
+    "a path with a line feed": (b'{"path":"/a\\n"}', "the path has a control character"),
+    "a method that is no token": (b'{"method":" GET"}', "the method ' GET' is not a token"),
     "an enormous address": (b'{"ip":"' + b"1" * 10_000 + b'"}', "ip"),
 }
 
@@ -83,7 +86,7 @@ def test_a_bad_body_gets_a_sentence(service: Service, path: str, name: str) -> N
         {"user": 'quote " and \\ and {}|%'},
         {"user": "\\u0000"},
         {"user": "žluťoučký 🐎"},
-        {"path": "/%00/%ff/../..//a\\b?q#f"},
+        {"path": "/%20/%ff/../..//a\\b?q=%00#f"},
         {"path": "no slash"},
         {"method": "get"},
         {"tier": "no such tier"},

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.request import Request
+from headgate.core.endpoint import path_problem
+from headgate.core.request import Request, method_problem
 from headgate.errors import InvalidRequest
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
@@ -101,9 +102,16 @@ def test_every_text_has_a_meaning(
     route: str | None,
     attributes: dict[str, str],
 ) -> None:
-    """Whatever texts a request is made of, with NUL bytes and lone surrogates, it is decided."""
+    """Whatever texts a request is made of, with NUL bytes and lone surrogates, it is decided.
+
+    Only its method must be a token, and its path without control characters; else it is refused and not counted.
+    """
     limiter = Limiter.open(rules=RULES, clock=FakeClock())
     request = Request(user, tenant, api_key, "192.0.2.1", tier, method, path, {**attributes, "y": "1"}, route)
+    if method_problem(method or "") or path_problem(path or "/"):
+        with pytest.raises(InvalidRequest, match=r"is not a token|has a control character"):
+            limiter.check(request)
+        request = request._replace(method="GET", path="/")
     verdict = limiter.check(request)
     assert verdict.remaining == 99
     assert len(verdict.decisions) == 2
