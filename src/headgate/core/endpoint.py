@@ -24,6 +24,7 @@ _CHARACTERS: Final = {
 """By what follows a per cent sign; bytes beyond ASCII as surrogates."""
 _PLAIN: Final = re.compile(r"(?:/[A-Za-z0-9_~!$&'()*+,;=:@-]+)+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_MAYBE_CONTROL: Final = re.compile(r"[%\x00-\x1f\x7f-\x9f]")
 _PARAMETERS: Final = re.compile(r";[^/]*")
 
 
@@ -78,7 +79,7 @@ def path_problem(path: str) -> str | None:
     """
     if is_too_long(path):
         return _TOO_LONG
-    return None if _PLAIN.fullmatch(path) or not has_control(_decoded(path)) else _HAS_CONTROL
+    return _HAS_CONTROL if _MAYBE_CONTROL.search(path) and has_control(_decoded(path)) else None
 
 
 def has_control(decoded: str) -> bool:

@@ -126,7 +126,8 @@ def test_a_method_of_a_class_of_flask_takes_no_mark() -> None:
         app = flask.Flask("marks")
         limiter = RateLimiter(app, rules=DAILY)
         decorator = limiter.exempt if mark == "exempt" else limiter.limit("2/day")
-        app.add_url_rule("/x", "x", _with_marked_method(decorator).as_view("x"))
+        view = _with_marked_method(decorator).as_view("x")
+        app.add_url_rule("/x", "x", partial(view) if mark == "exempt" else view)
         app.testing = True
         with pytest.raises(InvalidSettings, match=r"at Search.get would have no effect; put it at the class"):
             app.test_client().get("/x")

@@ -90,9 +90,11 @@ def is_marked(thing: object) -> bool:
 def check_methods(view: object) -> None:
     """`InvalidSettings` if a method of the class behind a view has a mark that the view has not: it has no effect."""
     behind = view if isinstance(view, type) else _behind(view)
-    if isinstance(behind, partial):
-        check_methods(behind)
-    if not isinstance(behind, type) or behind in _checked:
+    if not isinstance(behind, type):
+        if behind is not None:  # the function of a partial
+            check_methods(behind)
+        return
+    if behind in _checked:
         return
     for name, method in _methods(behind):
         limits = getattr(method, _LIMITS, ())
