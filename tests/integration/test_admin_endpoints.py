@@ -69,9 +69,11 @@ def test_a_rule_set_as_code(database_url: str) -> None:
         assert (await admin.good("GET", "/v1/rules/search"))["owner"] == "a.yaml"
         dumped = await admin.good("GET", "/v1/ruleset")
         assert [rule["name"] for rule in dumped["rules"]] == ["search"]
-        await admin.good(
-            "POST", "/v1/ruleset/sync", dumped | {"rules": [SEARCH | {"name": "other"}]}, idempotency_key="s"
-        )
+        other = dumped | {"rules": [SEARCH | {"name": "other"}]}
+        problem_of(await admin.ask("POST", "/v1/ruleset/sync", other), 409)
+        problem_of(await admin.ask("POST", "/v1/ruleset/sync?delete_at_most=-1", other), 422)
+        done = await admin.good("POST", "/v1/ruleset/sync?delete_at_most=1", other, idempotency_key="s")
+        assert done["set_back"] == [{"rule": "search", "owner": "a.yaml"}]
         assert [rule["name"] for rule in (await admin.good("GET", "/v1/ruleset"))["rules"]] == ["other"]
         assert (await admin.good("GET", "/v1/ruleset/schema"))["$schema"].endswith("2020-12/schema")
         envoy = {"domain": "d", "descriptors": [{"key": "k", "rate_limit": {"unit": "minute", "requests_per_unit": 5}}]}

@@ -138,22 +138,33 @@ def test_rules_as_code(headgate: Headgate, tmp_path: Path) -> None:
     assert "the same" in headgate("rules", "apply", EXAMPLES).out
     dumped = tmp_path / "rules.yaml"
     headgate("rules", "dump", "-o", str(dumped))
-    assert "the same" in headgate("rules", "plan", str(dumped), "--delete").out
+    assert "own these rules" in headgate("rules", "plan", str(dumped), "--delete", code=1).err
+    owner = ("--owner", "examples/rules.yaml")
+    assert "the same" in headgate("rules", "plan", str(dumped), "--delete", *owner).out
+    dumped.write_text("# notes of mine\n")
+    assert "is there already" in headgate("rules", "dump", "-o", str(dumped), code=1).err
+    assert dumped.read_text() == "# notes of mine\n"
+    headgate("rules", "dump", "-o", str(dumped), "--force")
+    headgate("rules", "dump", "-o", str(dumped))
     assert yaml_text.parse(headgate("rules", "dump").out).data == headgate("rules", "dump", "--json").json
 
     small = tmp_path / "small.yaml"
     small.write_text("rules:\n  - name: search\n    per: user\n    limits: 7/minute\n")
     assert "other files own these rules" in headgate("rules", "sync", str(small), code=1).err
-    done = headgate("rules", "sync", str(small), "--owner", "rules.yaml")
+    planned = headgate("rules", "plan", str(small), "--delete", *owner, code=2).out
+    assert "'sync' asks for --delete-at-most 7 to delete so much" in planned
+    refused = headgate("rules", "sync", str(small), *owner, code=1)
+    assert "this would delete 7 of 8 rules (health, banned-network, " in refused.err
+    done = headgate("rules", "sync", str(small), *owner, "--delete-at-most", "7")
     assert "~ rule search: limits tier:search → 7/minute\n" in done.out
     assert "- rule login\n" in done.out
     snapshots = headgate("rules", "history", "--json").json
     assert (
         "rules and tiers are those of" in headgate("rules", "rollback", "--snapshot", str(snapshots[-1]["number"])).out
     )
-    assert "rule login: owner (none) → rules.yaml" in headgate("rules", "apply", EXAMPLES).out
+    assert "the same" in headgate("rules", "apply", EXAMPLES).out
 
-    headgate("rules", "disable", "login")
+    assert "the file 'examples/rules.yaml' owns the rule 'login'" in headgate("rules", "disable", "login").err
     headgate("rules", "enable", "login")
     assert "enabled true → false" in headgate("rules", "history", "login").out
     first = headgate("rules", "history", "search", "--json").json[-1]["change"]

@@ -200,28 +200,42 @@ def test_a_rule_is_switched_off_and_on(database_url: str) -> None:
     scenario(database_url, run)
 
 
-def test_a_rule_goes_with_the_limits_that_others_have_for_it(database_url: str) -> None:
-    """Deleting a rule deletes overrides and keys' limits for it, and all processes drop what they cached."""
+def test_a_rule_can_be_deleted(database_url: str) -> None:
+    """It is gone at once, at the version that was read; deleting it again is a `NotFound`."""
 
     async def run(services: RuleServices) -> None:
         await services.rules.create(SEARCH, "ann")
-        await services.execute("INSERT INTO users (id) VALUES ('u1')")
-        await services.execute("INSERT INTO overrides VALUES ('u1', 'search', '{5/hour}')")
-        await services.execute(
-            "INSERT INTO api_keys (hash, prefix, limits, created_by) VALUES (sha256('x'), 'hg_x', $1, 'ann')",
-            {"search": ["1/hour"], "login": ["2/hour"]},
-        )
         with pytest.raises(Stale):
             await services.rules.delete("search", "ann", 7)
         await services.rules.delete("search", "ann", 1)
-        tables = await services.tables()
-        assert (tables["rules"], tables["overrides"]) == ([], [])
-        assert [key["limits"] for key in tables["api_keys"]] == [{"login": ["2/hour"]}]
-        (told,) = await changes(services.database, Kind.USER)
-        assert (told["name"], told["before"]["users_with_overrides"]) == ("*", 1)
+        assert (await services.tables())["rules"] == []
         assert (await services.active()).rules == ()
         with pytest.raises(NotFound):
             await services.rules.delete("search", "ann")
+
+    scenario(database_url, run)
+
+
+def test_changing_a_rule_that_a_file_owns_is_said(database_url: str) -> None:
+    """Whatever is done to it other than through its file comes with a warning; a rule without an owner has none."""
+
+    async def run(services: RuleServices) -> None:
+        assert (await services.rules.create(LOGIN, "ann")).warning is None
+        await services.sets.apply([SEARCH], "ann", "a.yaml")
+        first = (await services.rules.history("search"))[0].change
+        said = [
+            (await services.rules.replace("search", SEARCH | {"limits": "7/hour"}, "ann")).warning,
+            (await services.rules.set_enabled("search", False, "ann")).warning,
+            (await services.rules.rollback("search", first, "ann")).warning,
+            (await services.rules.delete("search", "ann")).warning,
+            (await services.rules.rollback("search", first, "ann")).warning,
+        ]
+        assert [sentence is not None and "the file 'a.yaml' owns the rule" in sentence for sentence in said] == [
+            True
+        ] * 5
+        done = await services.sets.apply([SEARCH | {"limits": "8/hour"}, LOGIN | {"limits": "8/hour"}], "ann")
+        assert done.set_back == (("search", "a.yaml"),)
+        assert (await services.sets.apply([SEARCH], "ann", "a.yaml")).set_back == ()
 
     scenario(database_url, run)
 

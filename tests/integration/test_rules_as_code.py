@@ -110,12 +110,12 @@ def test_files_own_their_rules(database_url: str) -> None:
         assert (done.is_empty, done.lines()) == (False, ["~ rule search: owner (none) → a.yaml"])
         assert len(await services.snapshots.list()) == 1
         await services.sets.apply([LOGIN], "ben", "b.yaml")
-        sentence = r"search \('a.yaml'\); change them there, or take them over"
+        sentence = r"search \('a.yaml'\); change them there, name that owner \(--owner\), or take them over"
         with pytest.raises(Conflict, match=sentence):
             await services.sets.apply([SEARCH], "ben", "b.yaml")
         with pytest.raises(Conflict, match=sentence):
             await services.sets.plan([SEARCH], delete=False, owner="b.yaml")
-        synced = await services.sets.sync({"rules": []}, "ben", "b.yaml")
+        synced = await services.sets.sync({"rules": []}, "ben", "b.yaml", delete_at_most=1)
         assert synced.removed == ("login",)
         changed = await services.rules.replace("search", SEARCH | {"limits": "7/hour"}, "api")
         assert changed.owner == "a.yaml"
@@ -129,7 +129,22 @@ def test_files_own_their_rules(database_url: str) -> None:
             await services.sets.apply(many, "ann", "a.yaml")
         with pytest.raises(InvalidFields, match="owner"):
             await services.sets.apply(many, "ann", "")
-        assert (await services.sets.sync({"rules": []}, "ann")).removed == ("search", *(rule["name"] for rule in many))
+        gone = await services.sets.sync({"rules": []}, "ann", delete_at_most=10)
+        assert gone.removed == ("search", *(rule["name"] for rule in many))
+
+    scenario(database_url, run)
+
+
+def test_a_file_may_have_had_another_name_as_an_owner(database_url: str) -> None:
+    """A service takes the rules that its file owned by its bare name, and those of no other file."""
+
+    async def run(services: RuleServices) -> None:
+        await services.sets.apply([SEARCH], "ann", "a.yaml")
+        await services.sets.apply([LOGIN], "ann", "b.yaml")
+        await services.sets.apply([SEARCH], "ann", "limits/a.yaml", formerly="a.yaml")
+        assert (await services.rules.get("search")).owner == "limits/a.yaml"
+        with pytest.raises(Conflict, match="login"):
+            await services.sets.apply([LOGIN], "ann", "limits/a.yaml", formerly="a.yaml")
 
     scenario(database_url, run)
 
@@ -159,7 +174,7 @@ def test_names_can_change_their_letter_case_with_a_file(database_url: str) -> No
     async def run(services: RuleServices) -> None:
         await services.sets.apply({"tiers": TIERS, "rules": [SEARCH]}, "ann")
         done = await services.sets.sync(
-            {"tiers": {"FREE": TIERS["free"]}, "rules": [SEARCH | {"name": "Search"}]}, "ann"
+            {"tiers": {"FREE": TIERS["free"]}, "rules": [SEARCH | {"name": "Search"}]}, "ann", delete_at_most=3
         )
         assert (done.added, done.removed, done.tiers_added) == (("Search",), ("search",), ("FREE",))
         assert (await services.active()).default_tier == "FREE"

@@ -27,7 +27,7 @@ def test_everything_can_go_back(database_url: str) -> None:
             "default_tier": "gold",
             "rules": [SEARCH | {"limits": "7/hour"}, {"name": "new", "limits": "1/day"}],
         }
-        await services.sets.sync(wanted, "ben", "a.yaml")
+        await services.sets.sync(wanted, "ben", "a.yaml", delete_at_most=3)
         await services.rules.create(SEARCH | {"name": "later"}, "ben", draft=True)
         second = await services.snapshots.current()
         assert second is not None
@@ -39,7 +39,7 @@ def test_everything_can_go_back(database_url: str) -> None:
         assert newest.who == "cat"
         assert [each.number for each in await services.snapshots.list(1, second.number)] == [first.number]
         assert (await services.rules.get("later")).draft is not None
-        assert (await services.rules.get("search")).owner == "a.yaml"
+        assert [(await services.rules.get(name)).owner for name in ("search", "login")] == ["a.yaml", "a.yaml"]
         verbs = {change["verb"] for change in await changes(services.database) if change["who"] == "cat"}
         assert verbs == {"rolled_back"}
         assert (await services.rules.history("new"))[0].data is None

@@ -266,6 +266,7 @@ def test_a_person_at_a_terminal_is_asked_first(
     file = tmp_path / "rules.yaml"
     file.write_text("rules: []")
     difference = {"lines": ["+ rule a"], "unchanged": 0}
+    (tmp_path / ".git").mkdir()
     api.answer("POST /v1/ruleset/plan?owner=rules.yaml&delete=false", difference)
     api.answer("POST /v1/ruleset/apply?owner=rules.yaml", difference)
     terminal = io.StringIO(f"{typed}\n")
@@ -278,13 +279,14 @@ def test_a_person_at_a_terminal_is_asked_first(
 def test_programs_get_the_difference_that_was_made(
     api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With --json nothing but the outcome is printed; files in one folder are owned by its name."""
+    """With --json nothing but the outcome is printed; files in one folder are owned by its path."""
     folder = tmp_path / "limits"
     folder.mkdir()
+    (tmp_path / ".git").mkdir()
     files = [str(folder / name) for name in ("a.yaml", "b.yaml")]
     for file in files:
         Path(file).write_text("rules: []")
-    api.answer("POST /v1/ruleset/sync?owner=limits&take_over=true", {"lines": []})
+    api.answer("POST /v1/ruleset/sync?owner=limits%2F&take_over=true", {"lines": []})
     assert commands.run(["rules", "sync", *files, "--take-over", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"lines": []}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,6 @@ from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidRules, Problem
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Iterable, Sequence
 
     from headgate.adapters.yaml_text import Document
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.core.rule import RuleSet
 
 _NEWLINE: Final = b"\n"
+_PROJECT: Final = ".git"
 _LISTS: Final = ("rules", "overrides")
 
 
@@ -29,6 +30,11 @@ class RulesFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """The file is read by `load`."""
         self.path = Path(path)
+
+    @property
+    def owner(self) -> str:
+        """The name under which the file owns its rules in a database."""
+        return owner_of([self.path])
 
     def load(self) -> RuleSet:
         """Read and check the file; every problem comes with file, line and field."""
@@ -73,6 +79,24 @@ class RulesFile:
         except (OSError, ValueError) as error:
             return str(error)
         return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def owner_of(paths: Sequence[str | os.PathLike[str]]) -> str:
+    """The name under which files own rules: the path of the one, or of the folder of several, from the project's root.
+
+    A file's name alone would make two files one owner, and each would delete the other's rules. Outside a project,
+    which is a folder with ``.git``, it is the whole path.
+    """
+    files = [Path(path).resolve() for path in paths]
+    if len(files) == 1:
+        return _from_the_root(files[0], files[0].parent)
+    folder = Path(os.path.commonpath([file.parent for file in files]))
+    return f"{_from_the_root(folder, folder)}/"
+
+
+def _from_the_root(path: Path, folder: Path) -> str:
+    root = next((each for each in (folder, *folder.parents) if (each / _PROJECT).exists()), None)
+    return path.as_posix().rstrip("/") if root is None else path.relative_to(root).as_posix()
 
 
 def _refused(location: str, message: str) -> InvalidRules:

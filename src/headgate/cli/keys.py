@@ -144,6 +144,7 @@ def _print(key: dict[str, Any]) -> None:
             "tenant": key["tenant"] or "",
             "tier": key["tier"] or "",
             "own limits": in_words(key["limits"]),
+            "dormant limits": in_words(key["dormant_limits"]),
             "expires": moment(key["expires_at"]),
             "last used": moment(key["last_used"]),
             "revoked": revoked,

@@ -1,15 +1,13 @@
 """`headgate rules validate`, `plan`, `apply` and `sync`: rules files, checked and compared with the database."""
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.text import Text as Styled
 
-from headgate.adapters.rules_file import RulesFiles
+from headgate.adapters.rules_file import RulesFiles, owner_of
 from headgate.cli.admin_client import AdminClient, admin, at
 from headgate.cli.options import Json, Text, Token, Url
 from headgate.cli.output import (
@@ -103,10 +101,20 @@ _Files: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="FILE...", help="YAML files that are one rule set.", show_default=False)
 ]
 _Owner: TypeAlias = Annotated[
-    Text, typer.Option("--owner", help="Whose rules these are; the file's name, or that of the files' folder.")
+    Text, typer.Option("--owner", help="Whose rules these are; else the path of the file, or of the files' folder.")
 ]
 _TakeOver: TypeAlias = Annotated[
     bool, typer.Option("--take-over", help="Also change rules that another owner has, and own them.")
+]
+_DeleteAtMost: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--delete-at-most",
+        min=0,
+        metavar="NUMBER",
+        help="Delete so many rules and tiers, and refuse to delete more; else a tenth of them, and never all.",
+        show_default=False,
+    ),
 ]
 _Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do not ask before it is done.")]
 
@@ -129,6 +137,8 @@ def plan(
         print_json(difference)
     else:
         _print_difference(difference)
+        if needed := difference.get("delete_at_most"):
+            print_note(f"'sync' asks for --delete-at-most {needed} to delete so much")
     return DIFFERENT if difference["lines"] else 0
 
 
@@ -151,13 +161,15 @@ def sync(
     owner: _Owner = None,
     url: Url = None,
     token: Token = None,
+    delete_at_most: _DeleteAtMost = None,
     *,
     take_over: _TakeOver = False,
     yes: _Yes = False,
     as_json: Json = False,
 ) -> int:
     """Make the rules what files say, and delete the others, except those of other owners. Else as 'apply'."""
-    return _change("sync", _DesiredRules(files, owner, take_over=take_over), url, token, yes=yes, as_json=as_json)
+    desired = _DesiredRules(files, owner, take_over=take_over)
+    return _change("sync", desired, url, token, yes=yes, as_json=as_json, delete_at_most=delete_at_most)
 
 
 class _DesiredRules:
@@ -165,7 +177,7 @@ class _DesiredRules:
 
     def __init__(self, files: Sequence[str], owner: str | None, *, take_over: bool) -> None:
         self._files = RulesFiles(files)
-        self._query = {"owner": owner or _owner(files), "take_over": take_over or None}
+        self._query = {"owner": owner or owner_of(files), "take_over": take_over or None}
 
     def ask(self, client: AdminClient, verb: str, **query: object) -> dict[str, Any]:
         """The difference it makes; what is wrong with it is told with the files' lines."""
@@ -181,25 +193,29 @@ class _DesiredRules:
         return answer
 
 
-def _owner(files: Sequence[str]) -> str:
-    """The name of the file, or of the folder that all files are in."""
-    if len(files) == 1:
-        return Path(files[0]).name
-    return Path(os.path.commonpath([Path(file).resolve().parent for file in files])).name or "rules"
-
-
-def _change(verb: str, desired: _DesiredRules, url: str | None, token: str | None, *, yes: bool, as_json: bool) -> int:
+def _change(
+    verb: str,
+    desired: _DesiredRules,
+    url: str | None,
+    token: str | None,
+    *,
+    yes: bool,
+    as_json: bool,
+    delete_at_most: int | None = None,
+) -> int:
+    asked = {} if delete_at_most is None else {"delete_at_most": delete_at_most}
     with admin(url, token) as client:
         if not as_json:
             difference = desired.ask(client, "plan", delete=verb == "sync")
             _print_difference(difference)
             if not difference["lines"]:
                 return 0
-            # A script has decided already; a person may have second thoughts.
-            if not yes and sys.stdin.isatty() and not typer.confirm("Apply these changes?"):
+            # A script has decided already; a person may have second thoughts. What will be refused needs no consent.
+            refused = difference.get("delete_at_most") and delete_at_most is None
+            if not (yes or refused) and sys.stdin.isatty() and not typer.confirm("Apply these changes?"):
                 print_note("nothing was changed")
                 return DECLINED
-        done = desired.ask(client, verb)
+        done = desired.ask(client, verb, **asked)
     if as_json:
         print_json(done)
     else:

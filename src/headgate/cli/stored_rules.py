@@ -1,7 +1,6 @@
 """`headgate rules dump`, `history`, `rollback`, `enable`, `disable`, `import` and `schema`."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -22,6 +21,7 @@ from headgate.cli.output import (
     print_rows,
     write_text,
 )
+from headgate.cli.output_file import Force, write_file
 from headgate.errors import InvalidRequest
 
 _Name: TypeAlias = Annotated[str, typer.Argument(metavar="RULE", help="The rule's name.", show_default=False)]
@@ -30,11 +30,13 @@ _Into: TypeAlias = Annotated[
 ]
 
 
-def dump(into: _Into = None, url: Url = None, token: Token = None, *, as_json: Json = False) -> None:
+def dump(
+    into: _Into = None, url: Url = None, token: Token = None, *, force: Force = False, as_json: Json = False
+) -> None:
     """Write the active rules as a rules file."""
     with admin(url, token) as client:
         rule_set = client.get(at("ruleset"))
-    _write(rule_set, into, as_json=as_json)
+    _write(rule_set, into, force=force, as_json=as_json)
 
 
 def history(
@@ -90,27 +92,33 @@ def rollback(
         print_json(done)
     elif snapshot is None:
         print_done("back", f"rule {name} is what it was at change {change}")
+        _print_warning(done)
         print_applied(client.applied)
     else:
         for line in done["lines"]:
             typer.echo(line)
         print_done("back", f"rules and tiers are those of snapshot {snapshot}: {counted(len(done['lines']), 'change')}")
+        if done["set_back"]:
+            files = ", ".join(sorted({each["owner"] for each in done["set_back"]}))
+            complain(f"files own some of these rules, and set them back when they are applied again: {files}")
         print_applied(client.applied)
 
 
 def enable(name: _Name, url: Url = None, token: Token = None) -> None:
     """Switch a rule on."""
     with admin(url, token) as client:
-        client.post(at("rules", name, "enable"))
+        made = client.post(at("rules", name, "enable"))
     print_done("enabled", f"rule {name}")
+    _print_warning(made)
     print_applied(client.applied)
 
 
 def disable(name: _Name, url: Url = None, token: Token = None) -> None:
     """Switch a rule off; it stays where it is."""
     with admin(url, token) as client:
-        client.post(at("rules", name, "disable"))
+        made = client.post(at("rules", name, "disable"))
     print_done("disabled", f"rule {name}")
+    _print_warning(made)
     print_applied(client.applied)
 
 
@@ -121,36 +129,39 @@ def import_rules(
     url: Url = None,
     token: Token = None,
     *,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a rules file from another limiter's configuration, and say what could not be carried over."""
     document = RulesFile(file).document()
     with admin(url, token) as client:
         imported = client.post(at("ruleset", "import"), document.data, form=form)
-    _write(imported["rule_set"], into, as_json=as_json)
+    _write(imported["rule_set"], into, force=force, as_json=as_json)
     if imported["notes"]:
         complain(f"{file} says more than was carried over:", *imported["notes"])
 
 
-def schema(into: _Into = None, url: Url = None, token: Token = None) -> None:
+def schema(into: _Into = None, url: Url = None, token: Token = None, *, force: Force = False) -> None:
     """Write the JSON Schema of rules files, for editors."""
     with admin(url, token) as client:
         found = client.get(at("ruleset", "schema"))
-    _write(found, into, as_json=True)
+    _write(found, into, force=force, as_json=True)
 
 
-def _write(data: dict[str, Any], into: str | None, *, as_json: bool) -> None:
+def _write(data: dict[str, Any], into: str | None, *, force: bool, as_json: bool) -> None:
     text = json.dumps(data, indent=2) + "\n" if as_json else write_rule_set(data)
     if into is None:
         write_text(text)
         return
-    try:
-        Path(into).write_text(text, encoding="utf-8")
-    except OSError as error:
-        msg = f"{into} cannot be written: {error.strerror}"
-        raise InvalidRequest(msg) from error
+    write_file(into, text, force=force)
     rules = f": {counted(len(data['rules']), 'rule')}" if "rules" in data else ""
     print_done("written", f"{into}{rules}")
+
+
+def _print_warning(rule: dict[str, Any]) -> None:
+    """What will undo the change, if something will."""
+    if rule.get("warning"):
+        complain(rule["warning"])
 
 
 def _print_versions(versions: list[dict[str, Any]]) -> None:

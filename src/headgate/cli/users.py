@@ -47,6 +47,7 @@ def show(user: _User, url: Url = None, token: Token = None, *, as_json: Json = F
             "user": found["id"],
             "tier": f"{found['tier']}{since}" if found["tier"] else "the default tier",
             "own limits": in_words(found["overrides"]),
+            "dormant limits": in_words(found["dormant_overrides"]),
             "requests": f"{found['requests_today']} today, {found['requests_month']} this month",
             "exceeded": f"{found['times_exceeded']} times" if found["times_exceeded"] else "",
             "last request": moment(found["last_request"]),

@@ -27,6 +27,10 @@ class RulesFile(Protocol):
 
     path: Path
 
+    @property
+    def owner(self) -> str:
+        """The name under which the file owns its rules in a database."""
+
     def load(self) -> RuleSet:
         """Read and check the rules; raises `HeadgateError` if they are not right."""
 

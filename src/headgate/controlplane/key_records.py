@@ -68,10 +68,13 @@ class KeyRecord:
     created_at: datetime
     created_by: str
     state: KeyState
+    dormant_limits: Mapping[str, tuple[str, ...]]
+    """Those for rules that are not active; each is used again once its rule is."""
 
     def as_dict(self) -> dict[str, Any]:
         """What can be set and what was done, as JSON has it."""
-        names = ("id", "prefix", *_FIELDS, "revoked_at", "revoked_by", "rotated_to")
+        dormant = ["dormant_limits"] if self.dormant_limits else []
+        names = ("id", "prefix", *_FIELDS, "revoked_at", "revoked_by", "rotated_to", *dormant)
         return {name: as_json(getattr(self, name)) for name in names}
 
 
@@ -82,6 +85,7 @@ def as_record(row: Mapping[str, Any]) -> KeyRecord:
     its_own = {
         "id": str(values["id"]),
         "limits": limits_of(values["limits"]),
+        "dormant_limits": limits_of(values["dormant_limits"]),
         "rotated_to": None if rotated_to is None else str(rotated_to),
         "state": KeyState(values["state"]),
     }

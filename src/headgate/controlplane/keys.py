@@ -98,7 +98,8 @@ class Keys:
             if old.state is KeyState.EXPIRED:
                 msg = f"API key {old.id} has expired; create a new one"
                 raise Conflict(msg)
-            form = KeyForm(None, None, old.name, old.user, old.tenant, old.tier, dict(old.limits), old.expires_at)
+            limits = {**old.limits, **old.dormant_limits}
+            form = KeyForm(None, None, old.name, old.user, old.tenant, old.tier, limits, old.expires_at)
             new, secret = await _add(writing, form, who)
             await writing.run("keys.rotate", id_of(id), id_of(new.id), await _end(writing, old, overlap_seconds))
             if not overlap_seconds:

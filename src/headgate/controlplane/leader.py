@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
+_MAX_LOGGED: Final = 10
 _SECONDS_BETWEEN_TRIES: Final = 1.0
 _SECONDS_BETWEEN_SWEEPS: Final = 60.0
 
@@ -62,7 +63,12 @@ class Preparation:
             return
         try:
             data = rule_set_data(await asyncio.to_thread(self._rules.load))
-            await self._changes.apply(data, f"file:{self._rules.path.name}", self._rules.path.name)
+            name = self._rules.path.name
+            done = await self._changes.apply(data, f"file:{name}", self._rules.owner, formerly=name)
+            if done.changed:  # also what was changed elsewhere, and is set back now
+                sentence = "; ".join(map(str, done.changed[:_MAX_LOGGED]))
+                more = f"; and {len(done.changed) - _MAX_LOGGED} more" if len(done.changed) > _MAX_LOGGED else ""
+                log.warning("rules file %s changes the active rules: %s%s", self._rules.path, sentence, more)
         except DatabaseError:
             raise
         except HeadgateError as error:

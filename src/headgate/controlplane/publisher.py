@@ -27,6 +27,7 @@ _KEPT_SNAPSHOTS: Final = 1_000
 """Snapshots that one can go back to."""
 _MAX_PROBLEMS: Final = 100
 _PAGE: Final = 5_000
+_WAY_OUT: Final = "remove them, or make the rule one that they fit"
 _BEFORE_ALL: Final = -(2**63)
 
 
@@ -155,7 +156,7 @@ async def _unfit(statements: Statements, rule_set: RuleSet, names: Sequence[str]
             if wrong:
                 many = f"{row['many']} {whose}{'s have' if row['many'] > 1 else ' has'}"
                 example = short_repr(row["example"])
-                message = f"{many} own limits for it ({example}, for example) that do not fit: {wrong[0]}"
+                message = f"{many} own limits for it ({example}, for example) that do not fit: {wrong[0]}; {_WAY_OUT}"
                 problems.append(Problem(("rules", row["rule"]), message))
     return problems
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.controlplane.gc_paused import in_thread
 from headgate.controlplane.publisher import in_pages, refuse_too_many, tier_data
+from headgate.controlplane.rule_own_limits import holders
 from headgate.controlplane.rule_rows import RuleRecord
 from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _MEMBERS: Final = frozenset({"rules", "tiers", "default_tier", "overrides"})
 _MAX_LENGTH: Final = 255
 _NAMED: Final = 5
+_SHARE: Final = 10
+"""A sync deletes one rule in so many without being told the number, at least one and never all."""
 
 
 def is_rule_set(data: object) -> bool:
@@ -49,6 +52,8 @@ class DesiredRules:
     """Whether what is not in it shall go."""
     owner: str | None = None
     take_over: bool = False
+    formerly: str | None = None
+    """Another name of the same owner, whose rules are its own too."""
 
     @classmethod
     def read(
@@ -88,6 +93,11 @@ class DesiredRules:
             {**before.owners, **owned},
         )
 
+    def covered(self, before: Contents) -> tuple[int, int]:
+        """How many rules and tiers there are that it could delete."""
+        mine = sum(not self._is_of_others(before.owners.get(name)) for name in before.rules)
+        return mine if "rules" in self.covers else 0, len(before.tiers) if "tiers" in self.covers else 0
+
     def _is_of_others(self, owner: str | None) -> bool:
         return self.owner is not None and owner not in {None, self.owner}
 
@@ -122,8 +132,11 @@ async def plan_changes(statements: Statements, desired: DesiredRules) -> Plan:
     """Compare the desired rules with the tables. Raises `Conflict` and `InvalidRules` where they cannot be applied."""
     rules, tiers = await in_pages(statements, "rule_sets.rows"), await statements.rows("rule_sets.tiers")
     plan = await in_thread(_compared, desired, rules, tiers)
-    await _check_tiers(statements, plan.difference.tiers_removed)
-    return plan
+    found = plan.difference
+    await _check_tiers(statements, found.tiers_removed)
+    own = await holders(statements, [*found.removed, *found.added])
+    dormant, returning = (tuple(own[name] for name in names if name in own) for names in (found.removed, found.added))
+    return replace(plan, difference=replace(found, dormant=dormant, returning=returning))
 
 
 def _compared(desired: DesiredRules, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Mapping[str, Any]]) -> Plan:
@@ -135,11 +148,58 @@ def _compared(desired: DesiredRules, rules: Iterable[Mapping[str, Any]], tiers: 
         {name: record.owner for name, record in records.items() if record.owner is not None},
     )
     after = desired.after(before)
-    plan = Plan(before, after, difference(before, after), records)
+    found = difference(before, after)
+    if desired.delete:
+        found = replace(found, delete_at_most=_needed_number(found, desired.covered(before)))
+    plan = Plan(before, after, replace(found, set_back=_set_back(desired, found, before)), records)
     if problems := [*_name_problems(desired, plan), *_tier_problems(after)]:
         raise InvalidRules(problems)
     _check_owners(desired, before)
     return plan
+
+
+def _needed_number(found: Difference, covered: tuple[int, int]) -> int | None:
+    """How many deletions a sync has to be told to expect; None if it deletes no more than a small share.
+
+    A wrong file, or half of one, deletes most of the rules or all of them. Everyday work deletes one, or a few of many.
+    """
+    gone = (len(found.removed), len(found.tiers_removed))
+    is_small = all(
+        not many or many <= min(max(1, there // _SHARE), there - 1) for many, there in zip(gone, covered, strict=True)
+    )
+    return None if is_small else sum(gone)
+
+
+def check_deletions(desired: DesiredRules, plan: Plan, delete_at_most: int | None) -> None:
+    """Raise `Conflict` if a sync would delete more than it may."""
+    found = plan.difference
+    gone = len(found.removed) + len(found.tiers_removed)
+    if found.delete_at_most is None if delete_at_most is None else gone <= delete_at_most:
+        return
+    rules, tiers = desired.covered(plan.before)
+    parts = []
+    if found.removed:
+        parts.append(f"{len(found.removed)} of {rules} rules ({_some(found.removed)})")
+    if found.tiers_removed:
+        parts.append(f"{len(found.tiers_removed)} of {tiers} tiers ({_some(found.tiers_removed)})")
+    msg = (
+        f"this would delete {' and '.join(parts)}; if that is meant, say so with --delete-at-most {gone} "
+        f"(delete_at_most={gone} in the API), and if not, see whether the file and its owner are the right ones"
+    )
+    raise Conflict(msg)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _set_back(desired: DesiredRules, found: Difference, before: Contents) -> tuple[tuple[str, str], ...]:
+    """Rules that change under a file that knows nothing of it: it owns them, and goes on to."""
+    if desired.owner is not None:
+        return ()  # then those of others stay as they are, or are taken over
+    names = dict.fromkeys([*(change.name for change in found.changed), *found.removed])
+    return tuple((name, before.owners[name]) for name in names if name in before.owners)
 
 
 async def plan_and_check(statements: Statements, publisher: Publisher, desired: DesiredRules) -> Plan:
@@ -188,12 +248,15 @@ def _check_owners(desired: DesiredRules, before: Contents) -> None:
     others = {
         rule.name: before.owners[rule.name]
         for rule in desired.part.rules
-        if before.owners.get(rule.name, desired.owner) != desired.owner
+        if before.owners.get(rule.name, desired.owner) not in {desired.owner, desired.formerly}
     }
     if others:
         named = ", ".join(f"{name} ({short_repr(owner)})" for name, owner in list(others.items())[:_NAMED])
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        msg = f"other files own these rules: {named}{more}; change them there, or take them over"
+        msg = (
+            f"other files own these rules: {named}{more}; change them there, name that owner (--owner), or take them "
+            "over (--take-over)"
+        )
         raise Conflict(msg)
 
 

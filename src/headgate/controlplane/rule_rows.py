@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.controlplane.changes import Kind, record
+from headgate.controlplane.changes import Kind
 from headgate.controlplane.publisher import readable
+from headgate.controlplane.rule_own_limits import record_active, record_dormant
 from headgate.core.parsing.fields import name_problem
 from headgate.errors import NotFound, short_repr
-from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +44,16 @@ class RuleRecord:
         others = (row[part] for part in ("owner", "version", "created_at", "updated_at", "updated_by"))
         return cls(name, data, draft, *others)
 
+    @property
+    def warning(self) -> str | None:
+        """What will undo a change that is not made in the file that owns the rule; None if nothing will."""
+        if self.owner is None:
+            return None
+        return (
+            f"the file {short_repr(self.owner)} owns the rule {self.name!r}: a change that is made elsewhere is set "
+            "back when the file is applied again, and when a service starts with it; make it in the file too"
+        )
+
     def contents(self) -> dict[str, Any]:
         """What can be changed, as it stands in records of changes."""
         return _contents(self.data, self.draft, self.owner)
@@ -64,6 +74,16 @@ class Edit:
     def affects_decisions(self) -> bool:
         """Whether requests are decided by something else than before."""
         return self.data != (self.before and self.before.data)
+
+    @property
+    def begins(self) -> bool:
+        """Whether the rule is active from now on, and was not before."""
+        return self.data is not None and (self.before is None or self.before.data is None)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the rule was active, and is not from now on."""
+        return self.data is None and self.before is not None and self.before.data is not None
 
     @property
     def after(self) -> dict[str, Any] | None:
@@ -91,16 +111,25 @@ async def get(statements: Statements, name: str) -> RuleRecord:
     return found
 
 
+async def last_owners(statements: Statements, names: Sequence[str]) -> dict[str, str]:
+    """The files that owned rules that are gone, by the records of their deletion."""
+    rows = await statements.rows("rules.last_owners", list(names)) if names else []
+    return {row["name"]: row["owner"] for row in rows if row["owner"] is not None}
+
+
 async def apply_edits(writing: Writing, who: str, edits: Sequence[Edit]) -> tuple[dict[str, RuleRecord], int]:
     """Write all of it; returns the rules that are there afterwards, and the number of the last change."""
     records: dict[str, RuleRecord] = {}
     number = 0
     for some in _some(edits):
+        # Before the changes of the rules themselves, the last of which gives a snapshot its number.
+        await record_dormant(writing, who, [edit.name for edit in some if edit.ends])
+        await record_active(writing, who, [edit.name for edit in some if edit.begins])
         numbers = await _record(writing, who, some)
         number = max(number, *numbers.values())
         gone = [edit.name for edit in some if edit.after is None]
         if gone:
-            await _delete(writing, who, gone)
+            await writing.run("rules.delete", gone)
         stay = [{"name": edit.name} | edit.after for edit in some if edit.after is not None]
         if stay:
             rows = await writing.rows("rules.put", who, stay)
@@ -122,17 +151,6 @@ async def _record(writing: Writing, who: str, edits: Sequence[Edit]) -> dict[str
             row["after"] = edit.after
         rows.append(row)
     return {row["name"]: row["id"] for row in await writing.rows("rules.add_changes", who, rows)}
-
-
-async def _delete(writing: Writing, who: str, names: list[str]) -> None:
-    """Delete rules and the overrides of their limits, and record the latter, so that caches drop them."""
-    users = await writing.row("rules.delete", names)
-    keys = await writing.row("rules.forget_in_keys", names)
-    assert users is not None  # noqa: S101 (a count)
-    assert keys is not None  # noqa: S101 (a count)
-    if users["users"] or keys["keys"]:
-        before = {"rules": names, "users_with_overrides": users["users"], "keys_with_limits": keys["keys"]}
-        await record(writing, who, Kind.USER, EVERYTHING, "changed", before, None)
 
 
 def _version(edit: Edit, change: int) -> dict[str, Any]:

@@ -5,12 +5,13 @@ Carrying out a plan: rules and tiers written, each with the record of its change
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane.changes import Kind, announced, nothing
 from headgate.controlplane.gc_paused import in_thread
 from headgate.controlplane.publisher import parsed
-from headgate.controlplane.rule_plans import DesiredRules, plan_and_check, plan_changes
+from headgate.controlplane.rule_plans import DesiredRules, check_deletions, plan_and_check, plan_changes
 from headgate.controlplane.rule_rows import Edit, apply_edits
 from headgate.core.rule_data import brief_rule_set
 from headgate.core.rule_difference import Difference
@@ -49,26 +50,45 @@ class RuleSetChanges:
         desired = await in_thread(DesiredRules.read, data, delete=delete, owner=owner, take_over=take_over)
         return (await plan_and_check(self._database, self._publisher, desired)).difference
 
-    async def apply(self, data: object, who: str, owner: str | None = None, *, take_over: bool = False) -> Difference:
+    async def apply(
+        self,
+        data: object,
+        who: str,
+        owner: str | None = None,
+        *,
+        take_over: bool = False,
+        formerly: str | None = None,
+    ) -> Difference:
         """Add and change what `data` names, and delete nothing. `owner` is the file it comes from.
 
-        A rule that another file owns is a `Conflict`, unless it is taken over.
+        A rule that another file owns is a `Conflict`, unless it is taken over; `formerly` is a name that the same
+        file had as an owner.
         """
-        return await self._fulfil(await in_thread(DesiredRules.read, data, owner=owner, take_over=take_over), who)
+        desired = await in_thread(DesiredRules.read, data, owner=owner, take_over=take_over)
+        return await self._fulfil(replace(desired, formerly=formerly), who)
 
-    async def sync(self, data: object, who: str, owner: str | None = None, *, take_over: bool = False) -> Difference:
+    async def sync(
+        self,
+        data: object,
+        who: str,
+        owner: str | None = None,
+        *,
+        take_over: bool = False,
+        delete_at_most: int | None = None,
+    ) -> Difference:
         """`apply`, and delete what `data` does not name.
 
         Rules of other files stay if there is an `owner`. A rule set without `tiers` leaves
-        all tiers, and one without `rules` all rules.
+        all tiers, and one without `rules` all rules. More deletions than `delete_at_most` are
+        a `Conflict`; without it, more than a tenth of what could be deleted.
         """
-        return await self._fulfil(
-            await in_thread(DesiredRules.read, data, delete=True, owner=owner, take_over=take_over), who
-        )
+        desired = await in_thread(DesiredRules.read, data, delete=True, owner=owner, take_over=take_over)
+        return await self._fulfil(desired, who, delete_at_most)
 
-    async def _fulfil(self, desired: DesiredRules, who: str) -> Difference:
+    async def _fulfil(self, desired: DesiredRules, who: str, delete_at_most: int | None = None) -> Difference:
         async with announced(self._database, self._announce) as writing:
             plan = await plan_changes(writing, desired)
+            check_deletions(desired, plan, delete_at_most)
             try:
                 await write(writing, who, plan, self._publisher)
             except InvalidRules as error:

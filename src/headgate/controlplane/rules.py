@@ -98,13 +98,14 @@ class Rules:
             )
             return await self._apply(writing, who, edit)
 
-    async def delete(self, name: str, who: str, version: int | None = None) -> None:
-        """Take a rule away, with the limits that users and keys have for it."""
+    async def delete(self, name: str, who: str, version: int | None = None) -> RuleRecord:
+        """Take a rule away and return it; what users and keys have for it is dormant until there is one again."""
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
             _, change = await apply_edits(writing, who, [Edit(name, "deleted", before, None, None, None)])
             if before.data is not None:
                 await self._publisher.publish(writing, who, change)
+        return before
 
     async def set_enabled(self, name: str, enabled: bool, who: str, version: int | None = None) -> RuleRecord:  # noqa: FBT001 (it is what the method is about)
         """Switch a rule on or off; its draft, if there is one, goes with it."""
@@ -169,7 +170,8 @@ class Rules:
             before = await rule_rows.find(writing, name)
             _check_version(name, before, version)
             made = complete(row["data"], name)
-            draft, owner = (None, None) if before is None else (before.draft, before.owner)
+            draft = None if before is None else before.draft
+            owner = (await rule_rows.last_owners(writing, [name])).get(name) if before is None else before.owner
             edit = Edit(name, "rolled_back", before, made, draft, owner)
             return await self._apply(writing, who, edit)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane.changes import Kind, announced, nothing, record
@@ -10,7 +10,7 @@ from headgate.controlplane.documents import read
 from headgate.controlplane.gc_paused import in_thread
 from headgate.controlplane.publisher import in_pages
 from headgate.controlplane.rule_plans import DesiredRules, plan_changes
-from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits
+from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits, last_owners
 from headgate.controlplane.rule_sets import write
 from headgate.core.parsing.rule_set import parse_part
 from headgate.core.rule_data import complete_rule
@@ -62,10 +62,12 @@ class SnapshotHistory:
         return None if row is None else _record_of(row)
 
     async def rollback(self, number: int, who: str) -> Difference:
-        """Make all rules and tiers what they were then. Drafts stay, and so does who owns what."""
+        """Make all rules and tiers what they were then. Drafts stay; rules that were deleted have their owner again."""
         async with announced(self._database, self._announce) as writing:
             then = await in_thread(parse_part, await _contents(writing, number))
             plan = await plan_changes(writing, DesiredRules(then, frozenset({"rules", "tiers"}), delete=True))
+            owners = await last_owners(writing, plan.difference.added)
+            plan = replace(plan, after=replace(plan.after, owners={**owners, **plan.after.owners}))
             await write(writing, who, plan, self._publisher, "rolled_back")
         return plan.difference
 

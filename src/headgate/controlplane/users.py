@@ -50,7 +50,7 @@ class UserRecord:
     """None is the default tier, or what a verified claim says."""
     tier_since: datetime | None
     overrides: Mapping[str, tuple[str, ...]]
-    """Limits in place of a rule's own, by the rule's name."""
+    """Limits in place of an active rule's own, by the rule's name."""
     requests_today: int
     requests_month: int
     last_request: datetime | None
@@ -60,10 +60,13 @@ class UserRecord:
     version: int
     created_at: datetime
     updated_at: datetime
+    dormant_overrides: Mapping[str, tuple[str, ...]]
+    """Those of rules that are not active; each is used again once its rule is."""
 
     def as_dict(self) -> dict[str, Any]:
         """What can be set, and since when it is so, as JSON has it."""
-        return {name: as_json(getattr(self, name)) for name in (*_FIELDS, "tier_since", "quota_reset")}
+        names = (*_FIELDS, "tier_since", "quota_reset", *(["dormant_overrides"] if self.dormant_overrides else []))
+        return {name: as_json(getattr(self, name)) for name in names}
 
 
 class Users:
@@ -101,7 +104,7 @@ class Users:
             return await _changed(writing, who, "created", form.id, None)
 
     async def replace(self, id: str, data: object, who: str, version: int | None = None) -> UserRecord:  # noqa: A002 (as above)
-        """Make a user what `data` says, with no tier and no overrides where it says nothing."""
+        """Make a user what `data` says, with no tier and no overrides where it says nothing; dormant ones stay."""
         async with announced(self._database, self._announce) as writing:
             before = await _get(writing, id, version)
             form = await self._read(writing, data, id)
@@ -140,10 +143,10 @@ class Users:
             return await _changed(writing, who, "changed", id, before)
 
     async def remove_override(self, id: str, rule: str, who: str, version: int | None = None) -> UserRecord:  # noqa: A002 (as above)
-        """Let the rule's own limits hold again; `NotFound` if there is no such override."""
+        """Let the rule's own limits hold again; `NotFound` if there is no such override, active or dormant."""
         async with announced(self._database, self._announce) as writing:
             before = await _get(writing, id, version)
-            if rule not in before.overrides:
+            if rule not in before.overrides and rule not in before.dormant_overrides:
                 msg = f"user {short_repr(id)} has no override of rule {short_repr(rule)}"
                 raise NotFound(msg)
             await writing.run("users.drop_overrides", id, [rule])
@@ -246,4 +249,4 @@ async def _changed(writing: Writing, who: str, verb: str, id: str, before: UserR
 
 
 def _record(row: Mapping[str, Any]) -> UserRecord:
-    return UserRecord(**{**row, "overrides": limits_of(row["overrides"])})
+    return UserRecord(**{**row, **{name: limits_of(row[name]) for name in ("overrides", "dormant_overrides")}})

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_DELAY: Final[Micros] = 2 * SECOND
 ATTRIBUTE: Final = "attribute:"
+DESCRIPTOR_KEYS: Final = "descriptor_keys"
+"""The attribute with the keys of Envoy's descriptor, in order, with commas: what of it applies at exactly its depth."""
 PER_ORDER: Final = ("global", "tenant", "user", "api_key", "ip", "endpoint", "method")
 
 

@@ -39,6 +39,39 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnLimitHolders:
+    """Who has limits in place of a rule's own, some of them by name."""
+
+    rule: str
+    users: int = 0
+    some_users: tuple[str, ...] = ()
+    keys: int = 0
+    some_keys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """``limits of 2 users (u1, u2) and 1 API key (hg_x)``."""
+        parts = (_holders(self.users, "user", self.some_users), _holders(self.keys, "API key", self.some_keys))
+        return f"limits of {' and '.join(filter(None, parts))}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The holders for JSON."""
+        return {
+            "rule": self.rule,
+            "users": self.users,
+            "keys": self.keys,
+            "some_users": list(self.some_users),
+            "some_keys": list(self.some_keys),
+        }
+
+
+def _holders(many: int, noun: str, some: tuple[str, ...]) -> str:
+    if not many:
+        return ""
+    more = f" and {many - len(some)} more" if many > len(some) else ""
+    return f"{many} {noun}{'s' if many > 1 else ''} ({', '.join(map(_words, some))}{more})"
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """Everything that differs."""
 
@@ -53,6 +86,14 @@ class Difference:
     default_tier: FieldChange | None = None
     owners: tuple[FieldChange, ...] = ()
     """Rules that get another owner."""
+    dormant: tuple[OwnLimitHolders, ...] = ()
+    """Whose limits go to sleep with the rules that are removed."""
+    returning: tuple[OwnLimitHolders, ...] = ()
+    """Whose limits are active again with the rules that are added."""
+    delete_at_most: int | None = None
+    """The number that a sync has to be given to delete so much; None if it needs none."""
+    set_back: tuple[tuple[str, str], ...] = ()
+    """Rules that are changed or removed although a file owns them, each with the file that will set it back."""
 
     @property
     def is_empty(self) -> bool:
@@ -67,14 +108,16 @@ class Difference:
 
     def lines(self) -> list[str]:
         """The difference for people, one thing in each line."""
+        asleep = {each.rule: f": {each} become dormant" for each in self.dormant}
+        awake = {each.rule: f": {each} become active again" for each in self.returning}
         return [
             *(f"+ tier {name}" for name in self.tiers_added),
             *(f"~ tier {change}" for change in self.tiers_changed),
             *(f"- tier {name}" for name in self.tiers_removed),
             *([f"~ {self.default_tier}"] if self.default_tier else []),
-            *(f"+ rule {name}" for name in self.added),
+            *(f"+ rule {name}{awake.get(name, '')}" for name in self.added),
             *(f"~ rule {change}" for change in self.changed),
-            *(f"- rule {name}" for name in self.removed),
+            *(f"- rule {name}{asleep.get(name, '')}" for name in self.removed),
             *(f"~ rule {change}" for change in self.owners),
         ]
 
@@ -90,6 +133,10 @@ class Difference:
             "tiers_removed": list(self.tiers_removed),
             "default_tier": self.default_tier and self.default_tier.as_dict(),
             "owners": [change.as_dict() for change in self.owners],
+            "dormant": [each.as_dict() for each in self.dormant],
+            "returning": [each.as_dict() for each in self.returning],
+            "delete_at_most": self.delete_at_most,
+            "set_back": [{"rule": rule, "owner": owner} for rule, owner in self.set_back],
             "lines": self.lines(),
         }
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headgate.adapters.rules_file import RulesFiles
+from headgate.adapters.rules_file import RulesFile, RulesFiles, owner_of
 from headgate.errors import InvalidRules
 
 if TYPE_CHECKING:
@@ -80,3 +80,17 @@ def test_what_is_not_as_it_should_be_is_kept_for_the_check(tmp_path: Path) -> No
     paths = written(tmp_path, one="rules: [5, {name: 7}]\ntiers: 3\nwhat: ever\n", two="rules: [5, {name: 7}]\n")
     files = RulesFiles(paths)
     assert files.data == {"rules": [5, {"name": 7}, 5, {"name": 7}], "tiers": 3, "what": "ever"}
+
+
+def test_files_own_rules_by_their_path(tmp_path: Path) -> None:
+    """From the project's root, or whole outside of one; two files of one name are two owners."""
+    for folder in ("project/.git", "project/search", "project/login/deep", "elsewhere"):
+        (tmp_path / folder).mkdir(parents=True)
+    project = tmp_path / "project"
+    assert owner_of([project / "rules.yaml"]) == "rules.yaml"
+    assert owner_of([project / "search/rules.yaml"]) == "search/rules.yaml"
+    assert owner_of([project / "login/../login/deep/rules.yaml"]) == "login/deep/rules.yaml"
+    assert owner_of([project / "login/a.yaml", project / "login/deep/b.yaml"]) == "login/"
+    assert owner_of([project / "a.yaml", project / "b.yaml"]) == "./"
+    assert owner_of([tmp_path / "elsewhere/rules.yaml"]) == f"{tmp_path}/elsewhere/rules.yaml"
+    assert RulesFile(project / "search/rules.yaml").owner == "search/rules.yaml"

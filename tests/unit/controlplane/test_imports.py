@@ -14,7 +14,8 @@ from headgate.controlplane.imported_rules import ImportedRules
 from headgate.controlplane.tier_map_import import from_tier_map
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.request import Request
+from headgate.edge.rls.decisions import prepare
+from headgate.edge.rls.messages import Descriptor, RateLimitRequest
 from headgate.errors import InvalidFields
 
 DOMAIN = {"domain": "d"}
@@ -29,10 +30,12 @@ def envoy(*descriptors: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]
     return made["rules"], notes
 
 
-def winners(made: dict[str, Any], **attributes: str) -> list[str]:
-    """The rules that apply to a request with these attributes."""
+def winners(made: dict[str, Any], **entries: str) -> list[str]:
+    """The rules that apply to a descriptor with these entries, of the domain that the first one is."""
+    domain = entries.pop("domain", "")
+    (check,) = prepare(RateLimitRequest(domain or "none", (Descriptor(tuple(entries.items())),)))
     snapshot = Snapshot(parse_rule_set(made), 1, zone, lambda: 0)
-    plan = snapshot.plan(Request(attributes=attributes))
+    plan = snapshot.plan(check.request)
     return sorted([bound.rule.name for bound in plan.enforced] + [rule.name for rule in plan.unlimited])
 
 
@@ -55,7 +58,13 @@ def test_the_example_of_messages() -> None:
         {
             "name": "messaging.message_type_marketing.to_number",
             "layer": "messaging:message_type.to_number",
-            "match": {"attributes": {"domain": "messaging", "message_type": "marketing"}},
+            "match": {
+                "attributes": {
+                    "domain": "messaging",
+                    "descriptor_keys": "message_type,to_number",
+                    "message_type": "marketing",
+                }
+            },
             "per": ["attribute:to_number"],
             "limits": "5/day",
             "algorithm": "fixed_window",
@@ -63,21 +72,23 @@ def test_the_example_of_messages() -> None:
         {
             "name": "messaging.to_number",
             "layer": "messaging:to_number",
-            "match": {"attributes": {"domain": "messaging"}},
+            "match": {"attributes": {"domain": "messaging", "descriptor_keys": "to_number"}},
             "per": ["attribute:to_number"],
             "limits": "100/day",
             "algorithm": "fixed_window",
         },
     ]
-    without = "requests without the attribute 'to_number' match too, and are counted by address"
-    assert notes == [
-        f"descriptors[0].descriptors[0]: {without}",
-        f"descriptors[1]: {without}",
-        "the domain is matched as the attribute 'domain' ('messaging'); callers have to send it",
+    assert [note.partition(" (the")[0].partition(";")[0] for note in notes] == [
+        "rules match the attributes 'domain' ('messaging') and 'descriptor_keys'",
+        "a request that is refused uses nothing up here",
     ]
     sent = {"domain": "messaging", "to_number": "1"}
     assert winners(made, **sent) == ["messaging.to_number"]
-    assert len(winners(made, **sent, message_type="marketing")) == 2
+    assert winners(made, domain="messaging", message_type="marketing", to_number="1") == [
+        "messaging.message_type_marketing.to_number"
+    ]
+    assert winners(made, **sent, message_type="marketing") == []  # the order counts
+    assert winners(made, domain="messaging", message_type="marketing") == []
     assert winners(made, to_number="1") == []
 
 
@@ -112,18 +123,27 @@ def test_what_is_not_limited() -> None:
 
 
 def test_shadows_and_zero() -> None:
-    """A shadow becomes a rule that logs, and a limit of nothing one that blocks, unless it would block all requests."""
+    """A shadow becomes a rule that logs, and a limit of nothing one that blocks, unless it would block more."""
     rules, notes = envoy(
         {"key": "k", "value": "a", "shadow_mode": True, **limited()},
         {"key": "k", "value": "b", **limited(requests=0)},
         {"key": "k", "value": "c", "shadow_mode": True, **limited(requests=0)},
         {"key": "k", **limited(requests=0)},
     )
-    assert [rule.get("action") for rule in rules] == ["log", "block", "block", "block"]
-    assert [rule.get("enabled", True) for rule in rules] == [True, True, False, False]
-    assert rules[1]["response"] == {"status": 429}
+    by_name = {rule["name"]: rule for rule in rules}
+    assert [by_name[f"d.k{name}"].get("action") for name in ("_a", "_b", "_c", "")] == [
+        "log",
+        "block",
+        "block",
+        "block",
+    ]
+    assert [by_name[f"d.k{name}"].get("enabled", True) for name in ("_a", "_b", "_c", "")] == [True, True, False, False]
+    assert [by_name[f"d.k_{name}.unlimited"]["limits"] for name in "ac"] == ["unlimited", "unlimited"]
+    assert by_name["d.k_b"]["response"] == {"status": 429}
+    (alone,), _ = envoy({"key": "k", **limited(requests=0)})
+    assert (alone["action"], alone.get("enabled", True)) == ("block", True)
     assert "descriptors[2]: a limit of 0 in shadow mode becomes a rule that is switched off" in notes
-    assert any("would block the whole domain" in note for note in notes)
+    assert any("a limit of 0 for all values but some" in note for note in notes)
 
 
 def test_values_with_a_star() -> None:
@@ -137,7 +157,7 @@ def test_values_with_a_star() -> None:
     )
     assert [rule["name"] for rule in rules] == ["d.a", "d.b", "d.d-e_404"]
     assert [rule.get("per") for rule in rules] == [["attribute:a"], None, None]
-    assert rules[2]["match"]["attributes"] == {"domain": "d", "d e": "404"}
+    assert rules[2]["match"]["attributes"] == {"domain": "d", "descriptor_keys": "d e", "d e": "404"}
     assert any("'files/*' is a prefix" in note for note in notes)
     assert any("'d e', which is no name" in note for note in notes)
 

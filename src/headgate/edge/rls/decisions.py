@@ -1,7 +1,8 @@
 """From Envoy's call to a verdict, and back.
 
-A descriptor is a request whose attributes are its entries and, as `domain`, the domain. Entries
-named like a part of a request (`user`, `path`, …) are that part too, and `remote_address` is `ip`.
+A descriptor is a request whose attributes are its entries, the domain as `domain`, and the keys of its
+entries in their order as `descriptor_keys`. Entries named like a part of a request (`user`, `path`, …)
+are that part too, and `remote_address` is `ip`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from headgate.core.endpoint import path_problem
 from headgate.core.matching import Plan
 from headgate.core.meter import Algorithm
 from headgate.core.request import Request, method_problem
-from headgate.core.rule import Action, Response, Rule
+from headgate.core.rule import DESCRIPTOR_KEYS, Action, Response, Rule
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
 from headgate.core.verdict import bare_plan
 from headgate.dataplane import multi_descriptor
@@ -101,6 +102,7 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     hits, purpose = descriptor.hits_addend, _TAKE
     attributes = {_DOMAIN: call.domain, **dict(descriptor.entries)}
     is_report = attributes.pop(_REPORT, None) is not None
+    attributes[DESCRIPTOR_KEYS] = ",".join([key for key, _ in descriptor.entries if key != _REPORT])
     if descriptor.is_negative_hits:
         purpose = Purpose.REFUND
     elif hits == 0:

@@ -166,7 +166,7 @@ CREATE TABLE overrides (
     CONSTRAINT overrides_pkey PRIMARY KEY (user_id, rule),
     CONSTRAINT overrides_limits_check CHECK ((cardinality(limits) > 0))
 );
-CREATE INDEX overrides_by_rule ON overrides USING btree (rule);
+CREATE INDEX overrides_by_rule ON overrides USING btree (rule, user_id);
 
 CREATE TABLE processes (
     id uuid NOT NULL,
@@ -328,7 +328,6 @@ ALTER TABLE api_keys ADD CONSTRAINT api_keys_rotated_to_fkey FOREIGN KEY (rotate
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_tier_fkey FOREIGN KEY (tier) REFERENCES tiers(name) ON UPDATE CASCADE;
 ALTER TABLE api_keys ADD CONSTRAINT api_keys_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE;
 ALTER TABLE blocks ADD CONSTRAINT blocks_api_key_fkey FOREIGN KEY (api_key) REFERENCES api_keys(id) ON DELETE CASCADE;
-ALTER TABLE overrides ADD CONSTRAINT overrides_rule_fkey FOREIGN KEY (rule) REFERENCES rules(name) ON UPDATE CASCADE ON DELETE CASCADE;
 ALTER TABLE overrides ADD CONSTRAINT overrides_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id) ON DELETE CASCADE;
 ALTER TABLE rule_versions ADD CONSTRAINT rule_versions_change_fkey FOREIGN KEY (change) REFERENCES changes(id);
 ALTER TABLE snapshots ADD CONSTRAINT snapshots_number_fkey FOREIGN KEY (number) REFERENCES changes(id);
@@ -341,7 +340,11 @@ CREATE VIEW key_records AS
     user_id,
     tenant,
     tier,
-    limits,
+    COALESCE(( SELECT jsonb_object_agg(own.key, own.value) AS jsonb_object_agg
+           FROM jsonb_each(api_keys.limits) own(key, value)
+          WHERE (EXISTS ( SELECT
+                   FROM rules
+                  WHERE ((rules.name = own.key) AND (rules.data IS NOT NULL))))), '{}'::jsonb) AS limits,
     expires_at,
     last_used,
     revoked_at,
@@ -354,7 +357,12 @@ CREATE VIEW key_records AS
             WHEN (revoked_at IS NOT NULL) THEN 'revoked'::text
             WHEN (expires_at <= now()) THEN 'expired'::text
             ELSE 'active'::text
-        END AS state
+        END AS state,
+    COALESCE(( SELECT jsonb_object_agg(own.key, own.value) AS jsonb_object_agg
+           FROM jsonb_each(api_keys.limits) own(key, value)
+          WHERE (NOT (EXISTS ( SELECT
+                   FROM rules
+                  WHERE ((rules.name = own.key) AND (rules.data IS NOT NULL)))))), '{}'::jsonb) AS dormant_limits
    FROM api_keys;
 
 CREATE VIEW live_blocks AS
@@ -408,7 +416,14 @@ CREATE VIEW user_records AS
         END AS requests_month,
     COALESCE(( SELECT jsonb_object_agg(overrides.rule, overrides.limits) AS jsonb_object_agg
            FROM overrides
-          WHERE (overrides.user_id = users.id)), '{}'::jsonb) AS overrides
+          WHERE ((overrides.user_id = users.id) AND (EXISTS ( SELECT
+                   FROM rules
+                  WHERE ((rules.name = overrides.rule) AND (rules.data IS NOT NULL)))))), '{}'::jsonb) AS overrides,
+    COALESCE(( SELECT jsonb_object_agg(overrides.rule, overrides.limits) AS jsonb_object_agg
+           FROM overrides
+          WHERE ((overrides.user_id = users.id) AND (NOT (EXISTS ( SELECT
+                   FROM rules
+                  WHERE ((rules.name = overrides.rule) AND (rules.data IS NOT NULL))))))), '{}'::jsonb) AS dormant_overrides
    FROM users;
 
 CREATE OR REPLACE FUNCTION add_histograms(one bigint[], other bigint[])

@@ -24,6 +24,7 @@ _KEY: Final[dict[str, Any]] = {
     "tenant": None,
     "tier": None,
     "limits": {"search": ["5/second"]},
+    "dormant_limits": {},
     "expires_at": None,
     "last_used": None,
     "revoked_at": None,
@@ -89,6 +90,7 @@ class KeyView(Output):
     tenant: str | None
     tier: str | None
     limits: LimitLists
+    dormant_limits: LimitLists = Field(description="Those for rules that are not active; active with the rule again.")
     expires_at: datetime | None
     last_used: datetime | None
     revoked_at: datetime | None

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Body, Query, Response
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from headgate.controlplane.envoy_import import from_envoy_ratelimit
 from headgate.controlplane.publisher import Published
@@ -15,7 +15,7 @@ from headgate.controlplane.rule_schema import rule_schema
 from headgate.controlplane.snapshot_history import SnapshotRecord
 from headgate.controlplane.tier_map_import import from_tier_map
 from headgate.edge.admin.body import large_json
-from headgate.edge.admin.fields import Number, Output, Text, Truth, example
+from headgate.edge.admin.fields import Number, Output, Text, Truth, example, whole_number
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_number, page, position_of
 from headgate.edge.admin.problems import MAX_PROBLEMS
@@ -124,6 +124,11 @@ _IMPORTERS: Final[Mapping[str, Callable[[object], tuple[dict[str, Any], list[str
 
 TakeOver = Annotated[Truth, Query(description="Also change rules that another file owns.")]
 
+DeleteAtMost = Annotated[
+    Annotated[int, BeforeValidator(whole_number), Field(ge=0, le=2**31 - 1)] | None,
+    Query(description="How many rules and tiers may be deleted; by default a tenth of them, and never all."),
+]
+
 
 @router.get("/v1/ruleset", response_model=dict[str, Any])
 async def dump_rule_set(parts: Parts) -> Response:
@@ -166,10 +171,17 @@ async def apply_rule_set(
 
 @router.post("/v1/ruleset/sync", response_model=dict[str, Any])
 async def sync_rule_set(
-    parts: Parts, who: Who, body: RuleSetBody, *, owner: Text = None, take_over: TakeOver = False
+    parts: Parts,
+    who: Who,
+    body: RuleSetBody,
+    *,
+    owner: Text = None,
+    take_over: TakeOver = False,
+    delete_at_most: DeleteAtMost = None,
 ) -> Response:
     """Make all rules and tiers equal to the rule set, and delete what it does not name; answers with the changes."""
-    return await large_json((await parts.rule_set_changes.sync(body, who, owner, take_over=take_over)).as_dict())
+    done = await parts.rule_set_changes.sync(body, who, owner, take_over=take_over, delete_at_most=delete_at_most)
+    return await large_json(done.as_dict())
 
 
 @router.post("/v1/ruleset/import", response_model=Imported)

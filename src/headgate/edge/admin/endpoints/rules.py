@@ -39,6 +39,7 @@ class RuleView(Output):
         created_at="2026-01-31T12:00:00Z",
         updated_at="2026-02-01T12:00:00Z",
         updated_by="token:ci",
+        warning="the file 'rules/search.yaml' owns the rule 'search': …",
     )
 
     name: str
@@ -49,6 +50,7 @@ class RuleView(Output):
     created_at: datetime
     updated_at: datetime
     updated_by: str
+    warning: str | None = Field(description="What will undo a change that is made here; null if nothing will.")
 
 
 class RulePage(Output):
@@ -163,9 +165,12 @@ async def replace_rule(
 
 
 @router.delete("/v1/rules/{name:part}", status_code=HTTPStatus.NO_CONTENT)
-async def delete_rule(parts: Parts, who: Who, name: Name, expected: IfMatch) -> None:
-    """Delete a rule, with the limits that users and keys have for it."""
-    await parts.rules.delete(name, who, await expected.version(lambda: parts.rules.get(name)))
+async def delete_rule(parts: Parts, who: Who, response: Response, name: Name, expected: IfMatch) -> None:
+    """Delete a rule; the limits that users and keys have for it are dormant until there is one again."""
+    gone = await parts.rules.delete(name, who, await expected.version(lambda: parts.rules.get(name)))
+    if gone.warning:
+        # There is no body to say it in.
+        response.headers["headgate-warning"] = gone.warning.encode("ascii", "backslashreplace").decode()
 
 
 @router.get("/v1/rules/{name:part}/history", response_model=RuleHistory)

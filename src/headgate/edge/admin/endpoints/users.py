@@ -47,6 +47,7 @@ class UserView(Output):
         tier="premium",
         tier_since="2026-01-31T12:00:00Z",
         overrides={"search": ["5/minute"]},
+        dormant_overrides={},
         requests_today=12,
         requests_month=340,
         last_request="2026-02-01T09:30:00Z",
@@ -61,6 +62,7 @@ class UserView(Output):
     tier: str | None
     tier_since: datetime | None
     overrides: LimitLists
+    dormant_overrides: LimitLists = Field(description="Those of rules that are not active; active with the rule again.")
     requests_today: int
     requests_month: int
     last_request: datetime | None

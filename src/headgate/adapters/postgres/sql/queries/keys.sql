@@ -12,9 +12,10 @@ INSERT INTO api_keys (hash, prefix, name, user_id, tenant, tier, limits, expires
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp())
 RETURNING id;
 
--- keys.set(id, name, tenant, tier, limits, expiry): nothing
+-- keys.set(id, name, tenant, tier, limits, expiry): nothing; dormant limits stay
 UPDATE api_keys
-SET name = $2, tenant = $3, tier = $4, limits = $5, expires_at = $6, version = version + 1
+SET name = $2, tenant = $3, tier = $4, expires_at = $6, version = version + 1,
+    limits = (SELECT dormant_limits FROM key_records WHERE key_records.id = api_keys.id) || $5
 WHERE id = $1;
 
 -- keys.revoke(id, who): nothing
@@ -28,12 +29,13 @@ CREATE TEMPORARY TABLE loading_keys (
     hash bytea, prefix text, name text, user_id text, tenant text, tier text, limits jsonb, expires_at timestamptz
 ) ON COMMIT DROP;
 
--- keys.load(who): nothing; what was copied is in the table, and what was revoked stays so
+-- keys.load(who): nothing; what was copied is in the table, and what was revoked or is dormant stays so
 INSERT INTO api_keys (hash, prefix, name, user_id, tenant, tier, limits, expires_at, created_by)
 SELECT hash, prefix, name, user_id, tenant, tier, limits, expires_at, $1 FROM loading_keys
 ON CONFLICT (hash) DO UPDATE
 SET name = excluded.name, user_id = excluded.user_id, tenant = excluded.tenant, tier = excluded.tier,
-    limits = excluded.limits, expires_at = excluded.expires_at, version = api_keys.version + 1;
+    limits = (SELECT dormant_limits FROM key_records WHERE key_records.id = api_keys.id) || excluded.limits,
+    expires_at = excluded.expires_at, version = api_keys.version + 1;
 
 -- keys.loaded(): nothing; there is room for the next rows
 TRUNCATE loading_keys;

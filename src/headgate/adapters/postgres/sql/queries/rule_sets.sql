@@ -28,6 +28,33 @@ WHERE api_keys.limits <> '{}' AND revoked_at IS NULL
 GROUP BY own.key, own.value
 ORDER BY own.key, own.value;
 
+-- rule_sets.override_holders(rules, how many to name): how many users have limits in place of these rules' own
+SELECT rule, count(*) AS many, (array_agg(user_id ORDER BY user_id))[:$2] AS some
+FROM overrides
+WHERE rule = ANY ($1)
+GROUP BY rule;
+
+-- rule_sets.limited_keys(rules, how many to name): how many keys have limits in place of these rules' own
+SELECT own.key AS rule, count(*) AS many, (array_agg(prefix ORDER BY prefix, id))[:$2] AS some
+FROM api_keys, jsonb_each(api_keys.limits) AS own
+WHERE api_keys.limits <> '{}' AND revoked_at IS NULL AND api_keys.limits ?| $1 AND own.key = ANY ($1)
+GROUP BY own.key;
+
+-- rule_sets.override_values(rules, after rule, after user, limit): what users have in place of these rules' limits
+SELECT rule, user_id, limits
+FROM overrides
+WHERE rule = ANY ($1) AND (rule, user_id) > ($2, $3)
+ORDER BY rule, user_id
+LIMIT $4;
+
+-- rule_sets.key_limit_values(rules, after rule, after id, limit): what keys have in place of these rules' limits
+SELECT own.key AS rule, id, prefix, own.value AS limits
+FROM api_keys, jsonb_each(api_keys.limits) AS own
+WHERE api_keys.limits <> '{}' AND revoked_at IS NULL AND api_keys.limits ?| $1 AND own.key = ANY ($1)
+  AND (own.key, id) > ($2, $3)
+ORDER BY own.key, id
+LIMIT $4;
+
 -- rule_sets.rows(after position, after name, limit): every rule with all there is to it
 SELECT position, name, data, draft, owner, version, created_at, updated_at, updated_by
 FROM rules

@@ -31,15 +31,14 @@ ON CONFLICT (name) DO UPDATE SET
     version = stored.version + 1, updated_at = now(), updated_by = excluded.updated_by
 RETURNING name, data, draft, owner, version, created_at, updated_at, updated_by;
 
--- rules.delete(names): takes rules away, and with them what users have in place of their limits; how many users
-WITH gone AS (DELETE FROM rules WHERE name = ANY ($1))
-SELECT count(DISTINCT user_id) AS users FROM overrides WHERE rule = ANY ($1);
+-- rules.delete(names): takes rules away; what users and keys have in place of their limits stays, and is dormant
+DELETE FROM rules WHERE name = ANY ($1);
 
--- rules.forget_in_keys(names): takes away what keys have in place of these rules' limits; how many keys
-WITH changed AS (
-    UPDATE api_keys SET limits = limits - $1::text[] WHERE limits <> '{}' AND limits ?| $1 RETURNING id
-)
-SELECT count(*) AS keys FROM changed;
+-- rules.last_owners(names): the owner that each of these rules had when it was last deleted
+SELECT DISTINCT ON (name) name, before ->> 'owner' AS owner
+FROM changes
+WHERE kind = 'rule' AND name = ANY ($1) AND after IS NULL AND before ? 'data'
+ORDER BY name, id DESC;
 
 -- rules.add_changes(who, rows as JSON): the records of changes, in order; number and name of each
 INSERT INTO changes (who, kind, name, verb, before, after)

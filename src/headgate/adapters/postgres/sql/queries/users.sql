@@ -59,8 +59,10 @@ SET tier = excluded.tier,
     updated_at = clock_timestamp()
 WHERE users.tier IS DISTINCT FROM excluded.tier;
 
--- users.load_no_overrides(): nothing; overrides that were there make way
-DELETE FROM overrides WHERE user_id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL));
+-- users.load_no_overrides(): nothing; active overrides that were there make way
+DELETE FROM overrides
+WHERE user_id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL))
+  AND EXISTS (SELECT FROM rules WHERE name = rule AND data IS NOT NULL);
 
 -- users.load_overrides(): nothing; they are in their table
 INSERT INTO overrides (user_id, rule, limits)
