@@ -213,6 +213,50 @@ def test_events_are_replayed_from_the_database(
     assert "year" in shown
 
 
+def test_a_sample_of_admissions_is_said_first_and_not_compared(
+    database_url: str,
+    events: list[Event],
+    rules_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The exact counts show that there was more traffic than events: no comparison, unless it is asked for."""
+    asyncio.run(_store(database_url, events))
+    asyncio.run(_count(database_url, 100 * len(events)))
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
+    monkeypatch.setenv("HEADGATE_REDIS_URL", "memory://")
+    draft = rules_file.with_name("draft.yaml")
+    draft.write_text(rules_file.read_text("utf-8").replace("5/calendar year", "3/calendar year"), encoding="utf-8")
+    sample = f"the events hold {len(events):,} of {100 * len(events):,} requests (1 %)"
+    base = ["simulate", "--rules", str(draft)]
+    assert run_command(base) == 0
+    first, second, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"A sample: {sample}: rules would deny more than is shown here")
+    assert f"of {len(events):,} recorded requests would have been denied" in second
+    assert not any("compared with" in line or line.startswith("demand") for line in rest)
+    base += ["--against", str(rules_file)]
+    assert run_command(base) == 1
+    shown = capsys.readouterr()
+    assert "newly denied" not in shown.out
+    assert "not compared with --against, because the events are a sample; --sampled compares all the same" in shown.err
+    assert run_command([*base, "--sampled", "--json"]) == 2
+    found = json.loads(capsys.readouterr().out)
+    assert found["sampled"]["decided"] == 100 * len(events)
+    assert found["difference"]["newly_denied"] > 0
+
+
+async def _count(url: str, requests: int) -> None:
+    """So many requests in a minute of the last hour."""
+    database = Database(url)
+    async with database.use() as connection:
+        await connection.execute(
+            "INSERT INTO metrics (at, granularity, total)"
+            " VALUES (date_trunc('minute', now()) - interval '9 minutes', 'minute', $1)",
+            requests,
+        )
+    await database.close()
+
+
 def test_events_are_replayed_from_the_file_that_they_are_appended_to(
     events: list[Event], rules_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

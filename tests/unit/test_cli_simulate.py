@@ -105,10 +105,11 @@ def test_archived_events_are_replayed_from_complete_parts(
     (folder / kept / "manifest.json").write_text(json.dumps(part.as_data()))
     monkeypatch.setenv("HEADGATE_DATA_DIR", str(folder / "data"))
     for origin, requests, denied in (("archive", 8, 3), ("data", 16, 6), (f"{kept}/0001.parquet", 8, 3)):
-        assert run(["simulate", "--rules", "draft.yaml", "--from", origin, "--json"]) == 0
+        assert run(["simulate", "--rules", "draft.yaml", "--from", origin, "--json", "--sampled"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["requests"], found["draft"]["denied"]) == (requests, denied)
         assert found["recorded"]["draft"]["newly_denied"] == denied
+        assert "(sample: addresses 0.01)" in found["sampled"]["sentence"]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ def _never(_: str) -> bool:
     return False
 
 
+def already_there(path: object) -> str:
+    """Why a file is not written."""
+    return f"{path} is there already, with other contents; name another file, or write over it with --force"
+
+
 def write_file(path: str, text: str, *, force: bool, is_ours: Callable[[str], bool] = _never) -> None:
     """Write a file; one that is there stays, unless it says the same, `is_ours` or the caller insists (`force`)."""
     file = Path(path)
@@ -26,8 +31,7 @@ def write_file(path: str, text: str, *, force: bool, is_ours: Callable[[str], bo
         if not force and file.exists():
             there = file.read_text(encoding="utf-8", errors="replace")
             if there != text and not is_ours(there):
-                msg = f"{path} is there already, with other contents; name another file, or write over it with --force"
-                raise InvalidRequest(msg)
+                raise InvalidRequest(already_there(path))
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         msg = f"{path} cannot be written: {error.strerror}"

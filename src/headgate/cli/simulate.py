@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Annotated, Any, Final
 
@@ -20,6 +19,7 @@ from headgate.adapters.rules_file import RulesFiles
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of, settings
 from headgate.cli.output import complain, print_json
+from headgate.cli.output_file import Force, write_file
 from headgate.cli.simulation_tables import print_report
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import RuleSet
@@ -27,8 +27,9 @@ from headgate.core.units import DAY, SECOND, Micros, parse_duration
 from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, short_repr
 from headgate.settings import Settings
 from headgate.simulate.log_lines import ATTRIBUTE, FIELDS
-from headgate.simulate.plot import plot_svg
+from headgate.simulate.plot import is_plot, plot_svg
 from headgate.simulate.report import longest_window, notes, report
+from headgate.simulate.sampling import sampling
 from headgate.simulate.simulation import Simulation
 from headgate.simulate.sources import EVENTS, open_traffic
 from headgate.simulate.traffic import Span
@@ -79,12 +80,16 @@ def simulate(
     url: Url = None,
     token: Token = None,
     *,
+    sampled: Annotated[
+        bool, typer.Option("--sampled", help="Compare also if only a sample of the admissions was recorded.")
+    ] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> int:
     """Replay past traffic against draft rules, on virtual time, and show what would have been denied.
 
-    No other counters change. Exit code 0: success. 1: failure, or no request found. 2: the decisions differ from
-    those of --against.
+    No other counters change. Exit code 0: success. 1: failure, no request found, or not compared with --against
+    because the events are a sample. 2: the decisions differ from those of --against.
     """
     fields = _fields(field)
     draft = _draft(rules)
@@ -96,22 +101,32 @@ def simulate(
     sets = [each[1] for each in (draft, compared) if each is not None]
     span = _span(origin, since, until, warm_up, sets)
     simulation = Simulation(draft, compared, span)
-    found, seconds = asyncio.run(_run(chosen, simulation, origin, span, fields, limit))
+    found, seconds = asyncio.run(_run(chosen, simulation, origin, span, fields, limit, sampled=sampled))
     if as_json:
         print_json(found)
     if not found["requests"]:
         complain(*_no_requests(found))
         return FAILED
     if plot is not None:
-        _draw(found, plot)
+        _draw(found, plot, force=force)
     if not as_json:
         print_report(found, seconds)
+    if against is not None and found["difference"] is None:
+        complain("not compared with --against, because the events are a sample; --sampled compares all the same")
+        return FAILED
     difference = found["difference"]
     return DIFFERENT if difference and (difference["newly_denied"] or difference["no_longer_denied"]) else 0
 
 
 async def _run(
-    chosen: Settings, simulation: Simulation, origin: str, span: Span, fields: dict[str, str], limit: int
+    chosen: Settings,
+    simulation: Simulation,
+    origin: str,
+    span: Span,
+    fields: dict[str, str],
+    limit: int,
+    *,
+    sampled: bool,
 ) -> tuple[dict[str, Any], float]:
     """The report, and the seconds it took."""
     _enable_interrupts()
@@ -126,9 +141,11 @@ async def _run(
         async with open_traffic(chosen, origin, span, fields) as traffic:
             replay = await simulation.run(traffic, show)
             source = traffic.source
+    sample = sampling(replay, source.decided)
     found = {
         "from": origin,
-        **report(replay, limit),
+        "sampled": None if sample is None else sample.as_dict(),
+        **report(replay, limit, compares=sample is None or sampled),
         "skipped": {"lines": source.skipped.count, "examples": source.skipped.examples},
     }
     found["notes"] = notes(
@@ -223,10 +240,6 @@ def _fields(pairs: list[str] | None) -> dict[str, str]:
     return found
 
 
-def _draw(found: dict[str, Any], into: str) -> None:
-    try:
-        Path(into).write_text(plot_svg(found), encoding="utf-8")
-    except OSError as error:
-        msg = f"{short_repr(into)} cannot be written: {error.strerror}"
-        raise InvalidSettings(msg) from error
+def _draw(found: dict[str, Any], into: str, *, force: bool) -> None:
+    write_file(into, plot_svg(found), force=force, is_ours=is_plot)
     sys.stderr.write(f"plot written to {into}\n")

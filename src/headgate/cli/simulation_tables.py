@@ -22,6 +22,8 @@ _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 def print_report(found: Mapping[str, Any], seconds: float) -> None:
     """Print a report as `headgate.simulate.report` makes it."""
+    if found["sampled"] is not None:  # before any number that it makes too small
+        console().print(Styled(f"A sample: {found['sampled']['sentence']}", "bold yellow"), soft_wrap=True)
     _headline(found, seconds)
     _sides(found)
     _by_rule(found)
@@ -49,7 +51,8 @@ def print_report(found: Mapping[str, Any], seconds: float) -> None:
 def _headline(found: Mapping[str, Any], seconds: float) -> None:
     out, draft = console(), found["draft"]
     denied = _denied(draft)
-    words = f"{denied:,} of {found['requests']:,} requests would have been denied"
+    requests = "requests" if found["sampled"] is None else "recorded requests"
+    words = f"{denied:,} of {found['requests']:,} {requests} would have been denied"
     share = f"  ({_percent(draft['share_denied'])})" if found["requests"] else ""
     out.print(Styled.assemble((words, "bold red" if denied else "bold green"), share), soft_wrap=True)
     when = f"from {moment(found['first'])} to {moment(found['last'])}, " if found["first"] else ""

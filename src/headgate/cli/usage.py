@@ -10,6 +10,7 @@ from rich.text import Text as Styled
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url
 from headgate.cli.output import complain, counted, print_json, print_more, print_note, print_rows
+from headgate.cli.output_file import Force, already_there
 from headgate.controlplane.usage_export import Format
 from headgate.errors import InvalidRequest, short_repr
 
@@ -58,12 +59,16 @@ def export(
     ] = None,
     url: Url = None,
     token: Token = None,
+    *,
+    force: Force = False,
 ) -> None:
     """Write what was used for a billing system: a line for each day, user and rule."""
     with admin(url, token) as client:
         after, lines = None, 0
         try:
-            into = sys.stdout if out is None else out.open("w", encoding="utf-8", newline="")
+            into = sys.stdout if out is None else out.open("w" if force else "x", encoding="utf-8", newline="")
+        except FileExistsError as error:
+            raise InvalidRequest(already_there(out)) from error
         except OSError as error:
             msg = f"{short_repr(str(out))} cannot be written: {error.strerror}"
             raise InvalidRequest(msg) from None

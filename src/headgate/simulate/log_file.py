@@ -38,6 +38,7 @@ class LogFile:
         """The share of the file that was read."""
         self.skipped = Skipped()
         self.has_whole_seconds = False
+        self.decided: int | None = None
 
     def pages(self) -> Iterator[list[LoggedRequest]]:
         """All requests, by time."""

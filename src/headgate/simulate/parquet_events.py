@@ -47,6 +47,7 @@ class ParquetEvents:
         self._events = EventParser()
         self.skipped = Skipped()
         self.has_whole_seconds = False
+        self.decided: int | None = None
 
     @property
     def share(self) -> float:

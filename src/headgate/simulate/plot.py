@@ -75,6 +75,11 @@ def plot_svg(found: Mapping[str, Any]) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
+def is_plot(text: str) -> bool:
+    """Whether this was made by `plot_svg`."""
+    return text.startswith("<svg ") and _STYLE in text
+
+
 def nice(amount: int) -> int:
     """The smallest round number that is at least this amount."""
     unit = int(f"1{'0' * (len(str(amount)) - 1)}")

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from headgate.simulate.traffic import LoggedRequest
 
 
-def report(replay: Replay, limit: int) -> dict[str, Any]:
-    """The whole report, with at most `limit` subjects."""
-    against = replay.against
-    compares_recorded = bool(replay.draft_vs_recorded.compared or replay.decided_without_store)
+def report(replay: Replay, limit: int, *, compares: bool = True) -> dict[str, Any]:
+    """The whole report, with at most `limit` subjects; without comparisons and demand if it shall not compare."""
+    against = replay.against if compares else None
+    compares_recorded = compares and bool(replay.draft_vs_recorded.compared or replay.decided_without_store)
     observed = list(replay.demands)
     return {
         "requests": replay.requests,
@@ -69,7 +69,7 @@ def report(replay: Replay, limit: int) -> dict[str, Any]:
                 for step in replay.timeline.steps
             ],
         },
-        "demand": [_observed(each) for each in observed],
+        "demand": [_observed(each) for each in observed] if compares else [],
     }
 
 
@@ -177,7 +177,6 @@ def _observed(each: Observed) -> dict[str, Any]:
 
 
 _SHORT: Final = 10 * SECOND
-_MAX_NAMES: Final = 5
 _COLD: Final = (
     "counters start empty, so limits with windows up to {} deny too little at first; "
     "with --since, the traffic of --warm-up before it fills them"
@@ -200,7 +199,6 @@ def notes(replay: Replay, *, skipped: int, whole_seconds: bool, ran_full: bool, 
     longest, degraded = longest_window(sets), replay.decided_without_store
     has_short = any(period < _SHORT for rule_set in sets for period in _periods(rule_set))
     sentences = (
-        (replay.draft_vs_recorded.compared, _sampling(sets[-1])),
         (slots, f"events do not record when a slot is released: {', '.join(slots)} denies only what it denied then"),
         (longest > warmed, _COLD.format(format_duration(longest))),
         (whole_seconds and has_short, _WHOLE_SECONDS),
@@ -226,19 +224,6 @@ def notes(replay: Replay, *, skipped: int, whole_seconds: bool, ran_full: bool, 
 
 def _counted(number: int, one: str = "request", more: str = "requests") -> str:
     return f"{number:,} {one if number == 1 else more}"
-
-
-def _sampling(rule_set: RuleSet) -> str:
-    """What is missing if not every admission was recorded."""
-    sampled = [rule for rule in rule_set.rules if rule.enabled and not rule.is_gate and rule.sample < 1]
-    if not sampled:
-        return ""
-    names = ", ".join(f"{rule.name} {rule.sample:g}" for rule in sampled[:_MAX_NAMES])
-    more = f" and {len(sampled) - _MAX_NAMES} more" if len(sampled) > _MAX_NAMES else ""
-    return (
-        f"not every admission is recorded (sample: {names}{more}): there was more traffic than is replayed, "
-        "so rules would deny more than here. With 'sample: 1' a replay is exact"
-    )
 
 
 def _periods(rule_set: RuleSet) -> Iterator[Micros]:

@@ -41,6 +41,8 @@ class _Source(Protocol):
 
     skipped: Skipped
     has_whole_seconds: bool
+    decided: int | None
+    """How many requests there were, if that is counted apart from what is recorded."""
 
     @property
     def share(self) -> float:
@@ -82,6 +84,7 @@ class StoredEvents:
         self._reached = since
         self.skipped = Skipped()
         self.has_whole_seconds = False
+        self.decided: int | None = None
 
     @property
     def share(self) -> float:
@@ -91,6 +94,9 @@ class StoredEvents:
     async def pages(self) -> AsyncIterator[list[LoggedRequest]]:
         """All requests by time; at equal times, in the order in which their process decided them."""
         parser = EventParser()
+        # Whole minutes of the span: no more than there were, so a replay of everything never looks like a sample.
+        counted = await self._database.row("events.counted", _time(self._since), _time(self._until))
+        self.decided = None if counted is None else counted["total"]
         after, until = (_time(self._since), "", -1, ""), _time(self._until)
         while True:
             rows = await self._database.rows("events.replay", after[0], until, *after[1:], PAGE)

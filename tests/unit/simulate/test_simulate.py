@@ -16,6 +16,7 @@ from headgate.simulate import tallies as many_subjects
 from headgate.simulate.demand import nth_round
 from headgate.simulate.plot import nice, plot_svg, span
 from headgate.simulate.report import longest_window, moment, notes, report
+from headgate.simulate.sampling import sampling
 from headgate.simulate.simulation import Simulation
 from headgate.simulate.tallies import MAX_STEPS, Timeline
 from headgate.simulate.traffic import LoggedRequest, RecordedOutcome, Span
@@ -235,15 +236,14 @@ def test_a_subject_is_the_first_that_is_known() -> None:
 
 
 def test_notes_say_what_makes_a_report_less_than_exact() -> None:
-    """Sampling, slots, empty counters, whole seconds, and whatever was left out."""
+    """Slots, empty counters, whole seconds, and whatever was left out."""
     slots = {"name": "held", "per": "user", "limits": "1 concurrent", "algorithm": "concurrency"}
     replay = _replay(USERS | {"limits": "2/second", "sample": 0.25}, slots)
-    replay.take([each._replace(recorded=_was("allowed")) for each in _calls("ann", 5)])
+    replay.take([each._replace(recorded=_was("allowed")) for each in _calls("ann", 1, 2, 3, 4, 5)])
     replay.take(_calls("ann", 4))
     replay.take(_calls("ann", 4, ip="nowhere"))
     said = "\n".join(notes(replay, skipped=3, whole_seconds=True, ran_full=True, warmed=0))
     for word in (
-        "users 0.25",
         "held",
         "start empty",
         "whole seconds",
@@ -255,6 +255,26 @@ def test_notes_say_what_makes_a_report_less_than_exact() -> None:
     assert "cannot be decided: 1 request" in said
     exact = _replay(USERS)
     assert notes(exact, skipped=0, whole_seconds=False, ran_full=False, warmed=MINUTE) == []
+
+
+def test_a_sample_is_known_by_the_counts_and_else_by_the_rules() -> None:
+    """Where counts say how many requests there were, they settle it; else the rules that were active say."""
+    sampled = _replay(USERS | {"sample": 0.25})
+    assert sampling(sampled, 400) is None  # no events, nothing that could be a sample
+    sampled.take([each._replace(recorded=_was("allowed")) for each in _calls("ann", 1, 2, 3, 4, 5)])
+    found = sampling(sampled, None)
+    assert found is not None
+    assert found.as_dict() == {"recorded": 5, "decided": None, "sentence": found.sentence}
+    assert found.sentence.startswith("not every admission is recorded (sample: users 0.25): rules would deny more")
+    counted = sampling(sampled, 100)
+    assert counted is not None
+    assert counted.sentence.startswith("the events hold 5 of 100 requests (5 %): rules would deny more")
+    assert sampling(sampled, 5) is None
+    exact = _replay(USERS)
+    exact.take([each._replace(recorded=_was("allowed")) for each in _calls("ann", 1, 2, 3, 4, 5)])
+    assert sampling(exact, None) is None
+    withheld = report(sampled, 10, compares=False)
+    assert (withheld["recorded"], withheld["difference"], withheld["demand"]) == (None, None, [])
 
 
 def test_the_longest_window_is_over_rules_tiers_and_overrides() -> None:

@@ -65,6 +65,11 @@ WHERE day BETWEEN $1 AND $2 AND user_id <> '' AND ($3::text IS NULL OR user_id =
 ORDER BY day, user_id, rule
 LIMIT $7;
 
+-- events.counted(since, until): how many requests there were, by the exact counts, in the whole minutes between
+SELECT sum(total)::bigint AS total
+FROM metrics
+WHERE granularity = 'minute' AND rule = '' AND user_id = '' AND at >= $1 AND at + interval '1 minute' <= $2;
+
 -- events.replay(since, until, after: server, sequence and id of an event at `since`, limit): in the order of deciding
 SELECT at, id, user_id AS "user", tenant, api_key, host(ip) AS ip, tier, method, endpoint, rule, decision, source,
        coalesce(server, '') AS server, sequence, extra
