@@ -115,7 +115,7 @@ def test_a_rule_that_they_do_not_fit_does_not_come_back_in_silence(database_url:
 
 
 def test_dormant_overrides_are_shown_apart_and_survive_other_changes(database_url: str) -> None:
-    """What a user or key has for a rule that is gone is listed as dormant, and stays until somebody removes it."""
+    """What a user or key has for a rule that is gone is listed as dormant, and stays until it is removed."""
 
     async def run(accounts: Accounts) -> None:
         user = {"id": "u1", "overrides": {"export": "1/hour", "search": "9/hour"}}

@@ -1,4 +1,4 @@
-"""Files that commands write; what somebody else has written there is not lost."""
+"""Files that commands write; what others have written there is not lost."""
 
 from __future__ import annotations
 

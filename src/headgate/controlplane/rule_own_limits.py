@@ -20,7 +20,7 @@ _NO_ID: Final = UUID(int=0)
 
 
 async def holders(statements: Statements, rules: Sequence[str]) -> dict[str, OwnLimitHolders]:
-    """Who has limits in place of these rules' own, for each rule that somebody has such limits of."""
+    """Who has limits in place of these rules' own, for each rule that has such limits."""
     if not rules:
         return {}
     users = {row["rule"]: row for row in await statements.rows("rule_sets.override_holders", list(rules), _NAMED)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headgate.core.rule_difference import Contents, Difference, FieldChange, difference
+from headgate.core.rule_difference import Contents, Difference, FieldChange, OwnLimitHolders, difference
 
 SEARCH = {"name": "search", "limits": ["100/hour"], "match": {"attributes": {}}, "enabled": True}
 BEFORE = Contents(
@@ -77,3 +77,19 @@ def test_values_are_shown_in_one_short_line() -> None:
     for change, line in shown.items():
         assert str(change) == line
     assert len(str(FieldChange("a", "response.message", "x" * 1_000, "y" * 1_000))) < 200
+
+
+def test_whose_limits_go_and_come_with_rules_is_told() -> None:
+    """Users and keys are counted and some of them named, in the line of the rule and as data."""
+    users = OwnLimitHolders("old", 7, ("u1", "u2"))
+    key = OwnLimitHolders("new", keys=1, some_keys=("hg_x",))
+    told = Difference(added=("new", "other"), removed=("old",), dormant=(users,), returning=(key,))
+    assert told.lines() == [
+        "+ rule new: limits of 1 API key (hg_x) become active again",
+        "+ rule other",
+        "- rule old: limits of 7 users (u1, u2 and 5 more) become dormant",
+    ]
+    data = told.as_dict()
+    assert data["dormant"] == [{"rule": "old", "users": 7, "keys": 0, "some_users": ["u1", "u2"], "some_keys": []}]
+    assert (data["returning"][0]["keys"], data["delete_at_most"], data["set_back"]) == (1, None, [])
+    assert Difference(set_back=(("a", "a.yaml"),)).as_dict()["set_back"] == [{"rule": "a", "owner": "a.yaml"}]
