@@ -88,11 +88,12 @@ class RuleSetChanges:
     async def _fulfil(self, desired: DesiredRules, who: str, delete_at_most: int | None = None) -> Difference:
         async with announced(self._database, self._announce) as writing:
             plan = await plan_changes(writing, desired)
-            check_deletions(desired, plan, delete_at_most)
             try:
                 await write(writing, who, plan, self._publisher)
             except InvalidRules as error:
                 raise InvalidRules(desired.located(error.problems)) from error
+            # Last, because what is wrong with a file is said first; nothing of it is kept if this raises.
+            check_deletions(desired, plan, delete_at_most)
         return plan.difference
 
 
