@@ -203,7 +203,7 @@ def _change(
     as_json: bool,
     delete_at_most: int | None = None,
 ) -> int:
-    asked = {} if delete_at_most is None else {"delete_at_most": delete_at_most}
+    query = {} if delete_at_most is None else {"delete_at_most": delete_at_most}
     with admin(url, token) as client:
         if not as_json:
             difference = desired.ask(client, "plan", delete=verb == "sync")
@@ -215,7 +215,7 @@ def _change(
             if not (yes or refused) and sys.stdin.isatty() and not typer.confirm("Apply these changes?"):
                 print_note("nothing was changed")
                 return DECLINED
-        done = desired.ask(client, verb, **asked)
+        done = desired.ask(client, verb, **query)
     if as_json:
         print_json(done)
     else:

@@ -234,7 +234,7 @@ def _add_layer(domain: str, keys: tuple[str, ...], ways: Sequence[_Way], made: I
     # Rules with more conditions come first by themselves; only where that is another order priorities are needed.
     named = [sum(kind == _EXACT for kind in each) for each in ranks]
     is_by_itself = all(more > fewer for more, fewer in pairwise(named))
-    priorities = {} if is_by_itself else {each: _FIRST_PRIORITY + place for place, each in enumerate(ranks)}
+    priorities = {} if is_by_itself else {each: _FIRST_PRIORITY + number for number, each in enumerate(ranks)}
     for way in ways:
         rule = dict(way.rule)
         source = way.nodes[-1].source
