@@ -236,7 +236,9 @@ def with_options(settings: Settings, options: Mapping[str, str | None]) -> Setti
     """These settings, with what was given on the command line in place of what it replaces."""
     given = {name: text for name, text in options.items() if text is not None}
     known = {each.name: each for each in fields(Settings)}
-    changed: dict[str, Any] = {name: _read(known[name], text, f"--{name}") for name, text in given.items()}
+    changed: dict[str, Any] = {
+        name: _read(known[name], text, f"--{name.replace('_', '-')}") for name, text in given.items()
+    }
     return replace(settings, **changed)
 
 

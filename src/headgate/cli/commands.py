@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from headgate import __version__
+from headgate.cli.extras import missing_package
 from headgate.cli.output import complain, counted, give_up_output
 from headgate.errors import HeadgateError, InvalidFields, InvalidRules
 
@@ -230,6 +231,11 @@ def run(arguments: list[str]) -> int:
         give_up_output()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 (a bug; even then people get a sentence)
-        complain(f"this is a bug in headgate: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 (a bug, or a missing extra; even then people get a sentence)
+        complain(_unexpected(error))
     return FAILED
+
+
+def _unexpected(error: Exception) -> str:
+    sentence = missing_package(error, "this command") if isinstance(error, ModuleNotFoundError) else None
+    return sentence or f"this is a bug in headgate: {type(error).__name__}: {error}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.edge.access import Access, GrpcProtection
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport
-from headgate.edge.listening import Address, Tls, reserved_address
+from headgate.edge.listening import Address, ListenOptions, Tls, reserved_address
 from headgate.edge.rls.decisions import RateLimits
 from headgate.errors import HeadgateError, InvalidSettings
 from headgate.setting_values import RlsOnOverload
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headgate.edge.acceptor import ClosedConnections
     from headgate.edge.fairness import TimeSlice
     from headgate.settings import Settings
+
+_GRPC_OPTIONS: Final = ListenOptions("HEADGATE_GRPC_HOST", "--grpc-port or HEADGATE_GRPC_PORT")
 
 
 @asynccontextmanager
@@ -66,9 +68,9 @@ async def rate_limit_service(
     seconds, most = chosen.drain_seconds, carrying.connections
     with ExitStack() as port:
         try:
-            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port))
+            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port, options=_GRPC_OPTIONS))
         except HeadgateError as error:
-            msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
+            msg = f"Envoy's rate-limit service: {error}"
             raise HeadgateError(msg) from error
         async with serving_grpc(
             answering, address, seconds, for_call, protection, most, bounds=bounds, time_slice=time_slice, closed=closed
