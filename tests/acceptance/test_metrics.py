@@ -153,12 +153,12 @@ def test_metrics_need_no_token_and_name_no_secret(
         redis_url=valkey.url,
         database_url=postgres.new_database(),
         data_dir=str(tmp_path / "data"),
-        service_token="a-secret-token",  # noqa: S106 (of this test)
+        service_token="a-secret-token-of-this-test",  # noqa: S106 (of this test)
         events="no",
     )
     assert service.check(user="u").status_code == 401
     allowed = httpx.post(
-        f"{service.url}/v1/check", json={"user": "u"}, headers={"X-Headgate-Token": "a-secret-token"}, timeout=PATIENCE
+        f"{service.url}/v1/check", json={"user": "u"}, headers={"X-Headgate-Token": "a-secret-token-of-this-test"}, timeout=PATIENCE
     )
     assert allowed.status_code == 200
     until(service, 1, DECISIONS, "allowed", "false")

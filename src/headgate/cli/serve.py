@@ -24,11 +24,12 @@ from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, ListenOptions, reserved_address
+from headgate.edge.refused_sign_ins import RefusedSignIns
 from headgate.edge.telemetry import Telemetry, shared_folder
 from headgate.errors import HeadgateError
 from headgate.settings import Settings, complete
 from headgate.wiring.listeners import rate_limit_service, transport
-from headgate.wiring.serving import check_workers, decision_service
+from headgate.wiring.serving import check_tokens, check_workers, decision_service
 
 log = logging.getLogger("headgate")
 
@@ -71,6 +72,7 @@ def serve(
         )
     )
     check_workers(chosen)
+    check_tokens(chosen)
     carrying = transport(chosen)
     log_to_stderr(chosen)
     scheme = "https" if carrying.tls else "http"
@@ -95,13 +97,21 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             admin_address = ports.enter_context(
                 reserved_address(chosen.admin_host, chosen.admin_port, options=_ADMIN_OPTIONS)
             )
+            telemetry.sources.append(control.admin.refused.samples)
             await stack.enter_async_context(serving_admin(control.admin, admin_address))
         identity = None if control is None else control.identity
-        time_slice, closed = TimeSlice(), ClosedConnections("grpc")
-        telemetry.sources.append(closed.samples)
+        time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
+        telemetry.sources += [closed.samples, refused.samples]
         grpc_address = await stack.enter_async_context(
             rate_limit_service(
-                limiter, identity, service.is_ready, chosen, running.traces, time_slice=time_slice, closed=closed
+                limiter,
+                identity,
+                service.is_ready,
+                chosen,
+                running.traces,
+                time_slice=time_slice,
+                closed=closed,
+                refused=refused,
             )
         )
 
