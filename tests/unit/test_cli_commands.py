@@ -93,7 +93,8 @@ def test_every_end_has_a_code_and_at_most_a_sentence(
 ) -> None:
     """Whatever a verb raises becomes an exit code and a sentence, never a traceback."""
 
-    def fail(_arguments: list[str], *, standalone_mode: bool) -> None:
+    def fail(_arguments: list[str], *, prog_name: str, standalone_mode: bool) -> None:
+        assert prog_name == "headgate"
         assert not standalone_mode
         raise failure
 

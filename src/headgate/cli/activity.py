@@ -103,7 +103,8 @@ def violators(
 def print_changes(changes: Sequence[dict[str, Any]]) -> None:
     """A table of changes."""
     headings = ("change", "at (UTC)", "who", "what", "done", "difference")
-    print_rows(headings, [_change(each) for each in changes], numbers=["change"], long=["difference"])
+    rows = [_change(each) for each in changes]
+    print_rows(headings, rows, numbers=["change"], whole=["who", "difference"], below=["difference"])
 
 
 def print_events(events: Sequence[dict[str, Any]]) -> None:
