@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 
 from headgate import Limiter
+from headgate.cli.token_rules import check_tokens
 from headgate.core.metrics import Sample
 from headgate.dataplane.limiter import run_now
 from headgate.edge.http.application import HttpRequest
@@ -17,7 +18,6 @@ from headgate.edge.refused_sign_ins import NO_TOKEN, WRONG_TOKEN, RefusedSignIns
 from headgate.errors import InvalidSettings
 from headgate.protocols.http1.messages import Head
 from headgate.settings import Settings, from_environment
-from headgate.wiring.serving import check_tokens
 
 RIGHT: Final = "a-token-that-is-long-enough"
 

@@ -18,6 +18,7 @@ import uvloop
 from headgate.cli.banner import Addresses, announce
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.options import settings
+from headgate.cli.token_rules import check_tokens
 from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
@@ -29,7 +30,7 @@ from headgate.edge.telemetry import Telemetry, shared_folder
 from headgate.errors import HeadgateError
 from headgate.settings import Settings, complete
 from headgate.wiring.listeners import rate_limit_service, transport
-from headgate.wiring.serving import check_tokens, check_workers, decision_service
+from headgate.wiring.serving import check_workers, decision_service
 
 log = logging.getLogger("headgate")
 
