@@ -21,6 +21,8 @@ def main() -> None:
     if unknown := set(arguments.parts) - {*PARTS, PLOTS}:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     console = Console()
+    if not console.is_terminal:
+        console.width = report.WITHOUT_A_TERMINAL
     for part in [name for name in PARTS if name in (arguments.parts or PARTS)]:
         with report.Bar(console) as bar:
             outcome = PARTS[part](bar, quick=arguments.quick)

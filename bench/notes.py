@@ -33,7 +33,7 @@ def keep(part: str, figures: list[Figure]) -> None:
         table.add_row(
             figure.name, f"{figure.value:,.4g}" if figure.value < 1_000 else f"{figure.value:,.0f}", figure.unit
         )
-    Console().print(table)
+    Console().print(table, soft_wrap=True)
     kept = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
     kept["machine"] = machine()

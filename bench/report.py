@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 RESULTS = Path(__file__).parent / "results.json"
 _WIDE = 110
+WITHOUT_A_TERMINAL = 200
+"""How wide a pipe or a file counts as, so that lines are whole."""
 _LIBRARIES = ("headgate", "limits", "throttled-py", "pyrate-limiter", "redis", "valkey", "matplotlib", "rich")
 
 
@@ -76,7 +78,7 @@ def _version(library: str) -> str | None:
 def table(rows: list[Row], width: int) -> Table:
     """The rows for people, those with a bar first; what they are measured against where there is room."""
     made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
-    made.add_column("row", no_wrap=True)
+    made.add_column("row", overflow="fold")  # of all columns, this one gives way on a narrow terminal
     for heading in ("ours", "reference", "ratio", "bar"):
         made.add_column(heading, justify="right", no_wrap=True)
     made.add_column("", no_wrap=True)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PREFIX: Final = "HEADGATE_"
+COMPLETION: Final = "_HEADGATE_COMPLETE"
+"""Set by a shell that wants the command that is being typed to be completed."""
 DEFAULT_DATA_DIR: Final = Path(".headgate")
 _FROM_FILE: Final = "_FILE"
 
@@ -236,7 +238,9 @@ def with_options(settings: Settings, options: Mapping[str, str | None]) -> Setti
     """These settings, with what was given on the command line in place of what it replaces."""
     given = {name: text for name, text in options.items() if text is not None}
     known = {each.name: each for each in fields(Settings)}
-    changed: dict[str, Any] = {name: _read(known[name], text, f"--{name}") for name, text in given.items()}
+    changed: dict[str, Any] = {
+        name: _read(known[name], text, f"--{name.replace('_', '-')}") for name, text in given.items()
+    }
     return replace(settings, **changed)
 
 
@@ -257,6 +261,14 @@ def web_concurrency(environ: Mapping[str, str] | None = None) -> int:
     return max(
         (int(text) for text in texts if text.isascii() and text.isdigit() and len(text) < len("10000")), default=1
     )
+
+
+def words_to_complete(environ: Mapping[str, str] | None = None) -> list[str] | None:
+    """The words of a command that a shell wants to be completed, without the program; None if no shell does."""
+    environ = os.environ if environ is None else environ
+    if COMPLETION not in environ:
+        return None
+    return (environ.get("COMP_WORDS") or environ.get("_TYPER_COMPLETE_ARGS") or "").split()[1:]
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:

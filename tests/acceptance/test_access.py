@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.service import Run, Start
 
 RULES = "rules: [{name: two, per: [user], limits: 2/minute}]"
-TOKEN = "t0ken"  # noqa: S105 (for a test)
+TOKEN = "the-token-of-this-test"  # noqa: S105 (for a test)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["upstream"]
 
 RULES = "rules: [{name: two, per: [ip], limits: 2/day}]"
-TOKEN = "t0ken"  # noqa: S105 (for a test)
+TOKEN = "the-token-of-this-test"  # noqa: S105 (for a test)
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 HEALTH = "/grpc.health.v1.Health/Check"
 QUESTION = question("web", {"entries": {"remote_address": "203.0.113.9"}})

@@ -50,6 +50,9 @@ def test_a_whole_product_by_one_command(start: Start, tmp_path: Path) -> None:
     assert service.wait() == 0
     again = start(data_dir=str(tmp_path))
     assert again.admin_token == service.admin_token
+    assert again.admin_token.startswith("hgt_")
+    assert again.admin_token not in again.output + again.errors  # a pipe may end in a log that many can read
+    assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
     assert again.check(user="u1").json()["remaining"] == 3
 
 

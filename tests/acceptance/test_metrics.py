@@ -147,18 +147,22 @@ def test_metrics_need_no_token_and_name_no_secret(
     start: Start, rules: Path, valkey: Server, postgres: Postgres, tmp_path: Path
 ) -> None:
     """With a service token and a database, both ports answer without a token, with the same counts and no secret."""
+    secret = "a-secret-token-of-this-test"  # noqa: S105 (as it says)
     service = start(
         "--rules",
         str(rules),
         redis_url=valkey.url,
         database_url=postgres.new_database(),
         data_dir=str(tmp_path / "data"),
-        service_token="a-secret-token",  # noqa: S106 (of this test)
+        service_token=secret,
         events="no",
     )
     assert service.check(user="u").status_code == 401
     allowed = httpx.post(
-        f"{service.url}/v1/check", json={"user": "u"}, headers={"X-Headgate-Token": "a-secret-token"}, timeout=PATIENCE
+        f"{service.url}/v1/check",
+        json={"user": "u"},
+        headers={"X-Headgate-Token": secret},
+        timeout=PATIENCE,
     )
     assert allowed.status_code == 200
     until(service, 1, DECISIONS, "allowed", "false")
@@ -169,7 +173,7 @@ def test_metrics_need_no_token_and_name_no_secret(
     assert total(samples, "headgate_store_breaker") == 0
     assert total(samples, "headgate_rules_confirmed_age_seconds") < PATIENCE
     assert service.admin_token not in str(samples)
-    assert "a-secret-token" not in str(samples)
+    assert secret not in str(samples)
     assert {place[0] for place in samples} <= {
         *METRICS,
         *(f"headgate_decision_seconds{part}" for part in ("_bucket", "_sum", "_count")),

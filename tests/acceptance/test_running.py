@@ -153,18 +153,18 @@ def test_a_port_in_use_is_named(start: Start, headgate: Run, rules: Path) -> Non
     assert refused.returncode == 1
     assert refused.stderr == (
         f"headgate: cannot listen on '127.0.0.1', port {port}: another program uses it; "
-        "stop that program, or choose another port\n"
+        "stop that program, or choose another port (--port or HEADGATE_PORT)\n"
     )
 
 
 def test_one_port_for_two_servers_is_refused(headgate: Run, rules: Path) -> None:
     """The service for checks and the one for Envoy cannot share a port, which the system would allow."""
     port = str(free_port())
-    refused = headgate("serve", "--rules", str(rules), "--port", port, grpc_port=port)
+    refused = headgate("serve", "--rules", str(rules), "--port", port, "--grpc-port", port)
     assert refused.returncode == 1
     assert refused.stderr == (
         f"headgate: Envoy's rate-limit service: cannot listen on '127.0.0.1', port {port}: another program uses it; "
-        "stop that program, or choose another port (HEADGATE_GRPC_PORT)\n"
+        "stop that program, or choose another port (--grpc-port or HEADGATE_GRPC_PORT)\n"
     )
 
 

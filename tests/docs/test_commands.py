@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Fences = Callable[[Path, str], list[tuple[int, str]]]
 
+_SUBSTITUTION: Final = re.compile(r"\$\(([^()]*)\)")
 _TARGET: Final = re.compile(r"^(?P<name>[a-z-]+):.*?##", re.MULTILINE)
 
 
@@ -27,7 +28,24 @@ def _targets(root: Path) -> set[str]:
 
 def _typed(page: Path, fences: Fences) -> list[list[str]]:
     lines = [line for _, text in fences(page, "console") for line in text.splitlines() if line.startswith("$ ")]
-    return [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
+    return [words for line in lines for words in _commands(line.removeprefix("$ "))]
+
+
+def _commands(line: str) -> list[list[str]]:
+    """The commands in a line of a shell: those in `$(…)`, and each of a pipe."""
+    inner = _SUBSTITUTION.findall(line)
+    if inner:
+        outer = _SUBSTITUTION.sub("VALUE", line)
+        return [words for each in (*inner, outer) for words in _commands(each)]
+    words = shlex.shlex(line, posix=True, punctuation_chars="|")
+    words.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == "|":
+            found.append([])
+        else:
+            found[-1].append(word)
+    return [each for each in found if each]
 
 
 def _problem(words: list[str]) -> str | None:

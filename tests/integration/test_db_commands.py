@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,8 @@ from headgate.adapters.postgres.migrations import known
 from headgate.cli.commands import run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.postgres import Postgres
 
 
@@ -47,6 +50,16 @@ def test_programs_get_json(postgres: Postgres, capsys: pytest.CaptureFixture[str
     assert said[2]["migrations"][0]["at"].endswith("+00:00")
 
 
+def test_the_embedded_database_is_found(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is named, the database of the data directory is meant, as for `headgate backup`."""
+    with TemporaryDirectory() as folder:  # in a short path, as sockets want it
+        monkeypatch.setenv("HEADGATE_DATA_DIR", folder)
+        assert run(["db", "migrate", "--url", "embedded://"]) == 0
+        capsys.readouterr()
+        assert run(["db", "status"]) == 0
+    assert "The schema is up to date." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
@@ -62,9 +75,10 @@ def test_programs_get_json(postgres: Postgres, capsys: pytest.CaptureFixture[str
     ],
 )
 def test_what_goes_wrong_is_one_sentence(
-    url: str, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    url: str, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """No database, none that answers, or an address that is none: exit code 1, and no password repeated."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADGATE_DATABASE_URL", url)
     assert run(["db", "status"]) == 1
     shown = capsys.readouterr().err

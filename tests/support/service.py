@@ -54,7 +54,8 @@ class Service:
             raise
         self.http = httpx.Client(base_url=self.url, timeout=PATIENCE)
         self.admin_url = found[1] if (found := re.search(r"^  admin +(\S+)$", self.output, re.MULTILINE)) else ""
-        token = found[1] if (found := re.search(r"^  token +(\S+)$", self.output, re.MULTILINE)) else ""
+        file = re.search(r"^  token +in (.+); ", self.output, re.MULTILINE)
+        token = "" if file is None else Path(file[1]).read_text(encoding="ascii").strip()
         self.admin_token = settings.get("admin_token", token)
         self.admin = httpx.Client(
             base_url=self.admin_url, timeout=PATIENCE, headers={"Authorization": f"Bearer {self.admin_token}"}

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from headgate.edge.admin.middleware import Frame, Guard
+from headgate.edge.refused_sign_ins import RefusedSignIns
 
 if TYPE_CHECKING:
     import pytest
@@ -47,6 +48,7 @@ async def _status(app: Frame, path: str = "/v1/rules", *headers: tuple[bytes, by
     async def send(message: Any) -> None:  # noqa: ANN401 (ASGI)
         sent.append(message)
 
+    parts = SimpleNamespace(access=_Access(), refused=RefusedSignIns("admin"))
     scope = {
         "type": "http",
         "method": "GET",
@@ -54,7 +56,7 @@ async def _status(app: Frame, path: str = "/v1/rules", *headers: tuple[bytes, by
         "raw_path": path.encode(),
         "query_string": query,
         "headers": list(headers),
-        "app": SimpleNamespace(state=SimpleNamespace(parts=SimpleNamespace(access=_Access()))),
+        "app": SimpleNamespace(state=SimpleNamespace(parts=parts)),
     }
     await app(scope, receive, send)
     status: int = sent[0]["status"]

@@ -70,6 +70,21 @@ def test_a_missing_part_of_headgate_is_not_taken_for_a_missing_extra(monkeypatch
             1,
             "headgate: this is a bug in headgate: ZeroDivisionError: division by zero\n",
         ),
+        (
+            ModuleNotFoundError("No module named 'asyncpg'", name="asyncpg"),
+            1,
+            "headgate: this command needs asyncpg, which is not installed: pip install 'headgate[postgres]'\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'opentelemetry.sdk'", name="opentelemetry.sdk"),
+            1,
+            "headgate: this command needs opentelemetry, which is not installed: pip install 'headgate[otel]'\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'headgate.nothing'", name="headgate.nothing"),
+            1,
+            "headgate: this is a bug in headgate: ModuleNotFoundError: No module named 'headgate.nothing'\n",
+        ),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -78,7 +93,8 @@ def test_every_end_has_a_code_and_at_most_a_sentence(
 ) -> None:
     """Whatever a verb raises becomes an exit code and a sentence, never a traceback."""
 
-    def fail(_arguments: list[str], *, standalone_mode: bool) -> None:
+    def fail(_arguments: list[str], *, prog_name: str, standalone_mode: bool) -> None:
+        assert prog_name == "headgate"
         assert not standalone_mode
         raise failure
 
@@ -103,6 +119,8 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: p
         (["check", "--url", "gopher://x"], "--url is 'gopher://x'; write an address such as http://127.0.0.1:8080"),
         (["check", "--cost", "1.5"], "--cost is '1.5'; write a whole number"),
         (["check", "--cost", "9" * 400], "--cost is "),
+        (["serve", "--admin-port", "x"], "--admin-port is 'x'; write a whole number"),
+        (["gateway", "--upstream", "http://h", "--service-port", "x"], "--service-port is 'x'; write a whole number"),
         (["check", "--attribute", "region"], "--attribute is 'region'; write NAME=VALUE"),
         (["check", "--rules", "missing.yaml"], "missing.yaml: cannot be read"),
         (["check", "--rules", RULES, "--ip", "nonsense"], "ip"),

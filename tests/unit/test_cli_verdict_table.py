@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headgate import Limiter, Request
-from headgate.cli.verdict_table import print_verdict
+from headgate.cli.verdict_table import print_verdict, span
 from headgate.core.units import SECOND
 from headgate.dataplane.limiter import run_now
 
@@ -53,6 +53,24 @@ def test_each_decision_has_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     (day,) = (line for line in lines if line.split()[:1] == ["day"])
     (watched,) = (line for line in lines if "watched" in line)
     assert "daily" in day
-    assert "5 per 1 d" in day
+    assert "5/day" in day
     assert "denied (watched)" in watched
-    assert "1 per 1 h" in watched
+    assert "1/hour" in watched
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.000001, "1 us"),
+        (0.0025, "2.5 ms"),
+        (0.25, "0.25 s"),
+        (0.0, "0 s"),
+        (42.0, "42 s"),
+        (90.0, "1.5 min"),
+        (86_400_000.0, "1,000 d"),
+        (None, "never"),
+    ],
+)
+def test_spans_are_read_at_a_glance(seconds: float | None, words: str) -> None:
+    """None has an exponent."""
+    assert span(seconds) == words

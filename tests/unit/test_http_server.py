@@ -8,7 +8,7 @@ import pytest
 from headgate import Limiter
 from headgate.edge.http.server import ShutdownTimes, Transport, serve, serving_http
 from headgate.edge.http.service import DecisionService
-from headgate.edge.listening import Address, free_address, reserved_address
+from headgate.edge.listening import Address, ListenOptions, free_address, reserved_address
 from headgate.errors import HeadgateError
 
 
@@ -84,9 +84,26 @@ def test_a_server_that_cannot_start_says_why_in_a_sentence() -> None:
     ],
 )
 def test_an_address_that_cannot_be_listened_on_is_named(host: str, reason: str) -> None:
-    """A host that is not this machine, or none at all, raises a sentence."""
+    """A host that is not this machine, or none at all, raises a sentence, with the option that changes it."""
     with pytest.raises(HeadgateError, match=reason):
         free_address(host, 0)
+    options = ListenOptions("--host", "--port")
+    with pytest.raises(HeadgateError, match=r"\(--host\)$"), reserved_address(host, 0, options=options):
+        pass
+
+
+def test_a_taken_port_names_the_option() -> None:
+    """The operator is told what to write, not only that something is wrong."""
+    options = ListenOptions("--host", "--port or HEADGATE_PORT")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with (
+            pytest.raises(HeadgateError, match=r"choose another port \(--port or HEADGATE_PORT\)$"),
+            reserved_address("127.0.0.1", port, options=options),
+        ):
+            pass
 
 
 @pytest.mark.parametrize(

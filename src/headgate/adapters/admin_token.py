@@ -6,7 +6,8 @@ import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from headgate.core.api_key import RANDOM_BYTES, new_token
+from headgate.adapters.private_files import make_private_folder, others_may_read
+from headgate.core.api_key import RANDOM_BYTES, looks_like_token, new_token
 from headgate.core.ids import new_id
 from headgate.errors import InvalidSettings
 
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 _FILE: Final = "admin-token"
 
 
+def token_file(data_dir: Path) -> Path:
+    """The file that the admin token of a data directory is in."""
+    return data_dir / _FILE
+
+
 def new_admin_token() -> str:
     """A new random token."""
     return new_token(secrets.token_bytes(RANDOM_BYTES))
@@ -23,18 +29,28 @@ def new_admin_token() -> str:
 
 def kept_token(data_dir: Path) -> str:
     """The admin token of this data directory, made with mode 0600 when there is none."""
-    file = data_dir / _FILE
+    file = token_file(data_dir)
     try:
         if not file.exists():
-            data_dir.mkdir(parents=True, exist_ok=True)
+            make_private_folder(data_dir)
             _make(file)
+        mode = others_may_read(file)
         token = file.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         msg = f"the admin token cannot be kept in {file}: {reason}; set HEADGATE_ADMIN_TOKEN or HEADGATE_DATA_DIR"
         raise InvalidSettings(msg) from error
-    if not token:
-        msg = f"there is no token in {file}; delete the file, and a new one is made"
+    if mode is not None:
+        msg = (
+            f"other users can read the admin token in {file} (mode {mode:04o}); delete the file, and a new one is "
+            "made, or run chmod 600 if the token is still secret"
+        )
+        raise InvalidSettings(msg)
+    if not looks_like_token(token):
+        msg = (
+            f"there is no whole token in {file}; delete the file, and a new one is made, or set HEADGATE_ADMIN_TOKEN "
+            "to one of your own"
+        )
         raise InvalidSettings(msg)
     return token
 

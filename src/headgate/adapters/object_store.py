@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from headgate.adapters.private_files import make_private_folder, open_private
 from headgate.errors import ArchiveError, InvalidSettings, short_repr
 
 if TYPE_CHECKING:
@@ -109,9 +110,9 @@ class FolderObjectStore:
         unfinished = path.with_name(path.name + _UNFINISHED)
         hashed, size = sha256(), 0
         with self._translated(name, "written"):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
             try:
-                with unfinished.open("wb") as file:
+                with open_private(unfinished, "wb") as file:
                     for chunk in (content,) if isinstance(content, bytes) else content:
                         file.write(chunk)
                         hashed.update(chunk)

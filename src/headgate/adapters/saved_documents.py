@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from headgate.adapters.private_files import make_private_folder
 from headgate.errors import InvalidFields, Problem
 from headgate.ports import Document
 
@@ -20,7 +21,6 @@ log = logging.getLogger("headgate")
 
 _MAX_HEADER_BYTES: Final = 1_000
 _MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-_PRIVATE: Final = 0o700
 
 
 class SavedDocuments:
@@ -60,7 +60,7 @@ class SavedDocuments:
             if there is not None and there.lineage == document.lineage and there.number >= document.number:
                 return  # another process may have been faster
         try:
-            self._folder.mkdir(_PRIVATE, parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             _replace(file, document)
         except OSError as error:
             if not self._is_known_to_fail:

@@ -9,7 +9,7 @@ from rich.text import Text as Styled
 from headgate.cli.admin_client import admin, at
 from headgate.cli.analytics import who
 from headgate.cli.options import Json, Limit, Text, Token, Url, moment_of
-from headgate.cli.output import console, moment, print_fields, print_json, print_more, print_rows
+from headgate.cli.output import moment, print_fields, print_json, print_line, print_more, print_rows
 from headgate.cli.quota import print_limits
 from headgate.cli.tables import printable
 from headgate.cli.verdict_table import span
@@ -103,7 +103,8 @@ def violators(
 def print_changes(changes: Sequence[dict[str, Any]]) -> None:
     """A table of changes."""
     headings = ("change", "at (UTC)", "who", "what", "done", "difference")
-    print_rows(headings, [_change(each) for each in changes], numbers=["change"], long=["difference"])
+    rows = [_change(each) for each in changes]
+    print_rows(headings, rows, numbers=["change"], whole=["who", "difference"], below=["difference"])
 
 
 def print_events(events: Sequence[dict[str, Any]]) -> None:
@@ -220,11 +221,11 @@ def story(
         print_json(found)
         return
     tier = f", tier {found['tier']}" if found["tier"] else ""
-    console().print(Styled.assemble((printable(user), "bold"), printable(tier)), soft_wrap=True)
+    print_line(Styled.assemble((printable(user), "bold"), printable(tier)))
     for block in found["blocks"]:
         until = f" until {moment(block['until'])}" if block["until"] else ""
         reason = printable(block["reason"] or "no reason given")
-        console().print(Styled(f"blocked{until}: {reason}", "red"), soft_wrap=True)
+        print_line(Styled(f"blocked{until}: {reason}", "red"))
     _part("Days")
     days = [
         (each["day"], f"{each['requests']:,}", f"{each['denied']:,}", _costs(each["costs"])) for each in found["days"]
@@ -239,7 +240,7 @@ def story(
 
 
 def _part(title: str) -> None:
-    console().print(Styled(f"\n{title}", "bold"))
+    print_line(Styled(f"\n{title}", "bold"))
 
 
 def _costs(costs: dict[str, int]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rich.text import Text
 
 from headgate import __version__
+from headgate.adapters.admin_token import token_file
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.cli.output import console, counted
 from headgate.core.limit import Rate
@@ -41,6 +42,7 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
     address, admin_address, grpc_address = where
     rule_set = limiter.snapshots.current.rule_set
     out = console()
+    file = token_file(chosen.data_dir)
 
     def line(label: str, text: str) -> None:
         out.print(Text.assemble((f"  {label:<9}", "dim"), text), soft_wrap=True)
@@ -52,7 +54,9 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
     else:
         line("admin", admin_address.url)
         if chosen.admin_token is None:
-            line("token", control.admin_token)
+            # A pipe may end in a log that many can read.
+            kept = f"in {file}; 'headgate tokens create NAME' makes others"
+            line("token", control.admin_token if out.is_terminal else kept)
         line("rules", f"{control.runtime.runs_on} ({rules}; changes are picked up)")
         line("database", _database(chosen))
     if grpc_address is not None:
@@ -66,7 +70,7 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
         out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
     if control is not None and admin_address is not None:
-        token = control.admin_token if chosen.admin_token is None else "$HEADGATE_ADMIN_TOKEN"
+        token = f"$(cat {shlex.quote(str(file))})" if chosen.admin_token is None else "$HEADGATE_ADMIN_TOKEN"
         out.print(Text("  # see what a user has left, as an administrator", "dim"), soft_wrap=True)
         quota = f"{admin_address.url.removeprefix('http://')}/v1/users/u1/quota"
         command = f'curl -s {quota} \\\n  -H "Authorization: Bearer {token}"'

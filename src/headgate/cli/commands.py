@@ -15,10 +15,14 @@ from importlib.resources import files
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
+from typer._completion_classes import completion_init
+from typer.core import TyperGroup
 
 from headgate import __version__
+from headgate.cli.extras import missing_package
 from headgate.cli.output import complain, counted, give_up_output
 from headgate.errors import HeadgateError, InvalidFields, InvalidRules
+from headgate.settings import words_to_complete
 
 FAILED = 1
 INTERRUPTED = 130
@@ -61,6 +65,7 @@ VERBS: Final = {
     "explain": Verb("explain", "explain"),
     "simulate": Verb("simulate", "simulate"),
     "quota": Verb("quota", "quota"),
+    "status": Verb("status", "status"),
     "processes": Verb("processes", "processes"),
     "changes": Verb("activity", "changes"),
     "violators": Verb("activity", "violators"),
@@ -69,6 +74,7 @@ VERBS: Final = {
     "endpoints": Verb("analytics", "endpoints"),
     "metrics": Verb("analytics", "metrics"),
     "restore": Verb("backup", "restore"),
+    "completion": Verb("completion", "completion"),
 }
 GROUPS: Final = {
     "events": Group("", {"show": Verb("activity", "show_event")}, Verb("activity", "events")),
@@ -82,6 +88,8 @@ GROUPS: Final = {
         "Rules: in files, in the database, and their history.",
         {
             "validate": Verb("rules", "validate"),
+            "list": Verb("listed_rules", "list_rules"),
+            "show": Verb("listed_rules", "show_rule"),
             "plan": Verb("rules", "plan"),
             "apply": Verb("rules", "apply"),
             "sync": Verb("rules", "sync"),
@@ -146,6 +154,25 @@ GROUPS: Final = {
     ),
 }
 
+SUBJECTS: Final = {
+    "Run": ("serve", "gateway", "status", "processes"),
+    "Ask": ("check", "peek", "explain", "quota"),
+    "Rules, and the callers they limit": ("rules", "tiers", "users", "keys", "blocks", "simulate"),
+    "What happened": (
+        *("events", "violators", "near-limits", "utilisation", "endpoints", "metrics", "usage", "changes"),
+    ),
+    "Look after it": ("tokens", "db", "backup", "restore", "archive", "completion"),
+}
+"""The help shows commands by what they are about, in this order."""
+_SUBJECT_OF: Final = {name: subject for subject, names in SUBJECTS.items() for name in names}
+
+
+class _BySubject(TyperGroup):
+    """Names commands in the order of their subjects."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 (typer's own click)
+        return [name for name in _SUBJECT_OF if name in super(_BySubject, self).list_commands(ctx)]
+
 
 def application(words: Sequence[str] | None = None) -> typer.Typer:
     """The command line: complete, or, with the words of a command, with what this command needs."""
@@ -154,6 +181,7 @@ def application(words: Sequence[str] | None = None) -> typer.Typer:
         help="A rate limiter: the decision service, and commands for its rules, users and limits.",
         no_args_is_help=True,
         add_completion=False,
+        cls=_BySubject,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_headgate)
@@ -161,15 +189,16 @@ def application(words: Sequence[str] | None = None) -> typer.Typer:
     is_known = first in VERBS or first in GROUPS
     for name, verb in VERBS.items():
         if words is None or name == first:
-            app.command(name)(verb.load())
+            app.command(name, rich_help_panel=_SUBJECT_OF[name])(verb.load())
         elif not is_known:
-            app.command(name, help=verb.help())(_only_named)
+            app.command(name, help=verb.help(), rich_help_panel=_SUBJECT_OF[name])(_only_named)
     for name, group in GROUPS.items():
         if words is None or name == first:
-            app.add_typer(_loaded(name, group, words))
+            app.add_typer(_loaded(name, group, words), rich_help_panel=_SUBJECT_OF[name])
         elif not is_known:
             meaning = group.help if group.itself is None else group.itself.help()
-            app.add_typer(typer.Typer(name=name, help=meaning, callback=_only_named))
+            empty = typer.Typer(name=name, help=meaning, callback=_only_named)
+            app.add_typer(empty, rich_help_panel=_SUBJECT_OF[name])
     return app
 
 
@@ -208,7 +237,7 @@ def _headgate(
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code. Every failure is a sentence on standard error, never a traceback."""
     try:
-        code = int(application(arguments)(arguments, standalone_mode=False) or 0)
+        code = int(application(_words(arguments))(arguments, prog_name="headgate", standalone_mode=False) or 0)
         sys.stdout.flush()
         return code  # noqa: TRY300 (flushing can fail too)
     except UsageError as error:
@@ -230,6 +259,20 @@ def run(arguments: list[str]) -> int:
         give_up_output()
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 (a bug; even then people get a sentence)
-        complain(f"this is a bug in headgate: {type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 (a bug, or a missing extra; even then people get a sentence)
+        complain(_unexpected(error))
     return FAILED
+
+
+def _words(arguments: list[str]) -> list[str]:
+    """The words of the command: those that were given, or those that a shell wants to be completed."""
+    words = words_to_complete()
+    if words is None:
+        return arguments
+    completion_init()
+    return words
+
+
+def _unexpected(error: Exception) -> str:
+    sentence = missing_package(error, "this command") if isinstance(error, ModuleNotFoundError) else None
+    return sentence or f"this is a bug in headgate: {type(error).__name__}: {error}"

@@ -80,12 +80,15 @@ async def _status(url: str | None, *, as_json: bool) -> int:
 @asynccontextmanager
 async def _database(url: str | None) -> AsyncIterator["Database"]:
     chosen = settings(database_url=url)
-    if chosen.database_url is None:
+    database_url = chosen.database_url
+    if database_url is None and (chosen.data_dir / "postgres").is_dir():
+        database_url = "embedded://"
+    if database_url is None:
         msg = (
             "no database is named; set HEADGATE_DATABASE_URL, or write --url postgresql://user:password@host:5432/name"
         )
         raise InvalidSettings(msg)
-    opened = open_database(chosen.database_url, chosen.data_dir)
+    opened = open_database(database_url, chosen.data_dir)
     try:
         await opened.start()
         yield opened.database

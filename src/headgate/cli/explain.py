@@ -21,7 +21,7 @@ from headgate.cli.check_request import (
     cost_of,
 )
 from headgate.cli.options import Json, Token, Url
-from headgate.cli.output import console, counted, print_json, table
+from headgate.cli.output import console, counted, print_json, print_line, table
 from headgate.cli.tables import printable
 from headgate.cli.verdict_table import headline, span
 from headgate.core.request import Request
@@ -61,15 +61,13 @@ def explain(
 def print_explanation(answer: dict[str, Any]) -> None:
     """Print an explanation in the shape of `headgate.dataplane.inspection.explain`."""
     out = console()
-    out.print(headline(answer["verdict"]), soft_wrap=True)
-    out.print(
-        Styled(f"for {printable(_request(answer['request']))}, by snapshot {answer['snapshot']}", "dim"), soft_wrap=True
-    )
+    print_line(headline(answer["verdict"]))
+    print_line(Styled(f"for {printable(_request(answer['request']))}, by snapshot {answer['snapshot']}", "dim"))
     block = answer["block"]
     if block is not None:
         until = f" until {datetime.fromtimestamp(block['until'], UTC):%Y-%m-%d %H:%M:%S}" if block["until"] else ""
         reason = f": {printable(block['reason'])}" if block["reason"] else ""
-        out.print(Styled.assemble(("\nblock", "bold red"), f"  {block['id']}{until}{reason}"), soft_wrap=True)
+        print_line(Styled.assemble(("\nblock", "bold red"), f"  {block['id']}{until}{reason}"))
     grid = table()
     for heading in ("layer", "rule", "why"):
         grid.add_column(heading, overflow="fold")

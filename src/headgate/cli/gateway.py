@@ -19,12 +19,14 @@ from rich.text import Text
 from headgate.cli.options import settings
 from headgate.cli.output import console
 from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
-from headgate.edge.listening import Address, accepting, free_address, reserved_address
+from headgate.edge.listening import Address, ListenOptions, accepting, reserved_address
 from headgate.errors import HeadgateError, InvalidSettings, short_repr
-from headgate.settings import for_child
+from headgate.settings import Settings, for_child
 
 _LOCAL: Final = "127.0.0.1"
 _SECONDS_TO_END: Final = 15.0
+_OPTIONS: Final = ListenOptions("--host", "--port")
+_SERVICE_OPTIONS: Final = ListenOptions("--host", "--service-port or HEADGATE_PORT")
 
 
 class OnError(StrEnum):
@@ -42,6 +44,15 @@ def gateway(
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = _LOCAL,
     port: Annotated[int, typer.Option(metavar="NUMBER", min=0, max=65_535, help="The port to listen on.")] = 8000,
+    service_port: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="The port of the service that Envoy asks; 8080 unless told.")
+    ] = None,
+    admin_port: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="The port of the admin API; 8081 unless told.")
+    ] = None,
+    grpc_port: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="The port of Envoy's rate-limit service; 8082 unless told.")
+    ] = None,
     cert: Annotated[str | None, typer.Option(metavar="FILE", help="The certificate (PEM), for TLS.")] = None,
     key: Annotated[str | None, typer.Option(metavar="FILE", help="Its private key (PEM).")] = None,
     on_error: Annotated[
@@ -65,16 +76,27 @@ def gateway(
     if application.is_tls and trusted_ca is None:
         msg = "an upstream with TLS needs the certificates of this system, and there are none"
         raise InvalidSettings(msg)
-    service = free_address(_LOCAL, 0)
-    options = [f"--{name}={value}" for name, value in (("rules", rules), ("database", database)) if value is not None]
-    proxies = [str(network) for network in settings().trusted_proxies]
-    changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
+    given = {"rules": rules, "database": database, "admin-port": admin_port, "grpc-port": grpc_port}
+    options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    chosen = _service_settings(service_port)
+    proxies = [str(network) for network in chosen.trusted_proxies]
     serve = [sys.executable, "-m", "headgate.cli.main", "serve", *options]
     with ExitStack() as kept:
-        address = kept.enter_context(reserved_address(host, port))
+        # Released before the service is started, which reserves it for itself.
+        with reserved_address(_LOCAL, chosen.port, options=_SERVICE_OPTIONS) as service:
+            address = kept.enter_context(reserved_address(host, port, options=_OPTIONS))
+        changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
         front = Front(address, cert, key, lets_pass=on_error is OnError.ALLOW)
         config = envoy_config(front, service, application, trusted_ca)
         asyncio.run(_run(serve, for_child(changes), service, config, front, upstream, kept))
+
+
+def _service_settings(port: str | None) -> Settings:
+    """The settings of the service; its port is called --service-port here."""
+    try:
+        return settings(port=port)
+    except InvalidSettings as error:
+        raise InvalidSettings(str(error).replace("--port", "--service-port")) from None
 
 
 async def _run(

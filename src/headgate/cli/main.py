@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 
+from headgate.cli.extras import missing_package
+
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
         from headgate.cli.commands import run  # noqa: PLC0415 (see above)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("headgate"):
+        sentence = missing_package(error, "the command line")
+        if sentence is None:
             raise
-        sys.stderr.write(
-            f"headgate: the command line needs {error.name}, which is not installed: pip install 'headgate[server]'\n"
-        )
+        sys.stderr.write(f"headgate: {sentence}\n")
         sys.exit(1)
     sys.exit(run(sys.argv[1:]))
 

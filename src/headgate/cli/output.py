@@ -67,7 +67,7 @@ def print_rows(
 
     Numbers stand on the right, and like times and columns that are `whole` they are never folded; texts are, and are
     cut after a glance unless they are `long`. If there is no room, columns that may stand `below` each row do, and
-    then the last ones are left out, which is said.
+    then the last ones.
     """
     if not rows:
         print_note("there are none")
@@ -75,7 +75,6 @@ def print_rows(
     out = console()
     visible = columns(headings, rows, numbers, whole, long)
     under: list[Column] = []
-    missing: list[Column] = []
     width = out.width if out.is_terminal else sys.maxsize
     widths = fitting(visible, width)
     if not widths:
@@ -83,13 +82,16 @@ def print_rows(
         visible = [column for column in visible if column.heading.plain not in below]
         widths = fitting(visible, width)
     while not widths and len(visible) > 1:
-        missing.insert(0, visible.pop())
+        under.insert(0, visible.pop())
         widths = fitting(visible, width)
     for line in lines(out, visible, widths or [max(1, width - 1)], under):
         out.print(line, soft_wrap=True)
-    if missing:
-        names = ", ".join(column.heading.plain for column in missing)
-        print_note(f"there is no room for {names}; --json has them, and so has a wider terminal")
+
+
+def print_line(text: Text) -> None:
+    """A sentence: on a terminal it is broken between words, elsewhere it stays one line."""
+    out = console()
+    out.print(text, soft_wrap=not out.is_terminal)
 
 
 def print_fields(fields: Mapping[str, str | Text | list[str]]) -> None:
@@ -106,7 +108,7 @@ def print_fields(fields: Mapping[str, str | Text | list[str]]) -> None:
 
 def print_done(word: str, what: str) -> None:
     """That something was done: ``created  tier pro``."""
-    console().print(Text.assemble((word, "bold green"), f"  {printable(what)}"), soft_wrap=True)
+    print_line(Text.assemble((word, "bold green"), f"  {printable(what)}"))
 
 
 def print_applied(applied: str) -> None:
@@ -119,7 +121,7 @@ def print_applied(applied: str) -> None:
         line = "no process runs on this database now; it holds for those that start"
     elif have_it != processes:
         line += "; 'headgate processes' shows which"
-    console().print(Text(line, "dim" if have_it == processes else "yellow"), soft_wrap=True)
+    print_line(Text(line, "dim" if have_it == processes else "yellow"))
 
 
 def print_secret(secret: str, *, alone: bool) -> None:
@@ -134,7 +136,7 @@ def print_secret(secret: str, *, alone: bool) -> None:
 
 def print_note(sentence: str) -> None:
     """Something beside the result, for people."""
-    console().print(Text(printable(sentence), "dim"), soft_wrap=True)
+    print_line(Text(printable(sentence), "dim"))
 
 
 def print_more(limit: int) -> None:

@@ -8,7 +8,7 @@ from rich.text import Text as Styled
 
 from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Token, Url
-from headgate.cli.output import console, counted, print_done, print_json, print_rows
+from headgate.cli.output import counted, print_done, print_json, print_line, print_rows
 from headgate.cli.tables import printable
 from headgate.cli.verdict_table import span
 
@@ -38,7 +38,7 @@ def quota(
 
 def _print(answer: dict[str, Any]) -> None:
     tier = f", tier {answer['tier']}" if answer["tier"] else ""
-    console().print(Styled.assemble((printable(answer["user"]), "bold"), printable(tier)), soft_wrap=True)
+    print_line(Styled.assemble((printable(answer["user"]), "bold"), printable(tier)))
     print_limits(answer["items"])
 
 
@@ -46,7 +46,7 @@ def print_limits(entries: Sequence[dict[str, Any]]) -> None:
     """A table of a user's limits as they stand."""
     headings = ("rule", "where", "limit", "used", "left", "full in", "")
     numbers = ["limit", "used", "left", "full in"]
-    print_rows(headings, [_row(entry) for entry in entries], numbers=numbers, whole=[""], long=["where"])
+    print_rows(headings, [_row(entry) for entry in entries], numbers=numbers, whole=[""], long=["where"], below=[""])
 
 
 def _row(entry: dict[str, Any]) -> tuple[str | Styled, ...]:

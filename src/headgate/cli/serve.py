@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 import uvloop
@@ -18,12 +18,14 @@ import uvloop
 from headgate.cli.banner import Addresses, announce
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.options import settings
+from headgate.cli.token_rules import check_tokens
 from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.http.workers import Workers
-from headgate.edge.listening import Address, reserved_address
+from headgate.edge.listening import Address, ListenOptions, reserved_address
+from headgate.edge.refused_sign_ins import RefusedSignIns
 from headgate.edge.telemetry import Telemetry, shared_folder
 from headgate.errors import HeadgateError
 from headgate.settings import Settings, complete
@@ -31,6 +33,9 @@ from headgate.wiring.listeners import rate_limit_service, transport
 from headgate.wiring.serving import check_workers, decision_service
 
 log = logging.getLogger("headgate")
+
+_OPTIONS: Final = ListenOptions("--host or HEADGATE_HOST", "--port or HEADGATE_PORT")
+_ADMIN_OPTIONS: Final = ListenOptions("HEADGATE_ADMIN_HOST", "--admin-port or HEADGATE_ADMIN_PORT")
 
 
 def serve(
@@ -44,6 +49,9 @@ def serve(
     admin_port: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="The port of the admin API; 8081 unless told.")
     ] = None,
+    grpc_port: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="The port of Envoy's rate-limit service; 8082 unless told.")
+    ] = None,
     workers: Annotated[str | None, typer.Option(metavar="NUMBER", help="How many processes answer.")] = None,
 ) -> None:
     """Run the decision service. Each option can also be set as HEADGATE_RULES_FILE, HEADGATE_DATABASE_URL, and so on.
@@ -54,13 +62,23 @@ def serve(
     in order: /readyz says 503, then requests in flight are finished.
     """
     chosen = complete(
-        settings(rules_file=rules, database_url=database, host=host, port=port, admin_port=admin_port, workers=workers)
+        settings(
+            rules_file=rules,
+            database_url=database,
+            host=host,
+            port=port,
+            admin_port=admin_port,
+            grpc_port=grpc_port,
+            workers=workers,
+        )
     )
     check_workers(chosen)
+    check_tokens(chosen)
     carrying = transport(chosen)
     log_to_stderr(chosen)
+    scheme = "https" if carrying.tls else "http"
     with ExitStack() as ports:
-        address = ports.enter_context(reserved_address(chosen.host, chosen.port, "https" if carrying.tls else "http"))
+        address = ports.enter_context(reserved_address(chosen.host, chosen.port, scheme, _OPTIONS))
         uvloop.run(_run(chosen, address, carrying, ports))
 
 
@@ -77,14 +95,24 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             # Here, because it takes as long to import as all the rest.
             from headgate.edge.admin.server import serving_admin  # noqa: PLC0415 (see above)
 
-            admin_address = ports.enter_context(reserved_address(chosen.admin_host, chosen.admin_port))
+            admin_address = ports.enter_context(
+                reserved_address(chosen.admin_host, chosen.admin_port, options=_ADMIN_OPTIONS)
+            )
+            telemetry.sources.append(control.admin.refused.samples)
             await stack.enter_async_context(serving_admin(control.admin, admin_address))
         identity = None if control is None else control.identity
-        time_slice, closed = TimeSlice(), ClosedConnections("grpc")
-        telemetry.sources.append(closed.samples)
+        time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
+        telemetry.sources += [closed.samples, refused.samples]
         grpc_address = await stack.enter_async_context(
             rate_limit_service(
-                limiter, identity, service.is_ready, chosen, running.traces, time_slice=time_slice, closed=closed
+                limiter,
+                identity,
+                service.is_ready,
+                chosen,
+                running.traces,
+                time_slice=time_slice,
+                closed=closed,
+                refused=refused,
             )
         )
 

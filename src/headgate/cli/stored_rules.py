@@ -8,7 +8,7 @@ import typer
 from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.yaml_text import write_rule_set
 from headgate.cli.activity import difference
-from headgate.cli.admin_client import admin, at
+from headgate.cli.admin_client import admin, admin_settings, at
 from headgate.cli.options import Json, Limit, Text, Token, Url
 from headgate.cli.output import (
     complain,
@@ -22,6 +22,7 @@ from headgate.cli.output import (
     write_text,
 )
 from headgate.cli.output_file import Force, write_file
+from headgate.controlplane.rule_schema import rule_schema
 from headgate.errors import InvalidRequest
 
 _Name: TypeAlias = Annotated[str, typer.Argument(metavar="RULE", help="The rule's name.", show_default=False)]
@@ -142,9 +143,11 @@ def import_rules(
 
 
 def schema(into: _Into = None, url: Url = None, token: Token = None, *, force: Force = False) -> None:
-    """Write the JSON Schema of rules files, for editors."""
-    with admin(url, token) as client:
-        found = client.get(at("ruleset", "schema"))
+    """Write the JSON Schema of rules files, for editors: of this version, or of the service at --url."""
+    found = rule_schema()
+    if admin_settings(url, token).admin_url is not None:
+        with admin(url, token) as client:
+            found = client.get(at("ruleset", "schema"))
     _write(found, into, force=force, as_json=True)
 
 

@@ -1,10 +1,11 @@
-"""A table of cells in a width that is given: numbers and times stay whole, texts are folded, columns are left out.
+"""A table of cells in a width that is given: numbers and times stay whole, texts are folded, columns stand below rows.
 
 Cells come from anywhere. What a terminal would obey is written out, and what is longer than a glance is cut.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -60,8 +61,9 @@ class Column:
 
     @property
     def narrowest(self) -> int:
-        """The width that it has to have."""
-        return self.widest if self.is_whole else min(self.widest, max(_READABLE, self.heading.cell_len))
+        """The width that it has to have, so that nothing of it is cut."""
+        least = 0 if self.is_long else -(-self.widest // _MAX_LINES)
+        return self.widest if self.is_whole else min(self.widest, max(_READABLE, self.heading.cell_len, least))
 
 
 def columns(
@@ -97,14 +99,34 @@ def fitting(found: Sequence[Column], width: int) -> list[int]:
 
 
 def lines(out: Console, found: Sequence[Column], widths: Sequence[int], below: Sequence[Column] = ()) -> Iterator[Text]:
-    """The lines of a table; what stands `below` has a line of its own under each row."""
+    """The lines of a table; what stands `below` has lines of its own under each row, with its heading."""
     yield Text()
     yield from _row(out, found, widths, [column.heading for column in found], "bold")
     yield Text(" " * _MARGIN + "─" * (sum(widths) + _GAP * (len(widths) - 1)))
     for index in range(len(found[0].cells)):
         yield from _row(out, found, widths, [column.cells[index] for column in found])
-        for column in below:
-            yield Text.assemble(" " * (_MARGIN + _GAP), (column.heading.plain, "dim"), " ", column.cells[index])
+        yield from _below(out, [(column.heading, column.cells[index]) for column in below if column.cells[index]])
+
+
+def _below(out: Console, named: Sequence[tuple[Text, Text]]) -> Iterator[Text]:
+    """Cells with their names, as many in a line as there is room for."""
+    indent = " " * (_MARGIN + _GAP)
+    width = max(1, out.width - len(indent)) if out.is_terminal else sys.maxsize
+    line = Text()
+    for heading, content in named:
+        part = Text.assemble((heading.plain, "dim"), " ", content) if heading else content.copy()
+        if line and line.cell_len + _GAP + part.cell_len > width:
+            yield Text(indent).append(line)
+            line = Text()
+        if line:
+            line.append(" " * _GAP)
+        line.append(part)
+        if line.cell_len > width:
+            for piece in line.wrap(out, width, overflow="fold"):
+                yield Text(indent).append(piece)
+            line = Text()
+    if line:
+        yield Text(indent).append(line)
 
 
 def _row(

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
-from headgate.cli.output import console, print_rows
+from headgate.cli.output import print_line, print_rows
+from headgate.core.units import SECOND, format_period
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LONG: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_MILLISECOND: Final = 0.001
+_SHORT: Final = 0.01
+"""Below so many seconds a span is in a smaller unit."""
+_MANY: Final = 100
+"""From here on a number has no digits behind its point."""
+
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
     """Print a verdict in the shape of `Verdict.as_dict`."""
-    console().print(headline(verdict), soft_wrap=True)
+    print_line(headline(verdict))
     if not verdict["decisions"]:
         return
     rows = [
@@ -22,7 +30,7 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
             each["rule"],
             each["layer"],
             _answer(each),
-            f"{each['limit']} per {span(each['window'])}",
+            limit_in_words(each["limit"], each["window"]),
             f"{each['remaining']}",
             span(each["reset_after"]),
             "" if each["allowed"] else span(each["retry_after"]),
@@ -54,11 +62,19 @@ def _answer(decision: Mapping[str, Any]) -> Text:
     return Text(f"{word} (watched)" if decision["shadow"] else word, style)
 
 
+def limit_in_words(amount: int, seconds: float) -> str:
+    """A limit as rules have it: ``10/minute``, ``100/15m``."""
+    return f"{amount}/{format_period(round(seconds * SECOND))}"
+
+
 def span(seconds: float | None) -> str:
-    """A span at a glance: ``never``, ``0.25 s``, ``42 s``, ``1.5 min``, ``2 h``."""
+    """A span at a glance: ``never``, ``1 us``, ``2.5 ms``, ``0.25 s``, ``42 s``, ``1.5 min``, ``2 h``."""
     if seconds is None:
         return "never"
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+    for size, unit in _LONG:
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
+            many = seconds / size
+            return f"{many:,.0f} {unit}" if many >= _MANY else f"{many:.3g} {unit}"
+    if 0 < seconds < _SHORT:
+        return f"{seconds * 1e3:.3g} ms" if seconds >= _MILLISECOND else f"{seconds * 1e6:.3g} us"
     return f"{seconds:.3g} s"

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 A_DAY: Final = timedelta(days=1)
 A_WEEK: Final = timedelta(days=7)
 _A_SECOND: Final = timedelta(seconds=1)
+_TOLERANCE: Final = timedelta(minutes=1)
+"""A caller says "the last 7 days" by its own clock, in whole seconds, and the question arrives later."""
 
 
 def time_of(instant: Micros) -> datetime:
@@ -29,7 +31,7 @@ def span(
     since = since or max(datetime.min.replace(tzinfo=UTC) + usual, until) - usual
     if until <= since:
         raise InvalidFields([Problem(("since",), "it does not lie before `until`, or before now")])
-    if until - since > longest + _A_SECOND:
+    if until - since > longest + _TOLERANCE:
         said = f"{longest.days} days" if longest > A_DAY else f"{longest // timedelta(hours=1)} hours"
         raise InvalidFields([Problem(("since",), f"at most {said} can be asked for at once; name `until` too")])
     return since, until

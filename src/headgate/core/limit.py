@@ -101,7 +101,7 @@ def _rate(amount: str, period: str, burst: str | None, text: str) -> Rate:
     if period.lower().startswith("calendar"):
         calendar = Calendar.parse(period)
         return Rate(number, calendar.longest, capacity, calendar)
-    return Rate(number, parse_duration(period), capacity)
+    return Rate(number, parse_duration(period, text), capacity)
 
 
 def _ttl(rest: str | None, text: str) -> Micros:
@@ -114,7 +114,7 @@ def _ttl(rest: str | None, text: str) -> Micros:
     if not span:
         msg = f"'ttl' in {text!r} is followed by a duration, for example 'ttl 30s'"
         raise InvalidLimit(msg)
-    return parse_duration(span)
+    return parse_duration(span, text)
 
 
 def _two(part: str) -> tuple[str, str]:

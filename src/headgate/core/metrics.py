@@ -79,6 +79,12 @@ METRICS: Final = {
             "Connections that the service closed on its own account, by port and reason.",
             ("port", "reason"),
         ),
+        Metric(
+            "headgate_sign_ins_refused_total",
+            _COUNTER,
+            "Calls that were refused because their token was missing or wrong, by port and reason.",
+            ("port", "reason"),
+        ),
         # The store
         Metric(
             "headgate_degraded_limits_total",

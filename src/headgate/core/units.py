@@ -47,8 +47,8 @@ BLANKS: Final = " \t\r\n"
 """What may stand around a limit or duration."""
 
 
-def parse_duration(text: str) -> Micros:
-    """Read ``30s``, ``10 minutes`` or ``hour``; a bare unit means one of it."""
+def parse_duration(text: str, within: str | None = None) -> Micros:
+    """Read ``30s``, ``10 minutes`` or ``hour``; a bare unit means one of it. `within` is the limit that it is from."""
     found = _DURATION.fullmatch(text.strip(BLANKS)) if len(text) <= _MAX_TEXT else None
     if found is None:
         msg = f"{short_repr(text)} is not a duration; write for example 30s, 10 minutes or hour"
@@ -60,7 +60,9 @@ def parse_duration(text: str) -> Micros:
         raise InvalidLimit(msg)
     size = _UNITS.get(unit)
     if size is None:
-        msg = f"{unit!r} in {short_repr(text)} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
+        around = within or text
+        where = "" if around == found["unit"] else f" in {short_repr(around)}"
+        msg = f"{found['unit']!r}{where} is not a unit of time; use us, ms, s, m, h, d or w, or their names"
         raise InvalidLimit(msg)
     span = int(found["count"] or 1) * size
     if not 0 < span <= MAX_PERIOD:

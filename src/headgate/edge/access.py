@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.edge.http import forward_auth
 from headgate.edge.problems import HttpProblem
+from headgate.edge.refused_sign_ins import NO_TOKEN, WRONG_TOKEN
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
+    from headgate.edge.refused_sign_ins import RefusedSignIns
     from headgate.protocols.http1.messages import Head
 
 TOKEN_REQUIRED: Final = "the service token is required, as Authorization: Bearer or X-Headgate-Token"  # noqa: S105 (a sentence)
@@ -28,17 +30,18 @@ _BEARER: Final = "bearer "
 class Access:
     """Checks the service token."""
 
-    def __init__(self, token: str) -> None:
-        """Only callers that send `token` are answered."""
+    def __init__(self, token: str, refused: RefusedSignIns) -> None:
+        """Only callers that send `token` are answered; the others are counted in `refused`."""
         self._token = token.encode()
+        self.refused = refused
 
-    def check(self, head: Head) -> None:
+    def check(self, head: Head, client: str = "") -> None:
         """Raise `HttpProblem` if a request needs the token and does not have it."""
         if head.path in _PATHS_WITHOUT_TOKEN:
             return
         # A forwarded call has the `Authorization` of its own caller.
         authorization = None if head.path.startswith(forward_auth.PATH) else head.get("authorization")
-        if not self._is_valid(head.get(_TOKEN_HEADER), authorization):
+        if not self._is_valid(head.get(_TOKEN_HEADER), authorization, client):
             raise HttpProblem(HTTPStatus.UNAUTHORIZED, TOKEN_REQUIRED, ("www-authenticate", "Bearer"))
 
     def admits(self, fields: Mapping[str, str]) -> bool:
@@ -47,11 +50,14 @@ class Access:
             return True
         return self._is_valid(fields.get(_TOKEN_HEADER), fields.get("authorization"))
 
-    def _is_valid(self, token: str | None, authorization: str | None) -> bool:
-        """Whether the token is in its own header or else in `Authorization`."""
+    def _is_valid(self, token: str | None, authorization: str | None, client: str = "") -> bool:
+        """Whether the token is in its own header or else in `Authorization`; if not, that is counted."""
         if token is None and authorization is not None and authorization[: len(_BEARER)].lower() == _BEARER:
             token = authorization[len(_BEARER) :].strip(" ")
-        return token is not None and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
+        if token is not None and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
+            return True
+        self.refused.count(NO_TOKEN if token is None else WRONG_TOKEN, client)
+        return False
 
 
 class GrpcProtection(NamedTuple):

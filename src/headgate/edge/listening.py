@@ -27,8 +27,15 @@ _RETRY_SECONDS: Final = 0.01
 _REASONS: Final = {
     errno.EADDRINUSE: "another program uses it; stop that program, or choose another port",
     errno.EACCES: "permission denied; choose a port from 1024 on",
-    errno.EADDRNOTAVAIL: "this machine has no such address; use 127.0.0.1 for this machine only, 0.0.0.0 for all",
 }
+_NO_SUCH_ADDRESS: Final = "this machine has no such address; use 127.0.0.1 for this machine only, 0.0.0.0 for all"
+
+
+class ListenOptions(NamedTuple):
+    """What the operator changes an address by, as the message says that it cannot be listened on."""
+
+    host: str
+    port: str
 
 
 class Address(NamedTuple):
@@ -90,12 +97,14 @@ class ServerConnection(Protocol):
 
 
 @contextmanager
-def reserved_address(host: str, port: int, scheme: str = "http") -> Iterator[Address]:
+def reserved_address(
+    host: str, port: int, scheme: str = "http", options: ListenOptions | None = None
+) -> Iterator[Address]:
     """Resolve an address and reserve it inside the block for our servers; port 0 becomes a free one.
 
-    `HeadgateError` if another program listens there, or is about to. Our servers share a port among processes, so they
-    would not notice: two services would each get a part of the requests and count them separately. Two servers of one
-    service could also get the same free port, while the first does not listen yet.
+    `HeadgateError`, which names the `options`, if another program listens there, or is about to. Our servers share a
+    port among processes, so they would not notice: two services would each get a part of the requests and count them
+    separately. Two servers of one service could also get the same free port, while the first does not listen yet.
     """
     try:
         family, kind, protocol, _, resolved = socket.getaddrinfo(
@@ -116,7 +125,7 @@ def reserved_address(host: str, port: int, scheme: str = "http") -> Iterator[Add
                 tried.close()
             keeping = stack.pop_all()
     except (OSError, UnicodeError) as error:
-        raise _cannot_listen(host, port, error) from error
+        raise _cannot_listen(host, port, error, options) from error
     with keeping:
         yield Address(found[0], found[1], scheme)
 
@@ -186,10 +195,16 @@ def _listening_socket(address: Address) -> socket.socket:
     return made
 
 
-def _cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> HeadgateError:
+def _cannot_listen(
+    host: str, port: int, error: OSError | UnicodeError, options: ListenOptions | None = None
+) -> HeadgateError:
     number = getattr(error, "errno", None)
-    reason = _REASONS.get(number or 0, f"{getattr(error, 'strerror', None) or error}")
-    return HeadgateError(f"cannot listen on {host!r}, port {port}: {reason}")
+    if number in _REASONS:
+        reason, option = _REASONS[number], "" if options is None else f" ({options.port})"
+    else:
+        reason = _NO_SUCH_ADDRESS if number == errno.EADDRNOTAVAIL else getattr(error, "strerror", None) or f"{error}"
+        option = "" if options is None else f" ({options.host})"
+    return HeadgateError(f"cannot listen on {host!r}, port {port}: {reason}{option}")
 
 
 async def accepting(address: Address, serving: asyncio.Task[None]) -> bool:

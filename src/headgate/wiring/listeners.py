@@ -5,12 +5,13 @@ from __future__ import annotations
 import ssl
 from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.edge.access import Access, GrpcProtection
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport
-from headgate.edge.listening import Address, Tls, reserved_address
+from headgate.edge.listening import Address, ListenOptions, Tls, reserved_address
+from headgate.edge.refused_sign_ins import RefusedSignIns
 from headgate.edge.rls.decisions import RateLimits
 from headgate.errors import HeadgateError, InvalidSettings
 from headgate.setting_values import RlsOnOverload
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from headgate.edge.fairness import TimeSlice
     from headgate.settings import Settings
 
+_GRPC_OPTIONS: Final = ListenOptions("HEADGATE_GRPC_HOST", "--grpc-port or HEADGATE_GRPC_PORT")
+
 
 @asynccontextmanager
 async def rate_limit_service(
@@ -36,10 +39,12 @@ async def rate_limit_service(
     *,
     time_slice: TimeSlice | None = None,
     closed: ClosedConnections | None = None,
+    refused: RefusedSignIns | None = None,
 ) -> AsyncIterator[Address | None]:
     """Answer Envoy inside the block, and say where; None without the extra `grpc`.
 
-    `time_slice` is that of the event loop; `closed` counts connections that the server closes.
+    `time_slice` is that of the event loop; `closed` counts connections that the server closes, `refused` calls
+    without the service token.
     """
     if find_spec("hpack") is None:
         yield None
@@ -57,18 +62,17 @@ async def rate_limit_service(
         for_call = traced_calls(traces)
     carrying, token = transport(chosen), chosen.service_token
     files = carrying.tls
-    protection = GrpcProtection(
-        None if files is None else files.context(ALPN), None if token is None else Access(token)
-    )
+    access = None if token is None else Access(token, refused or RefusedSignIns("grpc"))
+    protection = GrpcProtection(None if files is None else files.context(ALPN), access)
     denies = chosen.rls_on_overload is RlsOnOverload.OVER_LIMIT
     answering = methods(rate_limits, is_ready, denies_on_overload=denies)
     bounds = GrpcBounds(first_call=chosen.header_seconds, incomplete=chosen.body_seconds)
     seconds, most = chosen.drain_seconds, carrying.connections
     with ExitStack() as port:
         try:
-            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port))
+            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port, options=_GRPC_OPTIONS))
         except HeadgateError as error:
-            msg = f"Envoy's rate-limit service: {error} (HEADGATE_GRPC_PORT)"
+            msg = f"Envoy's rate-limit service: {error}"
             raise HeadgateError(msg) from error
         async with serving_grpc(
             answering, address, seconds, for_call, protection, most, bounds=bounds, time_slice=time_slice, closed=closed

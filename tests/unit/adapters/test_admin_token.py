@@ -23,6 +23,16 @@ def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert kept_token(folder) == token
     (file,) = folder.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
+    assert {each.stat().st_mode & 0o777 for each in (folder, folder.parent)} == {0o700}
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_token_that_others_can_read_stops_the_start(tmp_path: Path, mode: int) -> None:
+    """It is no secret any more, so the operator is told what to do."""
+    kept_token(tmp_path)
+    (tmp_path / "admin-token").chmod(mode)
+    with pytest.raises(InvalidSettings, match=rf"mode {mode:04o}\); delete the file"):
+        kept_token(tmp_path)
 
 
 def test_those_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
@@ -34,9 +44,11 @@ def test_those_who_start_at_once_have_the_same_token(tmp_path: Path) -> None:
         assert looks_like_token(tokens[0])
 
 
-@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe", b"x", b"hgt_UzP2PtLvokH4L3Sr2M6qt5"])
 def test_a_file_without_a_token_stops_the_start(tmp_path: Path, content: bytes) -> None:
-    """No client could use the API with it, so the error names the file."""
-    (tmp_path / "admin-token").write_bytes(content)
+    """Nothing, something else, or a token that was cut off: the error names the file."""
+    file = tmp_path / "admin-token"
+    file.touch(0o600)
+    file.write_bytes(content)
     with pytest.raises(InvalidSettings, match="admin-token"):
         kept_token(tmp_path)

@@ -76,7 +76,7 @@ def test_an_explicitly_empty_set_is_fine(write: Write) -> None:
 MISTAKES = [
     ("- name: search", "- name: search\n    colour: red", "5: rules[0].colour: unknown field; known are name, layer"),
     ("per: ip", "pers: ip", "9: rules[1].pers: unknown field; did you mean 'per'?"),
-    ("5/minute", "5/fortnight", "10: rules[1].limits: 'fortnight' in 'fortnight' is not a unit of time"),
+    ("5/minute", "5/fortnight", "10: rules[1].limits: 'fortnight' in '5/fortnight' is not a unit of time"),
     ("5/minute", "5", "10: rules[1].limits: a limit is written as text, for example '100/minute', not as 5"),
     ("5/minute", "1:30", "10: rules[1].limits: '1:30' is not a limit"),
     ("5/minute", "~", "10: rules[1].limits: a rule needs limits, for example '100/minute'"),

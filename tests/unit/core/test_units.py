@@ -78,7 +78,7 @@ def test_reads_durations(text: str, span: int) -> None:
         ("3661d", "'3661d' is out of range; a duration is between 1 us and 3660 days"),
         ("9" * 30 + "s", "is out of range"),
         ("5 fortnights", "'fortnights' in '5 fortnights' is not a unit of time"),
-        ("ns", "'ns' in 'ns' is not a unit of time"),
+        ("ns", "'ns' is not a unit of time"),
         ("month", "a month has no fixed length; write 'calendar month'"),
         ("2 Months", "a month has no fixed length"),
         ("year", "a year has no fixed length; write 'calendar year'"),

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from headgate.adapters.clock import monotonic
 from headgate.adapters.file_lock import take_lock
+from headgate.adapters.private_files import make_private_folder, open_private
 from headgate.errors import HeadgateError, InvalidSettings
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class EmbeddedServer:
             msg = f"the path {self._folder} is too long for a socket, which can have {most} bytes; {_ELSEWHERE}"
             raise program.error(msg, transient=False)
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             self._start()
         except OSError as error:
             self.stop()
@@ -192,7 +193,7 @@ class EmbeddedServer:
         or of the first caller, may end long before the process does. So the server has a thread of its own.
         """
         try:
-            with self._log.open("ab") as log:
+            with open_private(self._log, "ab") as log:
                 process = subprocess.Popen(  # noqa: S603 (our own server)
                     self._program.command(self._folder),
                     cwd=self._folder,

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.file_lock import take_lock
+from headgate.adapters.private_files import make_private_folder
 from headgate.core.ids import new_id
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class SpoolFolder:
 
     def __init__(self, root: Path, streams: Sequence[str], name: str) -> None:
         """Make it; `OSError` if that fails. Other processes see it only once it is locked."""
-        root.mkdir(_PRIVATE, parents=True, exist_ok=True)
+        make_private_folder(root)
         unseen = root / f".{name}"
         unseen.mkdir(_PRIVATE)
         try:
@@ -87,7 +88,7 @@ def remove_stream(folder: Path, stream: str) -> None:
 
 def shipping_lock(root: Path) -> Lock | None:
     """The lock of the one process that exports; None if another has it. `OSError` if the lock cannot be tried."""
-    root.mkdir(_PRIVATE, parents=True, exist_ok=True)
+    make_private_folder(root)
     return take_lock(root / _SHIPPING)
 
 

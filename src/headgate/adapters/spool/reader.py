@@ -11,7 +11,7 @@ from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.spool.log import HEAD, Head, find_head, head_of, is_whole, segment, segments
+from headgate.adapters.spool.log import HEAD, Head, find_head, head_of, is_whole, segment, segments, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,19 +28,31 @@ class Found(NamedTuple):
     behind: int
 
 
+class Damage(NamedTuple):
+    """A part of a file that cannot be read. What it had counts as dropped, as far as the numbers behind it say so."""
+
+    segment: int
+    offset: int
+    size: int
+    """In bytes."""
+
+
 class Cursor:
     """A position in a log: the number of the next event, its file and the offset in it."""
 
-    def __init__(self, folder: Path, number: int = 0, segment: int = 0, offset: int = 0) -> None:
-        """At the beginning, unless a position is given."""
+    def __init__(
+        self, folder: Path, number: int = 0, segment: int = 0, offset: int = 0, damage: list[Damage] | None = None
+    ) -> None:
+        """At the beginning, unless a position is given. What is damaged is added to `damage`."""
         self._folder = folder
+        self.damage = [] if damage is None else damage
         self.number = number
         self.segment = segment
         self.offset = offset
 
     def copy(self) -> Cursor:
         """Another cursor at the same position."""
-        return Cursor(self._folder, self.number, self.segment, self.offset)
+        return Cursor(self._folder, self.number, self.segment, self.offset, self.damage)
 
     def find(self) -> Found | None:
         """The next frame that has events and is whole; None if there is none yet.
@@ -79,8 +91,23 @@ class Cursor:
                 self.number = max(self.number, found.head.first)
                 return found
             # If a later file existed before this one was read, this one is not written to any more.
+            tail = self.tail()
             if not self._go_on(there):
                 return None
+            if tail is not None:
+                self.damage.append(tail)
+
+    def tail(self) -> Damage | None:
+        """What is left of the file here; None if it is read to its end."""
+        size = size_of(self._folder, self.segment) - self.offset
+        return Damage(self.segment, self.offset, size) if size > 0 else None
+
+    def head_here(self) -> Head | None:
+        """The head of a frame that is cut off; None if not even that can be read."""
+        with suppress(OSError), segment(self._folder, self.segment).open("rb", buffering=0) as file:
+            file.seek(self.offset)
+            return head_of(file.read(HEAD))
+        return None
 
     def _go_on(self, there: list[int]) -> bool:
         """To the beginning of the next file, if there is one."""
@@ -102,6 +129,7 @@ class Cursor:
             at = find_head(rest, 1)
             if at is None:
                 return None
+            self.damage.append(Damage(self.segment, self.offset, at))
             self.offset += at
             file.seek(self.offset)
             head = head_of(file.read(HEAD))
@@ -110,7 +138,10 @@ class Cursor:
         if behind > os.fstat(file.fileno()).st_size:
             return None
         payload = file.read(head.size) if with_payload else None
-        return Found(head, payload if payload is not None and is_whole(head, payload) else None, behind)
+        if payload is not None and not is_whole(head, payload):
+            self.damage.append(Damage(self.segment, self.offset, behind - self.offset))
+            payload = None
+        return Found(head, payload, behind)
 
 
 _END: Final = ".place"
@@ -137,6 +168,7 @@ class Reader:
         saved = _saved(self._file) or _beginning(folder)
         self._begun, self._refused, self._stored = saved.begun, saved.refused, saved.stored
         self._cursor = Cursor(folder, saved.number, saved.segment, saved.offset)
+        self._reported = (saved.segment, saved.offset)
 
     def find(self, most: int = 1, enough: int = 1) -> list[Found]:
         """The next frames that it has not stored, all of one file; none, if there are none yet.
@@ -165,6 +197,23 @@ class Reader:
         """Skip a frame that cannot be read."""
         self._cursor.move_behind(found)
         self.save_offset()
+
+    def new_damage(self) -> list[Damage]:
+        """The damage that was found since the last call: a frame that is read ahead is found more than once."""
+        found = sorted({each for each in self._cursor.damage if each[:2] >= self._reported})
+        self._cursor.damage.clear()
+        if found:
+            self._reported = (found[-1].segment, found[-1].offset + 1)
+        return found
+
+    def give_up_tail(self) -> None:
+        """Behind the last whole frame of a log that is not written to any more: what is cut off there is damaged."""
+        tail = self._cursor.tail()
+        if tail is not None:
+            self._cursor.damage.append(tail)
+            head = self._cursor.head_here()
+            if head is not None:
+                self._cursor.number = max(self._cursor.number, head.end)
 
     def save_offset(self) -> None:
         """Save the offset. On a full disk that fails, and after a restart some batches may be read a second time."""

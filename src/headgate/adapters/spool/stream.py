@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from headgate.adapters.spool import batches
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
-from headgate.adapters.spool.log import delete, segments
+from headgate.adapters.spool.log import delete, segment, segments
 from headgate.adapters.spool.reader import Cursor, Reader, sink_names
 from headgate.core.counts import CountBatch
 from headgate.core.delivery_ledger import NOTHING, DeliveryLedger
@@ -137,7 +137,7 @@ class SpooledStream(Generic[B]):
     def _next(self, folder: Path, sink: str) -> Taken[B] | None:
         """The next batches in a folder; None if there are none yet."""
         reader = self._logs[folder].readers[sink]
-        while found := reader.find(self._batches_at_once, ENOUGH_AT_ONCE):
+        while found := self._find(folder, sink):
             decoded: list[B] = []
             try:
                 for each in found:
@@ -149,6 +149,16 @@ class SpooledStream(Generic[B]):
                     continue
             return Taken(decoded, folder, found[: len(decoded)])
         return None
+
+    def _find(self, folder: Path, sink: str) -> list[Found]:
+        found = self._logs[folder].readers[sink].find(self._batches_at_once, ENOUGH_AT_ONCE)
+        self._report_damage(folder, self._logs[folder], sink)
+        return found
+
+    def _report_damage(self, folder: Path, spooled: _Spooled, sink: str) -> None:
+        for first, offset, size in spooled.readers[sink].new_damage():
+            words = "spool file %s is damaged: %d bytes from byte %d on are lost for the sink %s and count as dropped"
+            log.error(words, segment(folder / self._name, first), size, offset, sink)
 
     def keep(self, sink: str, taken: Taken[B], refused: int) -> None:
         """A sink is done with batches, and can never take so many of their events."""
@@ -199,6 +209,9 @@ class SpooledStream(Generic[B]):
     def _finish(self, folder: Path) -> None:
         """Forget a log that is read to its end."""
         spooled = self._logs.pop(folder)
+        for sink in self._sinks:
+            spooled.readers[sink].give_up_tail()
+            self._report_damage(folder, spooled, sink)
         with suppress(OSError):
             remove_stream(folder, self._name)
         for sink in self._sinks:

@@ -9,12 +9,14 @@ from fastapi import Depends, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from headgate.controlplane.access import Access, Caller, Role
+from headgate.controlplane.access import Caller, Role
 from headgate.edge.admin import applied, idempotency
 from headgate.edge.admin.access import ROLES, changes_something, reaches_processes, token_of, unauthorized
 from headgate.edge.admin.body import max_bytes, parse_body, read_body
 from headgate.edge.admin.parts import AdminParts
+from headgate.edge.http.application import client_address
 from headgate.edge.problems import HttpProblem
+from headgate.edge.refused_sign_ins import WRONG_TOKEN
 from headgate.errors import InvalidFields, Problem, short_repr
 
 _NO_BODY: Final = (b"", b"{}")
@@ -50,7 +52,7 @@ class Gate(APIRoute):
             queries |= {applied.WAIT}
 
         async def handle(request: Request) -> Response:
-            request.state.caller = await _admitted(request, parts_of(request).access, needed)
+            request.state.caller = await _admitted(request, parts_of(request), needed)
             _refuse_other_queries(request, queries)
             if not spreads:
                 return await handle_body(request)
@@ -101,10 +103,11 @@ async def _answered(request: _Received, answer: Callable[[Request], Awaitable[Re
     return await idempotency.once(parts_of(request).database, attempt, lambda: answer(request))
 
 
-async def _admitted(request: Request, access: Access, needed: Role) -> Caller:
+async def _admitted(request: Request, parts: AdminParts, needed: Role) -> Caller:
     """The caller, if the token is valid and its role suffices."""
-    caller = await access.authenticate(token_of(_lines(request, b"authorization")))
+    caller = await parts.access.authenticate(token_of(_lines(request, b"authorization")))
     if caller is None:
+        parts.refused.count(WRONG_TOKEN, client_address(request.scope.get("client")))
         sentence = "the token is unknown, expired or revoked"
         raise unauthorized(sentence, ', error="invalid_token"')
     if not caller.role.covers(needed):

@@ -22,7 +22,9 @@ from headgate.core.endpoint import MAX_PATH
 from headgate.edge.admin.access import token_of
 from headgate.edge.admin.problems import problem
 from headgate.edge.fairness import RoundRobin
+from headgate.edge.http.application import client_address
 from headgate.edge.problems import INTERNAL_ERROR, HttpProblem
+from headgate.edge.refused_sign_ins import NO_TOKEN
 from headgate.errors import short_repr
 
 if TYPE_CHECKING:
@@ -177,7 +179,11 @@ class Guard:
         if not scope["path"].startswith(_API):
             return self._open
         parts: AdminParts = scope["app"].state.parts
-        token = token_of([value for name, value in scope["headers"] if name == b"authorization"])
+        try:
+            token = token_of([value for name, value in scope["headers"] if name == b"authorization"])
+        except HttpProblem:
+            parts.refused.count(NO_TOKEN, client_address(scope.get("client")))
+            raise
         return self._known if parts.access.is_known(token) else self._unknown
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
+
+from headgate.edge.refused_sign_ins import RefusedSignIns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,3 +47,4 @@ class AdminParts:
     processes: Processes
     metrics: Callable[[], str] | None = None
     """The text of `/metrics`; None if no decision service runs in this process."""
+    refused: RefusedSignIns = field(default_factory=partial(RefusedSignIns, "admin"))

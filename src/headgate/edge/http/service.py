@@ -21,6 +21,7 @@ from headgate.edge.http.bodies import read_check, read_checks
 from headgate.edge.http.forward_auth import NGINX
 from headgate.edge.http.reservations import Reservations, ReservationTokens
 from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE, HttpProblem, LogLimit, retry_later
+from headgate.edge.refused_sign_ins import RefusedSignIns
 from headgate.edge.rls.decisions import RateLimits, prepare
 from headgate.edge.rls.messages import read_json
 from headgate.errors import InvalidLimit, InvalidRequest, NoRules, NotFound, Overloaded, StoreError, short_repr
@@ -81,7 +82,7 @@ class DecisionService:
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._rate_limits = RateLimits(limiter, self._identity.stated)
-        self._access = None if token is None else Access(token)
+        self._access = None if token is None else Access(token, RefusedSignIns("http"))
         reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()))
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
@@ -104,7 +105,7 @@ class DecisionService:
         try:
             endpoint = self._endpoint(request.head)
             if self._access is not None:
-                self._access.check(request.head)
+                self._access.check(request.head, request.client)
             answer = await endpoint(request)
         except Exception as error:  # noqa: BLE001 (the caller and the log get it)
             answer = answers.for_problem(self._problem(request.head, error))
@@ -192,14 +193,15 @@ class DecisionService:
         return self._scraped[1]
 
     def samples(self) -> list[Sample]:
-        """Responses by endpoint and status class."""
+        """Responses by endpoint and status class, and callers without the token."""
         paths: dict[Endpoint | None, str] = {None: _OTHER_PATH}
         for path, methods in self._endpoints.items():
             paths |= dict.fromkeys(methods.values(), path)
-        return summed(
+        answered = summed(
             Sample("headgate_http_requests_total", times, (paths[endpoint], f"{status // 100}xx"))
             for (endpoint, status), times in self.answered.items()
         )
+        return answered if self._access is None else [*answered, *self._access.refused.samples()]
 
     def _problem(self, head: Head, error: Exception) -> HttpProblem:
         """The problem document for an error. Internal errors are logged, and the caller gets no details."""
