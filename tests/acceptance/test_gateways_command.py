@@ -26,10 +26,13 @@ __all__ = ["upstream"]
 class Gateway:
     """A running `headgate gateway`."""
 
-    def __init__(self, application: Upstream, *options: str) -> None:
+    def __init__(self, application: Upstream, *options: str, **settings: str) -> None:
         command = [HEADGATE, "gateway", "--upstream", f"http://127.0.0.1:{application.port}", "--port", "0", *options]
         self.process = subprocess.Popen(  # noqa: S603 (our own command)
-            command, stdout=subprocess.PIPE, env=environment(grpc_port="0", notice_seconds="0"), start_new_session=True
+            command,
+            stdout=subprocess.PIPE,
+            env=environment(grpc_port="0", notice_seconds="0", **settings),
+            start_new_session=True,
         )
         self.output = ""
         self.url = self._wait_for(r"the gateway listens on (\S+) in front of")

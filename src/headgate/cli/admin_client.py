@@ -148,7 +148,7 @@ def admin_settings(url: str | None, token: str | None) -> Settings:
     try:
         chosen = settings(admin_url=url)
     except InvalidSettings as error:
-        raise InvalidSettings(str(error).replace("--admin_url", "--url")) from None
+        raise InvalidSettings(str(error).replace("--admin-url", "--url")) from None
     return chosen if token is None else replace(chosen, admin_token=token)
 
 

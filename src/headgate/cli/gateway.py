@@ -17,11 +17,11 @@ import typer
 from rich.text import Text
 
 from headgate.cli.options import settings
-from headgate.cli.output import console
+from headgate.cli.output import complain, console
 from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
 from headgate.edge.listening import Address, accepting, free_address, reserved_address
 from headgate.errors import HeadgateError, InvalidSettings, short_repr
-from headgate.settings import for_child
+from headgate.settings import for_child, given_settings, variable_of
 
 _LOCAL: Final = "127.0.0.1"
 _SECONDS_TO_END: Final = 15.0
@@ -65,16 +65,36 @@ def gateway(
     if application.is_tls and trusted_ca is None:
         msg = "an upstream with TLS needs the certificates of this system, and there are none"
         raise InvalidSettings(msg)
+    chosen = settings()
+    _refuse_or_warn(given_settings())
     service = free_address(_LOCAL, 0)
     options = [f"--{name}={value}" for name, value in (("rules", rules), ("database", database)) if value is not None]
-    proxies = [str(network) for network in settings().trusted_proxies]
+    proxies = [str(network) for network in chosen.trusted_proxies]
     changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
     serve = [sys.executable, "-m", "headgate.cli.main", "serve", *options]
     with ExitStack() as kept:
         address = kept.enter_context(reserved_address(host, port))
-        front = Front(address, cert, key, lets_pass=on_error is OnError.ALLOW)
+        front = Front(
+            address,
+            cert,
+            key,
+            lets_pass=on_error is OnError.ALLOW,
+            trusts_this_machine=any(network.is_loopback for network in chosen.trusted_proxies),
+            service_token=chosen.service_token,
+        )
         config = envoy_config(front, service, application, trusted_ca)
         asyncio.run(_run(serve, for_child(changes), service, config, front, upstream, kept))
+
+
+def _refuse_or_warn(given: frozenset[str]) -> None:
+    """Name settings of the service that are the gateway's own to choose here."""
+    if tls := sorted(given & {"tls_cert", "tls_key", "tls_client_ca"}):
+        names = " and ".join(map(variable_of, tls))
+        msg = f"{names} would keep Envoy from the service, which it asks on this machine; use --cert and --key"
+        raise InvalidSettings(msg)
+    for name in ("host", "port"):
+        if name in given:
+            complain(f"{variable_of(name)} has no effect on the gateway; use --{name}")
 
 
 async def _run(

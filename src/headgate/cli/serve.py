@@ -17,7 +17,7 @@ import uvloop
 
 from headgate.cli.banner import Addresses, announce
 from headgate.cli.logs import log_to_stderr
-from headgate.cli.options import settings
+from headgate.cli.options import refuse_idle_settings, settings
 from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
@@ -26,6 +26,7 @@ from headgate.edge.http.workers import Workers
 from headgate.edge.listening import Address, reserved_address
 from headgate.edge.telemetry import Telemetry, shared_folder
 from headgate.errors import HeadgateError
+from headgate.setting_effects import idle_rule_fields
 from headgate.settings import Settings, complete
 from headgate.wiring.listeners import rate_limit_service, transport
 from headgate.wiring.serving import check_workers, decision_service
@@ -53,12 +54,21 @@ def serve(
     that changes is picked up; a broken one is refused, and the active rules stay. SIGTERM ends the service
     in order: /readyz says 503, then requests in flight are finished.
     """
-    chosen = complete(
-        settings(rules_file=rules, database_url=database, host=host, port=port, admin_port=admin_port, workers=workers)
-    )
+    options = {
+        "rules_file": rules,
+        "database_url": database,
+        "host": host,
+        "port": port,
+        "admin_port": admin_port,
+        "workers": workers,
+    }
+    chosen = complete(settings(**options))
     check_workers(chosen)
+    warnings = refuse_idle_settings(chosen, options)
     carrying = transport(chosen)
     log_to_stderr(chosen)
+    for sentence in warnings:
+        log.warning("%s", sentence)
     with ExitStack() as ports:
         address = ports.enter_context(reserved_address(chosen.host, chosen.port, "https" if carrying.tls else "http"))
         uvloop.run(_run(chosen, address, carrying, ports))
@@ -79,17 +89,24 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
 
             admin_address = ports.enter_context(reserved_address(chosen.admin_host, chosen.admin_port))
             await stack.enter_async_context(serving_admin(control.admin, admin_address))
-        identity = None if control is None else control.identity
         time_slice, closed = TimeSlice(), ClosedConnections("grpc")
         telemetry.sources.append(closed.samples)
         grpc_address = await stack.enter_async_context(
             rate_limit_service(
-                limiter, identity, service.is_ready, chosen, running.traces, time_slice=time_slice, closed=closed
+                limiter,
+                running.identity,
+                service.is_ready,
+                chosen,
+                running.traces,
+                time_slice=time_slice,
+                closed=closed,
             )
         )
 
         def started() -> None:
             ports.close()  # all listen by now; who kept a port longer would keep the next service from it, too
+            for sentence in idle_rule_fields(limiter.snapshots.current.rule_set, chosen):
+                log.warning("%s", sentence)
             announce(limiter, control, chosen, Addresses(address, admin_address, grpc_address))
 
         if chosen.workers == 1:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import Limiter, Request
+from headgate.core.api_key import public_name
 from headgate.core.counts import OTHER, CountBatch, usage_columns
 from headgate.core.degraded import allowed as degraded_allow
 from headgate.core.event import EventKind
@@ -257,7 +258,7 @@ def test_an_event_has_all_that_is_needed_to_decide_it_again() -> None:
     for _ in range(2):
         asyncio.run(scene.limiter.check(request, 2))
     first, second = scene.recorder.take_events()
-    assert first[3:10] == ("ann", "t", "k", "192.0.2.7", "free", "GET", "/")
+    assert first[3:10] == ("ann", "t", public_name("k"), "192.0.2.7", "free", "GET", "/")
     assert first[10:18] == ("users", "allowed", "store", 2, 2, 2, 200, None)
     assert first.at == scene.clock()
     assert first.extra == {
