@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.rule import Rule
+from headgate.settings import variable_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from headgate.core.rule import RuleSet
     from headgate.settings import Settings
@@ -147,6 +148,11 @@ def idle_settings(settings: Settings, given: Collection[str], *, has_grpc: bool 
         reason = "Envoy's rate-limit service does not run; pip install 'headgate[grpc]'"
         found |= {name: IdleSetting(name, reason) for name in _GRPC if name in given}
     return list(found.values())
+
+
+def in_words(idle: Iterable[IdleSetting]) -> str:
+    """Settings and why they have no effect, in one line."""
+    return "; ".join(f"{variable_of(each.name)} ({each.reason})" for each in idle)
 
 
 _RULE_FIELDS: Final[Mapping[str, Callable[[Settings], str | None]]] = {

@@ -23,7 +23,7 @@ def test_only_what_is_given_is_named() -> None:
 
 
 def test_a_variable_that_says_the_default_is_given() -> None:
-    """Whoever writes it relies on it. A file can hold a secret, and an empty variable says nothing."""
+    """An operator who writes it relies on it. A file can hold a secret, and an empty variable says nothing."""
     environ = {"HEADGATE_API_KEY_HEADER": "X-API-Key", "HEADGATE_ADMIN_TOKEN_FILE": "/t", "HEADGATE_REGION": " "}
     assert given_settings(environ) == {"api_key_header", "admin_token"}
 

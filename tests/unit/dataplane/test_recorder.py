@@ -271,6 +271,17 @@ def test_an_event_has_all_that_is_needed_to_decide_it_again() -> None:
     assert [count.endpoint for count in scene.recorder.take_counts()[0]] == ["/{any}"] * 2
 
 
+def test_no_event_has_an_api_key_in_it() -> None:
+    """Only ids and digests, also among the attributes, where Envoy's descriptors are; what is malformed is left out."""
+    scene = Scene()
+    for text in ("sk_live_1", "hg_malformed"):
+        scene.check(api_key=text, attributes={"api_key": text, "plan": "b"})
+    first, second = scene.recorder.take_events()
+    digest = public_name("sk_live_1")
+    assert (first.api_key, first.extra) == (digest, {"attributes": {"api_key": digest, "plan": "b"}})
+    assert (second.api_key, second.extra) == (None, {"attributes": {"api_key": "", "plan": "b"}})
+
+
 def test_what_is_not_there_takes_no_room() -> None:
     """An event without anything unusual has nothing extra, and otherwise only what there is."""
     scene = Scene()
