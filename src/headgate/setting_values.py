@@ -44,7 +44,7 @@ class OnForeignApiKey(StrEnum):
     """What a stated API key is worth that headgate has not issued."""
 
     ADDRESS = "address"
-    """Nothing: its bearer is counted by address, as everybody is who invents one."""
+    """Nothing: its bearer is counted by address, as one who invents keys is."""
     COUNT = "count"
     """It is the caller's own name for a key, and is counted under a digest of it."""
 

@@ -17,7 +17,7 @@ ON_SERVERS = Settings(redis_url="redis://h", database_url="postgresql://h/d")
 
 
 def test_only_what_is_given_is_named() -> None:
-    """A default is nobody's wish, so nothing is said of it."""
+    """No operator has asked for a default, so nothing is said of it."""
     assert idle_settings(ON_MEMORY, ()) == []
     assert [each.name for each in idle_settings(ON_MEMORY, {"admin_port", "port"})] == ["admin_port"]
 

@@ -62,7 +62,7 @@ def _field(name: str) -> KeyPart:
 
 
 def _api_key(request: Request, address: Address | None) -> str:
-    """Never the key itself: the names of counters can be read by everybody who may read the store."""
+    """Never the key itself: the names of counters can be read by all who may read the store."""
     name = public_name(request.api_key) if request.api_key else None
     return f"k={name}" if name else _instead("k", address)  # hexadecimal digits: nothing to escape
 

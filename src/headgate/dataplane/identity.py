@@ -93,7 +93,7 @@ class Identity:
     async def stated(self, request: Request) -> Request:
         """The request of a trusted caller, with what is on record about the user and the API key it states.
 
-        Form and checksum of a key are looked at first. One that fails is nobody's; if it is nothing like ours, and
+        Form and checksum of a key are looked at first. One that fails is left out; if it is nothing like ours, and
         foreign keys count, it is a name that the caller has for it, and stays. Without records there are no keys of
         ours to find: what is malformed is then left out where counters get their names (`public_name`).
         """

@@ -108,7 +108,7 @@ def test_a_key_holds_until_it_expires() -> None:
 
 
 @pytest.mark.parametrize("text", [f"{KEY} ", f" {KEY}", KEY[:-1], KEY.upper(), "hg_x", "partner-7", "\ud800", " "])
-def test_a_stated_key_that_is_malformed_is_nobodys(text: str) -> None:
+def test_a_stated_key_that_is_malformed_is_left_out(text: str) -> None:
     """Form and checksum are tested first; nothing that fails has a counter of its own."""
     people = People()
     people.source.asked.clear()
