@@ -40,6 +40,15 @@ class OnUnknownIdentity(StrEnum):
     """The tier that the caller or its token states; without one, the default tier."""
 
 
+class OnForeignApiKey(StrEnum):
+    """What a stated API key is worth that headgate has not issued."""
+
+    ADDRESS = "address"
+    """Nothing: its bearer is counted by address, as one who invents keys is."""
+    COUNT = "count"
+    """It is the caller's own name for a key, and is counted under a digest of it."""
+
+
 class RlsOnOverload(StrEnum):
     """What Envoy is told of a call that was not decided because too many were in flight."""
 

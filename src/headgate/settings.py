@@ -19,6 +19,7 @@ from headgate.setting_values import (
     LogFormat,
     LogLevel,
     Network,
+    OnForeignApiKey,
     OnNoRules,
     OnUnknownIdentity,
     RlsOnOverload,
@@ -40,6 +41,8 @@ COMPLETION: Final = "_HEADGATE_COMPLETE"
 """Set by a shell that wants the command that is being typed to be completed."""
 DEFAULT_DATA_DIR: Final = Path(".headgate")
 _FROM_FILE: Final = "_FILE"
+_OPTIONS: Final = {"rules_file": "rules", "database_url": "database"}
+"""Options that are called otherwise than their settings."""
 
 
 def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
@@ -212,6 +215,11 @@ class Settings:
         default=OnUnknownIdentity.LAST_KNOWN,
         metadata=_about("what is assumed of callers whose record cannot be read", one_of(OnUnknownIdentity)),
     )
+    # A caller who could choose the name of a counter would have a new one for each request.
+    on_foreign_api_key: OnForeignApiKey = field(
+        default=OnForeignApiKey.ADDRESS,
+        metadata=_about("what is counted if a stated API key is none of headgate's", one_of(OnForeignApiKey)),
+    )
     record_cache_mb: int = field(
         default=64,
         metadata=_about("megabytes of users and API keys that each process keeps in memory", whole(1, 65_536)),
@@ -229,6 +237,17 @@ def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     return Settings(**given)
 
 
+def given_settings(environ: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The names of those settings that the environment says something about."""
+    environ = os.environ if environ is None else environ
+    names = [(each, _variable(each)) for each in fields(Settings)]
+    return frozenset(
+        each.name
+        for each, name in names
+        if environ.get(name, "").strip() or (each.metadata["secret"] and environ.get(name + _FROM_FILE, "").strip())
+    )
+
+
 def for_child(changes: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process: this one's, with some settings changed."""
     return dict(os.environ) | {PREFIX + name.upper(): text for name, text in changes.items()}
@@ -238,10 +257,18 @@ def with_options(settings: Settings, options: Mapping[str, str | None]) -> Setti
     """These settings, with what was given on the command line in place of what it replaces."""
     given = {name: text for name, text in options.items() if text is not None}
     known = {each.name: each for each in fields(Settings)}
-    changed: dict[str, Any] = {
-        name: _read(known[name], text, f"--{name.replace('_', '-')}") for name, text in given.items()
-    }
+    changed: dict[str, Any] = {name: _read(known[name], text, option_of(name)) for name, text in given.items()}
     return replace(settings, **changed)
+
+
+def option_of(name: str) -> str:
+    """What the option is called that replaces a setting."""
+    return f"--{_OPTIONS.get(name, name).replace('_', '-')}"
+
+
+def variable_of(name: str) -> str:
+    """What the variable of a setting is called."""
+    return PREFIX + name.upper()
 
 
 def _read(each: Field[Any], text: str, source: str) -> object:
@@ -286,7 +313,7 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def _variable(each: Field[Any]) -> str:
-    return PREFIX + each.name.upper()
+    return variable_of(each.name)
 
 
 def _given(each: Field[Any], environ: Mapping[str, str]) -> str:

@@ -26,12 +26,12 @@ __all__ = ["upstream"]
 class Gateway:
     """A running `headgate gateway`."""
 
-    def __init__(self, application: Upstream, *options: str) -> None:
+    def __init__(self, application: Upstream, *options: str, **settings: str) -> None:
         command = [HEADGATE, "gateway", "--upstream", f"http://127.0.0.1:{application.port}", "--port", "0", *options]
         self.process = subprocess.Popen(  # noqa: S603 (our own command)
             command,
             stdout=subprocess.PIPE,
-            env=environment(port="0", grpc_port="0", notice_seconds="0"),
+            env=environment(port="0", grpc_port="0", notice_seconds="0", **settings),
             start_new_session=True,
         )
         self.output = ""

@@ -55,7 +55,7 @@ def test_a_refusal_reaches_the_caller_as_it_is(
     """The call too many gets 429 with headers and body, whatever it invents. Without headgate no call passes."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(TWO_A_DAY.replace("per: [ip]", "per: [ip], match: {endpoints: [/told], methods: [GET]}"))
-    service = start("--rules", str(rules), HEADGATE_TRUSTED_PROXIES="127.0.0.1")
+    service = start("--rules", str(rules), trusted_proxies="127.0.0.1")
     with gateway(tmp_path, _ports(service.url, upstream)) as client:
         passed = [client.get("/told"), client.get("/told", headers=_INVENTED)]
         assert [answer.status_code for answer in passed] == [200, 200]

@@ -59,8 +59,8 @@ RULES: Final[dict[str, Any]] = {
          "match": {"endpoints": ["/year"]}, **EVERYTHING},
         {"name": "watched", "per": "user", "layer": "w", "action": "log", "limits": "10/calendar year",
          "algorithm": "fixed_window", "match": {"endpoints": ["/watched"]}, **EVERYTHING},
-        {"name": "shut", "action": "block", "match": {"endpoints": ["/shut"]}, **EVERYTHING},
-        {"name": "open", "action": "allow", "match": {"endpoints": ["/open"]}, **EVERYTHING},
+        {"name": "shut", "action": "block", "match": {"endpoints": ["/shut"]}},
+        {"name": "open", "action": "allow", "match": {"endpoints": ["/open"]}},
     ],
     "overrides": [{"user": "u1", "rule": "tokens", "limits": "9/second"}],
 }  # fmt: skip

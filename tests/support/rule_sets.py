@@ -52,31 +52,28 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "response": st.fixed_dictionaries(
         {}, optional={"status": st.integers(400, 599), "message": TEXTS, "retry_after": DURATIONS}
     ),
-    "max_delay": DURATIONS,
 }
-SPREADS = st.sampled_from(
-    [
-        "exact",
-        "leased",
-        {"shards": 8},
-        {"regions": "central", "home": "eu"},
-        {"regions": "split", "shares": {"eu": 2, "us": 1}},
-    ]
-)
+NOT_IN_GATES = ("layer", "per", "cost", "on_store_error", "on_overload", "wait_replicas", "sample")
+IN_GATES = {name: drawn for name, drawn in COMMON.items() if name not in NOT_IN_GATES}
 # What each kind of rule must say, and may say beside what all may.
 KINDS: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrategy[Any]]]] = [
     ({"limits": LIMITS | st.just("unlimited") | st.just(["1/second", "50/hour"]) | st.just("tier:search")}, {}),
-    ({"limits": st.just("tier:api"), "action": st.just("log")}, {}),
+    ({"limits": st.just("tier:api"), "action": st.just("log")}, {"max_delay": DURATIONS}),
     ({"limits": CALENDARS, "algorithm": st.just("fixed_window")}, {}),
-    ({"limits": LIMITS, "algorithm": st.just("fixed_window")}, {"spread": SPREADS}),
+    ({"limits": LIMITS, "algorithm": st.just("fixed_window")}, {"spread": st.just("exact")}),
     ({"limits": LIMITS, "algorithm": st.just("sliding_window_log")}, {}),
     ({"limits": st.just("9/minute burst 20"), "algorithm": st.just("token_bucket")}, {}),
-    ({"limits": LIMITS, "algorithm": st.just("leaky_bucket"), "action": st.just("throttle")}, {}),
+    ({"limits": LIMITS, "algorithm": st.just("leaky_bucket"), "action": st.just("throttle")}, {"max_delay": DURATIONS}),
     ({"limits": st.just("3 concurrent ttl 30s"), "algorithm": st.just("concurrency")}, {}),
-    ({"action": st.sampled_from(["allow", "block"])}, {}),
+]
+# Kinds of rules that may say less, since the rest would have no effect.
+NARROW: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrategy[Any]]]] = [
+    ({"action": st.just("block")}, IN_GATES),
+    ({"action": st.just("allow")}, {name: drawn for name, drawn in IN_GATES.items() if name != "response"}),
 ]
 RULES = st.one_of(
-    *(st.fixed_dictionaries({"name": NAMES, **needed}, optional={**COMMON, **more}) for needed, more in KINDS)
+    *(st.fixed_dictionaries({"name": NAMES, **needed}, optional={**COMMON, **more}) for needed, more in KINDS),
+    *(st.fixed_dictionaries({"name": NAMES, **needed}, optional=may) for needed, may in NARROW),
 )
 RULE_SETS = st.fixed_dictionaries(
     {

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 HEADGATE = str(Path(sys.executable).with_name("headgate"))
 EXAMPLE_RULES = Path(__file__).parents[2] / "examples" / "rules.yaml"
@@ -31,12 +31,19 @@ def environment(**settings: str) -> dict[str, str]:
     return inherited | {f"HEADGATE_{name.upper()}": value for name, value in settings.items()}
 
 
+def _admin_port(options: Collection[str], settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Any free port for the admin API, where there is one: where there is a database."""
+    has_file = "--rules" in options or "rules_file" in settings
+    has_database = "--database" in options or "database_url" in settings or "database_url_file" in settings
+    return ("--admin-port", "0") if has_database or not has_file else ()
+
+
 class Service:
     """A running `headgate serve`."""
 
     def __init__(self, *options: str, **settings: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603 (our own command)
-            [HEADGATE, "serve", "--admin-port", "0", *options],
+            [HEADGATE, "serve", *_admin_port(options, settings), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(

@@ -139,6 +139,17 @@ def test_a_limit_can_come_with_the_descriptor() -> None:
     assert envoy.ask("web", own._replace(limit=Override(0, Unit.HOUR))).overall_code is Code.OVER_LIMIT
 
 
+def test_no_api_key_names_a_counter() -> None:
+    """The counter of a descriptor with its own limit is named after a digest; malformed keys share one."""
+    own = [
+        described(limit=Override(1, Unit.HOUR), api_key=text) for text in ("sk_live_1", "sk_live_1 ", "hg_1", "hg_2")
+    ]
+    assert all("live_1" not in prepare(RateLimitRequest("web", (each,), 0))[0].key for each in own)
+    envoy = Envoy()
+    codes = [envoy.ask("web", each).overall_code for each in own]
+    assert codes == [Code.OK, Code.OVER_LIMIT, Code.OK, Code.OVER_LIMIT]
+
+
 def test_watched_rules_let_everything_pass() -> None:
     """A rule with the action log answers OK however often it is asked."""
     envoy = Envoy()

@@ -22,6 +22,7 @@ from headgate.cli.options import Text, settings
 from headgate.cli.output import print_json
 from headgate.cli.verdict_table import print_verdict
 from headgate.core.request import Request
+from headgate.errors import InvalidSettings
 from headgate.sync import Limiter
 
 DENIED = 2
@@ -83,6 +84,9 @@ def peek(
 
 def _answer(verb: str, request: Request, cost: int | None, rules: str | None, url: str | None, *, as_json: bool) -> int:
     chosen = settings(url=url)
+    if rules and url:
+        msg = "--url has no effect beside --rules, which decides here; give one of them"
+        raise InvalidSettings(msg)
     if rules:
         verdict = _decide_here(verb, request, cost, rules)
     else:

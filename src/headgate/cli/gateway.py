@@ -17,11 +17,11 @@ import typer
 from rich.text import Text
 
 from headgate.cli.options import settings
-from headgate.cli.output import console
+from headgate.cli.output import complain, console
 from headgate.edge.envoy_gateway import Front, Upstream, envoy_config
 from headgate.edge.listening import Address, ListenOptions, accepting, reserved_address
 from headgate.errors import HeadgateError, InvalidSettings, short_repr
-from headgate.settings import Settings, for_child
+from headgate.settings import Settings, for_child, given_settings, variable_of
 
 _LOCAL: Final = "127.0.0.1"
 _SECONDS_TO_END: Final = 15.0
@@ -79,6 +79,7 @@ def gateway(
     given = {"rules": rules, "database": database, "admin-port": admin_port, "grpc-port": grpc_port}
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
     chosen = _service_settings(service_port)
+    _refuse_or_warn(given_settings())
     proxies = [str(network) for network in chosen.trusted_proxies]
     serve = [sys.executable, "-m", "headgate.cli.main", "serve", *options]
     with ExitStack() as kept:
@@ -86,7 +87,14 @@ def gateway(
         with reserved_address(_LOCAL, chosen.port, options=_SERVICE_OPTIONS) as service:
             address = kept.enter_context(reserved_address(host, port, options=_OPTIONS))
         changes = {"host": _LOCAL, "port": str(service.port), "trusted_proxies": ",".join([*proxies, _LOCAL])}
-        front = Front(address, cert, key, lets_pass=on_error is OnError.ALLOW)
+        front = Front(
+            address,
+            cert,
+            key,
+            lets_pass=on_error is OnError.ALLOW,
+            trusts_this_machine=any(network.is_loopback for network in chosen.trusted_proxies),
+            service_token=chosen.service_token,
+        )
         config = envoy_config(front, service, application, trusted_ca)
         asyncio.run(_run(serve, for_child(changes), service, config, front, upstream, kept))
 
@@ -97,6 +105,16 @@ def _service_settings(port: str | None) -> Settings:
         return settings(port=port)
     except InvalidSettings as error:
         raise InvalidSettings(str(error).replace("--port", "--service-port")) from None
+
+
+def _refuse_or_warn(given: frozenset[str]) -> None:
+    """Name settings of the service that are the gateway's own to choose here."""
+    if tls := sorted(given & {"tls_cert", "tls_key", "tls_client_ca"}):
+        names = " and ".join(map(variable_of, tls))
+        msg = f"{names} would keep Envoy from the service, which it asks on this machine; use --cert and --key"
+        raise InvalidSettings(msg)
+    if "host" in given:
+        complain("HEADGATE_HOST has no effect on the gateway; use --host")
 
 
 async def _run(

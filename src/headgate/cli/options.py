@@ -1,8 +1,9 @@
 """Options that several verbs share, what their texts mean, and the settings that they override."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Annotated, Any, Final, TypeAlias
 
 import typer
@@ -10,8 +11,17 @@ import typer
 from headgate.adapters.clock import wall_clock
 from headgate.cli.output import complain
 from headgate.core.units import SECOND, parse_duration
-from headgate.errors import InvalidLimit, InvalidRequest, short_repr
-from headgate.settings import Settings, from_environment, unknown_variables, with_options
+from headgate.errors import InvalidLimit, InvalidRequest, InvalidSettings, short_repr
+from headgate.setting_effects import idle_settings
+from headgate.settings import (
+    Settings,
+    from_environment,
+    given_settings,
+    option_of,
+    unknown_variables,
+    variable_of,
+    with_options,
+)
 
 Text: TypeAlias = str | None
 _WHOM: Final = "Whom"
@@ -84,3 +94,17 @@ def settings(**options: str | None) -> Settings:
     for sentence in unknown_variables():
         complain(sentence)
     return with_options(from_environment(), options)
+
+
+def refuse_idle_settings(chosen: Settings, options: Mapping[str, str | None]) -> list[str]:
+    """A sentence for each setting without effect on a service; `InvalidSettings` if one of them must not be ignored."""
+    by_option = {name for name, text in options.items() if text is not None}
+    sentences: dict[bool, list[str]] = {True: [], False: []}
+    for name, reason, is_refused in idle_settings(
+        chosen, given_settings() | by_option, has_grpc=find_spec("hpack") is not None
+    ):
+        source = option_of(name) if name in by_option else variable_of(name)
+        sentences[is_refused].append(f"{source} has no effect: {reason}")
+    if sentences[True]:
+        raise InvalidSettings("; ".join(sentences[True]))
+    return sentences[False]

@@ -17,7 +17,7 @@ import uvloop
 
 from headgate.cli.banner import Addresses, announce
 from headgate.cli.logs import log_to_stderr
-from headgate.cli.options import settings
+from headgate.cli.options import refuse_idle_settings, settings
 from headgate.cli.token_rules import check_tokens
 from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.fairness import TimeSlice
@@ -28,6 +28,7 @@ from headgate.edge.listening import Address, ListenOptions, reserved_address
 from headgate.edge.refused_sign_ins import RefusedSignIns
 from headgate.edge.telemetry import Telemetry, shared_folder
 from headgate.errors import HeadgateError
+from headgate.setting_effects import idle_rule_fields
 from headgate.settings import Settings, complete
 from headgate.wiring.listeners import rate_limit_service, transport
 from headgate.wiring.serving import check_workers, decision_service
@@ -61,21 +62,23 @@ def serve(
     that changes is picked up; a broken one is refused, and the active rules stay. SIGTERM ends the service
     in order: /readyz says 503, then requests in flight are finished.
     """
-    chosen = complete(
-        settings(
-            rules_file=rules,
-            database_url=database,
-            host=host,
-            port=port,
-            admin_port=admin_port,
-            grpc_port=grpc_port,
-            workers=workers,
-        )
-    )
+    options = {
+        "rules_file": rules,
+        "database_url": database,
+        "host": host,
+        "port": port,
+        "admin_port": admin_port,
+        "grpc_port": grpc_port,
+        "workers": workers,
+    }
+    chosen = complete(settings(**options))
     check_workers(chosen)
     check_tokens(chosen)
+    warnings = refuse_idle_settings(chosen, options)
     carrying = transport(chosen)
     log_to_stderr(chosen)
+    for sentence in warnings:
+        log.warning("%s", sentence)
     scheme = "https" if carrying.tls else "http"
     with ExitStack() as ports:
         address = ports.enter_context(reserved_address(chosen.host, chosen.port, scheme, _OPTIONS))
@@ -100,13 +103,12 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
             )
             telemetry.sources.append(control.admin.refused.samples)
             await stack.enter_async_context(serving_admin(control.admin, admin_address))
-        identity = None if control is None else control.identity
         time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
         telemetry.sources += [closed.samples, refused.samples]
         grpc_address = await stack.enter_async_context(
             rate_limit_service(
                 limiter,
-                identity,
+                running.identity,
                 service.is_ready,
                 chosen,
                 running.traces,
@@ -118,6 +120,8 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
 
         def started() -> None:
             ports.close()  # all listen by now; who kept a port longer would keep the next service from it, too
+            for sentence in idle_rule_fields(limiter.snapshots.current.rule_set, chosen):
+                log.warning("%s", sentence)
             announce(limiter, control, chosen, Addresses(address, admin_address, grpc_address))
 
         if chosen.workers == 1:

@@ -33,7 +33,9 @@ class ImportedRules:
         """How many rules were named after the same words."""
 
     def add(self, source: Path, words: str, rule: dict[str, Any]) -> None:
-        """A rule that is named after some words."""
+        """A rule that is named after some words. One that blocks counts nothing, so how it would is left out."""
+        if rule.get("action") == "block":
+            rule = {field: value for field, value in rule.items() if field not in {"layer", "per"}}
         self._rules.append({"name": self._name(words)} | rule)
         self._sources.append(source)
 

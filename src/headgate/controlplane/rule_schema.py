@@ -134,10 +134,7 @@ def _cost() -> dict[str, Any]:
 
 
 def _spread() -> dict[str, Any]:
-    shards = _mapping(shards={"type": "integer", "minimum": 1, "maximum": 1_024}) | {"required": ["shards"]}
-    shares = {"type": "object", "additionalProperties": _AMOUNT | {"minimum": 1}}
-    regions = _mapping(regions=_word(RegionMode, "How regions share the limit."), home=_NAME, shares=shares)
-    return {"anyOf": [{"enum": ["exact", "leased", "auto"]}, shards, regions | {"required": ["regions"]}]}
+    return _said({"enum": ["exact"]}, "Where the parts of a limit are held; other forms are refused in this version.")
 
 
 def _mapping(**properties: dict[str, Any]) -> dict[str, Any]:

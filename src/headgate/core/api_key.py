@@ -3,6 +3,9 @@
 ``hg_`` (a token: ``hgt_``), 32 characters drawn at random, 6 characters of checksum. The checksum
 tells a mistyped key from an unknown one without a look-up, and lets scanners of leaked secrets be
 sure of what they have found. Only the hash is ever stored: 190 random bits need no slow one.
+
+Callers state keys of other makers too, and names of their own for keys. `public_name` is what stands for
+any of them in the names of counters, in events and in logs.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from functools import lru_cache
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Final
 
@@ -22,6 +26,14 @@ _DRAWN: Final = 32
 _CHECKSUM: Final = 6
 _FORM: Final = re.compile(rf"(?P<drawn>(?P<kind>hgt?_)[0-9A-Za-z]{{{_DRAWN}}})(?P<checksum>[0-9A-Za-z]{{{_CHECKSUM}}})")
 _RECOGNISED: Final = 10
+_OURS: Final = (_KEY, _TOKEN)
+_ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DIGEST: Final = "sha256:"
+_DIGITS_OF_DIGEST: Final = 32
+_PUBLIC: Final = re.compile(rf"{_ID}|{_DIGEST}[0-9a-f]{{{_DIGITS_OF_DIGEST}}}")
+_MAX_REMEMBERED: Final = 1_024
+_MAX_LENGTH: Final = 256
+"""Of a text that is remembered."""
 
 
 def new_api_key(random: bytes) -> str:
@@ -42,6 +54,37 @@ def looks_like_api_key(text: str) -> bool:
 def looks_like_token(text: str) -> bool:
     """Whether this can be an admin token."""
     return _looks_like(_TOKEN, text)
+
+
+def is_meant_as_ours(text: str) -> bool:
+    """Whether this begins like what headgate issues, be it sound or not."""
+    return text.strip().lower().startswith(_OURS)
+
+
+def is_malformed(text: str) -> bool:
+    """Whether this is meant to be a key of ours and cannot be one: mistyped, cut, with a blank, or an admin token."""
+    return is_meant_as_ours(text) and not looks_like_api_key(text)
+
+
+def public_name(text: str) -> str | None:
+    """What stands for a key where others can read it: its id, or else ``sha256:`` and half of its digest.
+
+    None for what is malformed, or nothing but blanks: it has no name, and so no counter of its own. A public name
+    stands for itself, so that what was kept of a request can be decided again. Blanks around a key mean nothing.
+    """
+    return _remembered(text) if len(text) <= _MAX_LENGTH else _public_name(text)
+
+
+def _public_name(text: str) -> str | None:
+    if is_malformed(text):
+        return None
+    text = text.strip()
+    if not text or _PUBLIC.fullmatch(text):
+        return text or None
+    return f"{_DIGEST}{hash_of(text).hex()[:_DIGITS_OF_DIGEST]}"
+
+
+_remembered: Final = lru_cache(_MAX_REMEMBERED)(_public_name)  # a digest takes ten times as long
 
 
 def hash_of(text: str) -> bytes:

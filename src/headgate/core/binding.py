@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from headgate.core.api_key import public_name
 from headgate.core.decision import Hit
 from headgate.core.failure_policy import failure_policy_of
 from headgate.core.ids import new_id
@@ -60,6 +61,12 @@ def _field(name: str) -> KeyPart:
     return part
 
 
+def _api_key(request: Request, address: Address | None) -> str:
+    """Never the key itself: the names of counters can be read by all who may read the store."""
+    name = public_name(request.api_key) if request.api_key else None
+    return f"k={name}" if name else _instead("k", address)  # hexadecimal digits: nothing to escape
+
+
 def _ip(_: Request, address: Address | None) -> str:
     return f"i={address.text}" if address else "i?unknown"  # digits, dots and colons: nothing to escape
 
@@ -75,10 +82,12 @@ def _endpoint(pattern: str) -> KeyPart:
 
 
 def _attribute(name: str) -> KeyPart:
-    code = f"a.{name}"
+    code, is_api_key = f"a.{name}", name == "api_key"
 
     def part(request: Request, address: Address | None) -> str:
         value = request.attributes.get(name)
+        if is_api_key and value:
+            value = public_name(value)
         return f"{code}={escape(value)}" if value else _instead(code, address)
 
     return part
@@ -86,7 +95,7 @@ def _attribute(name: str) -> KeyPart:
 
 _SHARED: Final[dict[str, KeyPart]] = {
     "user": _field("user"),
-    "api_key": _field("api_key"),
+    "api_key": _api_key,
     "tenant": _field("tenant"),
     "ip": _ip,
     "method": _method,
@@ -115,7 +124,8 @@ class CompiledRule:
                     self.by_tier[tier.name] = key_templates(rule, tier.limits[rule.tier_limit])
         self.overrides: dict[tuple[str, str | None], tuple[KeyTemplate, ...]] = {}
         for override in overrides:
-            owner = ("api_key", override.api_key) if override.user is None else ("user", override.user)
+            api_key = override.api_key and public_name(override.api_key)
+            owner = ("api_key", api_key) if override.user is None else ("user", override.user)
             self.overrides[owner] = key_templates(rule, override.limits)
         named = [name for name in SUBJECTS if name in rule.per]
         self.per = (*named, *(name for name in rule.per if name not in named and name != "global"))
@@ -215,11 +225,11 @@ class BoundRule:
         """
         for owner, name, special in (
             ("user", request.user, own and own.user),
-            ("api_key", request.api_key, own and own.api_key),
+            ("api_key", request.api_key and public_name(request.api_key), own and own.api_key),
         ):
             templates = special.templates(self.rule, self._calendars) if special else None
             if templates is None:
-                templates = self._overrides.get((owner, name))
+                templates = self._overrides.get((owner, name)) if name else None
             if templates is not None:
                 return templates
         return self._templates

@@ -10,6 +10,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headgate.core.api_key import public_name
 from headgate.core.decision import Decision
 from headgate.core.units import SECOND
 
@@ -183,7 +184,8 @@ def event_of(
         extra = _extra(attributes, route, stated if cost is None else cost, limits)
     if stands_for > 1:
         extra = {**(extra or {}), "stands_for": stands_for}
-    texts = (user or None, tenant or None, api_key or None, ip or None, tier or None, method or None)
+    api_key = public_name(api_key) if api_key else None
+    texts = (user or None, tenant or None, api_key, ip or None, tier or None, method or None)
     if max(map(len, filter(None, texts)), default=0) > MAX_TEXT:
         texts = tuple([text and _short(text, MAX_TEXT) for text in texts])  # type: ignore[assignment] # as many
     if path and len(path) > MAX_ENDPOINT:
@@ -218,6 +220,8 @@ def _extra(
     if attributes:
         if sum(map(len, attributes)) + sum(map(len, attributes.values())) <= MAX_ATTRIBUTES:
             extra["attributes"] = dict(attributes)
+            if "api_key" in attributes:  # never the key itself
+                extra["attributes"]["api_key"] = public_name(attributes["api_key"]) or ""
         else:
             extra["attributes_left_out"] = len(attributes)
     if route:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.core.api_key import public_name
 from headgate.core.rule import Action, default_layer
 from headgate.core.rule_fit import RequestView, RuleFit, outranked
 from headgate.core.units import SECOND
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from headgate.core.decision import Decision, Hit
     from headgate.core.matching import Bound, Plan, Snapshot
     from headgate.core.request import Request
-    from headgate.core.rule import Rule
+    from headgate.core.rule import Override, Rule
 
 MAX_LOST: Final = 200
 """How many of the rules that lost are listed, the closest first."""
@@ -198,12 +199,16 @@ def _origin(rule: Rule, snapshot: Snapshot, request: Request, request_view: Requ
     ):
         return Origin.USER, "the user's own limits for this rule"
     if (own and own.api_key.templates(rule, snapshot.calendars) is not None) or (
-        request.api_key and any(override.api_key == request.api_key for override in overridden)
+        request.api_key and any(_is_for_key(override, request.api_key) for override in overridden)
     ):
         return Origin.API_KEY, "the API key's own limits for this rule"
     if rule.tier_limit is not None:
         return Origin.TIER, f"{rule.tier_limit!r} of the tier {request_view.tier!r}"
     return Origin.RULE, "the rule itself"
+
+
+def _is_for_key(override: Override, api_key: str) -> bool:
+    return override.api_key is not None and public_name(override.api_key) == public_name(api_key)
 
 
 def _gate(rule: Rule, why: str, *, decides: bool) -> dict[str, Any]:

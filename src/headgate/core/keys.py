@@ -3,6 +3,7 @@
     rl:{u=u_42}:search:sc1h                   rule "search", per user, one hour
     rl:{u=u_42}:search:sc1h|e=/api/search     the same, per user and endpoint
     rl:{u@203.0.113.9}:search:sc1h            no user was known: the address stands in, marked
+    rl:{k=sha256:4e07408562bedb8b60ce05c1decfe3ad}:search:sc1h   per API key: its id, or a digest; never the key
     rl:{g=search}:search:fw1s                 a global rule; its own name spreads such rules over slots
     rl:h:fw1m:login:203.0.113.9               Limiter.hit, a key without a rule
     rl:{u=u_42}:search:sc1h|~ID               beside the counter: that the receipt ID was given back

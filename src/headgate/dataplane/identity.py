@@ -4,9 +4,9 @@
     API key ────────┼─> user, tenant, key ──> records ──> tier and own limits
     trusted caller ─┘
 
-The first of them counts. A token that is not valid, or a key that is unknown, revoked or expired,
-proves nothing: its bearer is counted by address, like all unknown callers. It never gets a counter
-of its own, or inventing keys would be a way around every limit.
+The first of them counts. A token that is not valid, or a key that is malformed, unknown, revoked or
+expired, proves nothing: its bearer is counted by address, like all unknown callers. It never gets a
+counter of its own, or inventing keys would be a way around every limit.
 
 If a record cannot be read, tier and limits are assumed as `OnUnknownIdentity` says, and the request is
 marked (`Request.assumed`). A key is never assumed to be valid: without a record, be it an old one, its
@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.core.api_key import hash_of, looks_like_api_key
+from headgate.core.api_key import hash_of, is_meant_as_ours, looks_like_api_key
 from headgate.core.own_limits import NO_LIMITS, OwnLimits
 from headgate.core.records import KeyRecord
 from headgate.core.request import Request
 from headgate.dataplane.jwt_verifier import Bearer
 from headgate.dataplane.proxies import Proxies
-from headgate.setting_values import OnUnknownIdentity
+from headgate.setting_values import OnForeignApiKey, OnUnknownIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -73,6 +73,7 @@ class Identity:
         proxies: Proxies | None = None,
         api_key_header: str = DEFAULT_API_KEY_HEADER,
         on_unknown: OnUnknownIdentity = OnUnknownIdentity.LAST_KNOWN,
+        on_foreign_key: OnForeignApiKey = OnForeignApiKey.ADDRESS,
     ) -> None:
         """`clock` says what time it is; parts that are not given are not used."""
         self.api_key_header = api_key_header.lower()
@@ -87,17 +88,21 @@ class Identity:
         self._clock = clock
         self._proxies = proxies or Proxies()
         self._keeps_stated = on_unknown is OnUnknownIdentity.STATED
+        self._counts_foreign = on_foreign_key is OnForeignApiKey.COUNT
 
     async def stated(self, request: Request) -> Request:
         """The request of a trusted caller, with what is on record about the user and the API key it states.
 
-        A key that does not look like one of ours is a name that the caller has for it, and stays.
+        Form and checksum of a key are looked at first. One that fails is left out; if it is nothing like ours, and
+        foreign keys count, it is a name that the caller has for it, and stays. Without records there are no keys of
+        ours to find: what is malformed is then left out where counters get their names (`public_name`).
         """
         if self.records is None:
             return request
         key, read = None, None
-        if request.api_key and looks_like_api_key(request.api_key):
-            key, read = await self._key(self.records, request.api_key)
+        given = request.api_key
+        if given and (not self._counts_foreign or is_meant_as_ours(given)):
+            key, read = await self._key(self.records, given)
             if key is None:
                 request = request._replace(api_key=None)
             else:

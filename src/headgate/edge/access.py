@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TOKEN_REQUIRED: Final = "the service token is required, as Authorization: Bearer or X-Headgate-Token"  # noqa: S105 (a sentence)
 GRPC_HEALTH: Final = "/grpc.health.v1.Health/Check"
-_TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
+TOKEN_HEADER: Final = "x-headgate-token"  # noqa: S105 (a header's name)
 _PATHS_WITHOUT_TOKEN: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes have no token, and nothing is decided there."""
 _CALLS_WITHOUT_TOKEN: Final = frozenset({GRPC_HEALTH})
@@ -41,14 +41,14 @@ class Access:
             return
         # A forwarded call has the `Authorization` of its own caller.
         authorization = None if head.path.startswith(forward_auth.PATH) else head.get("authorization")
-        if not self._is_valid(head.get(_TOKEN_HEADER), authorization, client):
+        if not self._is_valid(head.get(TOKEN_HEADER), authorization, client):
             raise HttpProblem(HTTPStatus.UNAUTHORIZED, TOKEN_REQUIRED, ("www-authenticate", "Bearer"))
 
     def admits(self, fields: Mapping[str, str]) -> bool:
         """Whether a gRPC call with these header fields is answered."""
         if fields.get(":path") in _CALLS_WITHOUT_TOKEN:
             return True
-        return self._is_valid(fields.get(_TOKEN_HEADER), fields.get("authorization"))
+        return self._is_valid(fields.get(TOKEN_HEADER), fields.get("authorization"))
 
     def _is_valid(self, token: str | None, authorization: str | None, client: str = "") -> bool:
         """Whether the token is in its own header or else in `Authorization`; if not, that is counted."""

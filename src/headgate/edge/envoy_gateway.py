@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from headgate.edge.access import TOKEN_HEADER
 from headgate.edge.http import forward_auth
 from headgate.errors import InvalidSettings, short_repr
 
@@ -55,6 +56,10 @@ class Front:
     cert: str | None
     key: str | None
     lets_pass: bool
+    trusts_this_machine: bool = False
+    """Whether a proxy on this machine is trusted to say for whom it calls."""
+    service_token: str | None = None
+    """What the service asks of its callers, if anything."""
 
 
 def envoy_config(front: Front, service: Address, upstream: Upstream, trusted_ca: str | None) -> dict[str, Any]:
@@ -90,6 +95,12 @@ def _connections(front: Front, upstream: Upstream) -> dict[str, Any]:
     route: dict[str, Any] = {"cluster": "application", "timeout": "0s", "idle_timeout": "3600s"}
     if upstream.is_tls:
         route["host_rewrite_literal"] = upstream.host
+    filters = [
+        {"name": "envoy.filters.http.ext_authz", "typed_config": _asking(front)},
+        {"name": "envoy.filters.http.router", "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"}},
+    ]
+    if front.trusts_this_machine:
+        filters.insert(0, {"name": "envoy.filters.http.header_mutation", "typed_config": _peer_appended()})
     hosts = [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": route}]}]
     return {
         "name": "envoy.filters.network.http_connection_manager",
@@ -97,24 +108,41 @@ def _connections(front: Front, upstream: Upstream) -> dict[str, Any]:
             "@type": f"{_TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
             "stat_prefix": "front",
             "use_remote_address": True,
+            "skip_xff_append": front.trusts_this_machine,  # see `_peer_appended`
             # As headgate reads paths, so that no spelling of one gets around a rule.
             "normalize_path": True,
             "merge_slashes": True,
             "upgrade_configs": [{"upgrade_type": "websocket"}],
             "route_config": {"virtual_hosts": hosts},
-            "http_filters": [
-                {"name": "envoy.filters.http.ext_authz", "typed_config": _asking(front)},
-                {
-                    "name": "envoy.filters.http.router",
-                    "typed_config": {"@type": f"{_TYPES}.filters.http.router.v3.Router"},
-                },
-            ],
+            "http_filters": filters,
         },
+    }
+
+
+def _peer_appended() -> dict[str, Any]:
+    """The other end of the connection, behind the hops that it names itself.
+
+    Envoy does the same, but writes its own address in place of a loopback one, and that would not be trusted.
+    """
+    header = {"key": "x-forwarded-for", "value": "%DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT%"}
+    appended = {"append": {"header": header, "append_action": "APPEND_IF_EXISTS_OR_ADD"}}
+    return {
+        "@type": f"{_TYPES}.filters.http.header_mutation.v3.HeaderMutation",
+        "mutations": {"request_mutations": [appended]},
     }
 
 
 def _asking(front: Front) -> dict[str, Any]:
     patterns = [{"prefix": name, "ignore_case": True} for name in _HEADERS_FOR_CALLERS]
+    asking: dict[str, Any] = {
+        "path_prefix": forward_auth.PATH,
+        "server_uri": {"uri": "http://headgate", "cluster": "headgate", "timeout": f"{_SECONDS_TO_ASK}s"},
+        "authorization_response": {"allowed_client_headers_on_success": {"patterns": patterns}},
+    }
+    if front.service_token is not None:
+        # In place of what a caller sends by that name. A per cent sign begins a variable unless it is doubled.
+        token = {"key": TOKEN_HEADER, "value": front.service_token.replace("%", "%%")}
+        asking["authorization_request"] = {"headers_to_add": [token]}
     return {
         "@type": f"{_TYPES}.filters.http.ext_authz.v3.ExtAuthz",
         "transport_api_version": "V3",
@@ -122,11 +150,7 @@ def _asking(front: Front) -> dict[str, Any]:
         "status_on_error": {"code": "ServiceUnavailable"},
         # Headgate gets all headers: its settings say which of them has the API key.
         "allowed_headers": {"patterns": [{"safe_regex": {"regex": ".*"}}]},
-        "http_service": {
-            "path_prefix": forward_auth.PATH,
-            "server_uri": {"uri": "http://headgate", "cluster": "headgate", "timeout": f"{_SECONDS_TO_ASK}s"},
-            "authorization_response": {"allowed_client_headers_on_success": {"patterns": patterns}},
-        },
+        "http_service": asking,
     }
 
 

@@ -37,6 +37,7 @@ def identity_from(
         proxies=Proxies(settings.trusted_proxies),
         api_key_header=settings.api_key_header,
         on_unknown=settings.on_unknown_identity,
+        on_foreign_key=settings.on_foreign_api_key,
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import wall_clock
 from headgate.core.address import parse_network
@@ -12,7 +13,8 @@ from headgate.dataplane.identity import Identity
 from headgate.dataplane.proxies import Proxies
 from headgate.edge.frameworks.gate import ONE_EACH, workers_of
 from headgate.errors import InvalidSettings
-from headgate.settings import from_environment, web_concurrency
+from headgate.setting_effects import idle_settings, in_words
+from headgate.settings import from_environment, given_settings, web_concurrency
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +22,18 @@ if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.frameworks.threads import BlockingIdentity
     from headgate.settings import Settings
+
+
+log = logging.getLogger("headgate")
+
+_READ_HERE: Final = frozenset(
+    {
+        *("api_key_header", "on_unknown_identity", "on_foreign_api_key", "record_cache_mb", "on_no_rules"),
+        *("jwt_issuer", "jwt_audience", "jwt_leeway_seconds"),
+        *("jwt_user_claim", "jwt_tenant_claim", "jwt_tier_claim"),
+    }
+)
+"""Settings that an application reads, and that have an effect only beside others. All others are for the service."""
 
 
 class Credentials(NamedTuple):
@@ -53,8 +67,11 @@ def central(database_url: str | None, store: object, limiter: Limiter, rules: ob
         from headgate.adapters.redis import is_redis_url  # noqa: PLC0415 (counters in memory need no Redis)
 
         is_redis = is_redis_url(store)
-    if database_url is None and is_redis:
+    if database_url is None:
         database_url = from_environment().database_url
+        if database_url is not None and not is_redis:
+            log.warning("HEADGATE_DATABASE_URL has no effect on this application: its counters are not on redis://…")
+            return None
     if database_url is None:
         return None
     if not is_redis:
@@ -65,13 +82,13 @@ def central(database_url: str | None, store: object, limiter: Limiter, rules: ob
 
 def credentials(trusted_proxies: Iterable[str] | None, at: Central | None = None) -> Credentials:
     """As `HEADGATE_JWT_…` and `HEADGATE_TRUSTED_PROXIES` say; the application's own proxies come before the latter."""
-    settings = _settings(trusted_proxies)
+    settings = _settings(trusted_proxies, at)
     return Credentials(_identity(settings, at), Proxies(settings.trusted_proxies))
 
 
 def credentials_for_threads(trusted_proxies: Iterable[str] | None, at: Central | None = None) -> CredentialsForThreads:
     """As `credentials`; whatever has to be waited for is on a loop in the background."""
-    settings = _settings(trusted_proxies)
+    settings = _settings(trusted_proxies, at)
     proxies = Proxies(settings.trusted_proxies)
     identity = _identity(settings, at)  # now, so that what is wrong with the settings is said now
     if settings.jwt_jwks_url is None and at is None:
@@ -84,8 +101,11 @@ def credentials_for_threads(trusted_proxies: Iterable[str] | None, at: Central |
     )
 
 
-def _settings(trusted_proxies: Iterable[str] | None) -> Settings:
+def _settings(trusted_proxies: Iterable[str] | None, at: Central | None) -> Settings:
     settings = from_environment()
+    here = replace(settings, database_url=None if at is None else at.database_url)
+    if idle := idle_settings(here, given_settings() & _READ_HERE):
+        log.warning("without effect on this application: %s", in_words(idle))
     if trusted_proxies is not None:
         try:
             networks = tuple(map(parse_network, trusted_proxies))

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate import wiring
+from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
@@ -18,6 +19,7 @@ from headgate.edge.http.service import DecisionService
 from headgate.edge.state_samples import control_samples, event_samples, rules_samples, store_samples
 from headgate.errors import InvalidSettings
 from headgate.wiring.events import recorded, recorder_for
+from headgate.wiring.identity import identity_from
 from headgate.wiring.tracing import in_front_of, observer_of, opened_traces
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.flusher import Counted
+    from headgate.dataplane.identity import Identity
     from headgate.edge.http.application import Application
     from headgate.edge.telemetry import Telemetry
     from headgate.settings import Settings
@@ -38,6 +41,8 @@ class Running(NamedTuple):
 
     service: DecisionService
     limiter: Limiter
+    identity: Identity
+    """Who is asking, by the settings; with a database, by its records too."""
     control: ControlPlane | None
     """Where there is a database."""
     application: Application
@@ -88,9 +93,15 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             await stack.enter_async_context(control.runtime)
             time = asyncio.get_running_loop().time
             telemetry.sources.append(control_samples(worker, control.runtime, control.identity, time))
+            identity = control.identity
+        else:
+            # Addresses and tokens need no records. Those of a control plane are started and closed by its runtime.
+            identity = identity_from(settings, None, None, wall_clock)
+            await identity.start()
+            stack.push_async_callback(identity.close)
         service = DecisionService(
             limiter,
-            identity=None if control is None else control.identity,
+            identity=identity,
             shedding_for=counters.shedding_for,
             running_on=(lambda: {"rules": "file"}) if control is None else control.runtime.running_on,
             token=settings.service_token,
@@ -112,7 +123,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             recorded(settings, recorder, control, observers, leads=leads)
         )
         telemetry.sources.append(partial(event_samples, worker, flusher, exporter))
-        yield Running(service, limiter, control, in_front_of(service, traces), traces)
+        yield Running(service, limiter, identity, control, in_front_of(service, traces), traces)
 
 
 def check_workers(settings: Settings) -> None:

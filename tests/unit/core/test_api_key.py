@@ -14,6 +14,7 @@ from headgate.core.api_key import (
     new_api_key,
     new_token,
     prefix_of,
+    public_name,
 )
 
 
@@ -59,6 +60,20 @@ def test_a_mistyped_key_is_seen_without_a_lookup() -> None:
     for text in ("", key + "a", f"{key}\n", f" {key}", key.upper(), "hg_" + "é" * 38, "\ud800", "\x00", "x" * 10_000):
         assert not looks_like_api_key(text)
         assert not looks_like_token(text)
+
+
+def test_a_public_name_tells_nothing_of_a_key() -> None:
+    """An id and a public name stand for themselves, other texts for their digest, malformed keys for nothing."""
+    id_ = "0f0e0d0c-0b0a-4908-8706-050403020100"
+    assert public_name(id_) == id_
+    key = new_api_key(bytes(32))
+    for text in (key, "sk_live_1", id_.upper(), "x" * 10_000, "\ud800", "日本"):
+        name = public_name(text)
+        assert name == f"sha256:{hash_of(text).hex()[:32]}"
+        assert public_name(name) == name
+    assert public_name("sk_live_1 ") == public_name("sk_live_1")
+    for text in ("", " ", f"{key} ", key[:-1], key.upper(), new_token(bytes(32)), "HG_x", "hg_" + "x" * 10_000):
+        assert public_name(text) is None
 
 
 def test_what_is_kept_of_a_key() -> None:

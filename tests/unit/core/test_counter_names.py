@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.adapters.zones import zone
+from headgate.core.api_key import new_api_key, new_token
 from headgate.core.matching import Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
@@ -29,7 +30,9 @@ def test_a_global_rule_has_one_counter() -> None:
 def test_the_caller_is_the_subject_and_the_rest_follows() -> None:
     """The first of user, API key, tenant and address stands in braces; the other parts follow."""
     request = Request("u", "t", "k", "192.0.2.1", method="POST", path="/x", attributes={"region": "eu"})
-    assert key(request, per=list(EVERYTHING)) == "rl:{u=u}:r:sc1m|k=k|t=t|i=192.0.2.1|e=/*|m=POST|a.region=eu"
+    digest = "sha256:8254c329a92850f6d539dd376f4816ee"
+    expected = f"rl:{{u=u}}:r:sc1m|k={digest}|t=t|i=192.0.2.1|e=/*|m=POST|a.region=eu"
+    assert key(request, per=list(EVERYTHING)) == expected
 
 
 @settings(deadline=None)
@@ -47,6 +50,24 @@ def test_a_missing_part_becomes_the_address_and_then_unknown() -> None:
         assert key(Request(), per=part) == f"rl:{{{code}?unknown}}:r:sc1m"
     assert key(Request(), per="ip") == "rl:{i?unknown}:r:sc1m"
     assert key(Request(user="", ip="192.0.2.1"), per="user") == "rl:{u@192.0.2.1}:r:sc1m"
+
+
+def test_no_api_key_is_part_of_a_counters_name() -> None:
+    """A key stands there as a digest, its id as it is; what is malformed is counted by address."""
+    secret, id_ = new_api_key(b"s" * 32), "0f0e0d0c-0b0a-4908-8706-050403020100"
+    for per in ("api_key", "attribute:api_key"):
+
+        def name(text: str, per: str = per) -> str:
+            return key(Request(api_key=text, ip="192.0.2.1", attributes={"api_key": text}), per=per)
+
+        assert f"={id_}}}" in name(id_)
+        assert "=sha256:" in name(secret)
+        assert "=sha256:" in name("sk_live_abcdef")
+        assert name("sk_live_abcdef") == name(" sk_live_abcdef\t")
+        for malformed in (f"{secret} ", secret[:-1], secret.upper(), "hg_", "hgt_1", new_token(b"t" * 32), " "):
+            assert "@192.0.2.1}" in name(malformed), malformed
+        for text in (secret, "sk_live_abcdef", f"{secret} ", secret[:-1]):
+            assert text not in name(text)
 
 
 @settings(deadline=None)

@@ -77,7 +77,8 @@ def named(rules: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for index, rule in enumerate(rules):
         gate = rule["action"] in {"allow", "block"}
         limits = {"limits": None if gate else rule.get("limits", "5/minute")}
-        complete.append({**rule, "name": f"rule{index}", **limits})
+        counting = {"per": None, "layer": None} if gate else {}
+        complete.append({**rule, "name": f"rule{index}", **limits, **counting})
     return complete
 
 

@@ -15,7 +15,7 @@ from headgate.core.failure_policy import OnStoreError
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule import Action, Match, RegionMode, Response, Rule, Spread, SpreadMode
+from headgate.core.rule import Action, Match, Response, Rule, Spread, SpreadMode
 from headgate.core.rule_data import brief_rule, brief_rule_set, complete_rule, complete_tier, rule_data
 from headgate.core.units import MINUTE, SECOND
 from headgate.errors import InvalidRules
@@ -42,25 +42,11 @@ RULES = [
         action=Action.THROTTLE,
         max_delay=1_500_000,
         on_store_error=OnStoreError.LOCAL,
-        spread=Spread(SpreadMode.SHARDS, shards=8),
         wait_replicas=1,
         sample=1,
         priority=-5,
         response=Response(503, "Slow\ndown.", 3 * SECOND),
         enabled=False,
-    ),
-    Rule("leased", limits=LIMITS, layer="global", spread=Spread(SpreadMode.LEASED)),
-    Rule(
-        "split",
-        limits=LIMITS,
-        layer="global",
-        spread=Spread(SpreadMode.REGIONS, regions=RegionMode.SPLIT, shares=MappingProxyType({"eu": 2, "us": 1})),
-    ),
-    Rule(
-        "central",
-        limits=LIMITS,
-        layer="global",
-        spread=Spread(SpreadMode.REGIONS, regions=RegionMode.CENTRAL, home="eu"),
     ),
     Rule(
         "at-once",

@@ -16,6 +16,7 @@ from headgate.dataplane.identity import Call, Identity
 from headgate.dataplane.jwt_keys import OneKey, key_from_text
 from headgate.dataplane.jwt_verifier import Demands, JwtVerifier
 from headgate.dataplane.proxies import Proxies
+from headgate.setting_values import OnForeignApiKey
 
 KEY = new_api_key(b"k" * 32)
 OTHER = new_api_key(b"o" * 32)
@@ -24,14 +25,19 @@ OTHER = new_api_key(b"o" * 32)
 class People(Set):
     """An identity that knows the user u1 and a key of u2."""
 
-    def __init__(self, **key: Any) -> None:  # noqa: ANN401 (fields of a key)
+    def __init__(self, on_foreign: OnForeignApiKey = OnForeignApiKey.ADDRESS, **key: Any) -> None:  # noqa: ANN401 (fields of a key)
         super().__init__()
         self.source.users_on_record = {"u1": {"tier": "pro", "overrides": {"r": ["1/hour"]}}, "u2": {"tier": "basic"}}
         self.source.add_key(hash_of(KEY), **{"user": "u2", "tenant": "t2", **key})
         demands = Demands(("HS256",), tenant_claim="org", tier_claim="plan")
         tokens = JwtVerifier(OneKey(key_from_text(SECRET, ["HS256"])), demands, self.clock)
         self.identity = Identity(
-            self.clock, tokens=tokens, records=self.records, proxies=Proxies(["10.0.0.0/8"]), api_key_header="X-Key"
+            self.clock,
+            tokens=tokens,
+            records=self.records,
+            proxies=Proxies(["10.0.0.0/8"]),
+            api_key_header="X-Key",
+            on_foreign_key=on_foreign,
         )
 
     def stated(self, **members: Any) -> Request:  # noqa: ANN401 (fields of a request)
@@ -101,9 +107,22 @@ def test_a_key_holds_until_it_expires() -> None:
     assert people.stated(api_key=KEY).api_key is None
 
 
-def test_a_stated_name_of_a_key_stays() -> None:
-    """What does not look like a key of ours is the caller's own name for one; without records, everything is."""
-    assert People().stated(api_key="partner-7") == Request(api_key="partner-7")
+@pytest.mark.parametrize("text", [f"{KEY} ", f" {KEY}", KEY[:-1], KEY.upper(), "hg_x", "partner-7", "\ud800", " "])
+def test_a_stated_key_that_is_malformed_is_left_out(text: str) -> None:
+    """Form and checksum are tested first; nothing that fails has a counter of its own."""
+    people = People()
+    people.source.asked.clear()
+    assert people.stated(api_key=text, ip="203.0.113.9") == Request(ip="203.0.113.9")
+    assert people.identity.refused == {"malformed": 1}
+    assert set(people.source.asked) == {bytes(32).hex()}, "only the probe of the start"
+
+
+def test_a_stated_name_of_a_key_stays_where_foreign_keys_count() -> None:
+    """Then what is nothing like a key of ours is the caller's own name for one; without records, everything is."""
+    people = People(on_foreign=OnForeignApiKey.COUNT)
+    assert people.stated(api_key="partner-7") == Request(api_key="partner-7")
+    assert people.stated(api_key=f"{KEY} ") == Request()
+    assert people.stated(api_key=KEY).api_key == "k1"
     identity = Identity(lambda: 0)
     assert asyncio.run(identity.stated(Request(api_key=KEY, user="u1"))) == Request(api_key=KEY, user="u1")
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate import Limiter, Request
+from headgate.core.api_key import public_name
 from headgate.core.counts import OTHER, CountBatch, usage_columns
 from headgate.core.degraded import allowed as degraded_allow
 from headgate.core.event import EventKind
@@ -257,7 +258,7 @@ def test_an_event_has_all_that_is_needed_to_decide_it_again() -> None:
     for _ in range(2):
         asyncio.run(scene.limiter.check(request, 2))
     first, second = scene.recorder.take_events()
-    assert first[3:10] == ("ann", "t", "k", "192.0.2.7", "free", "GET", "/")
+    assert first[3:10] == ("ann", "t", public_name("k"), "192.0.2.7", "free", "GET", "/")
     assert first[10:18] == ("users", "allowed", "store", 2, 2, 2, 200, None)
     assert first.at == scene.clock()
     assert first.extra == {
@@ -268,6 +269,17 @@ def test_an_event_has_all_that_is_needed_to_decide_it_again() -> None:
     assert second.retry_after == pytest.approx((MINUTE - scene.clock() % MINUTE) / SECOND)
     assert scene.recorder.take_keys() == {"k": scene.clock()}
     assert [count.endpoint for count in scene.recorder.take_counts()[0]] == ["/{any}"] * 2
+
+
+def test_no_event_has_an_api_key_in_it() -> None:
+    """Only ids and digests, also among the attributes, where Envoy's descriptors are; what is malformed is left out."""
+    scene = Scene()
+    for text in ("sk_live_1", "hg_malformed"):
+        scene.check(api_key=text, attributes={"api_key": text, "plan": "b"})
+    first, second = scene.recorder.take_events()
+    digest = public_name("sk_live_1")
+    assert (first.api_key, first.extra) == (digest, {"attributes": {"api_key": digest, "plan": "b"}})
+    assert (second.api_key, second.extra) == (None, {"attributes": {"api_key": "", "plan": "b"}})
 
 
 def test_what_is_not_there_takes_no_room() -> None:

@@ -238,6 +238,22 @@ def test_an_application_that_would_limit_nothing_does_not_start() -> None:
         statuses(app, scope_of())
 
 
+def test_settings_without_effect_are_named_when_the_middleware_is_made(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What needs a database or tokens gets a warning without them; what other programs read does not."""
+    monkeypatch.setenv("HEADGATE_API_KEY_HEADER", "X-Key")
+    monkeypatch.setenv("HEADGATE_JWT_ISSUER", "https://login.example.com/")
+    monkeypatch.setenv("HEADGATE_ADMIN_PORT", "9000")
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", "postgresql://h/d")
+    RateLimitMiddleware(hello, rules=DAILY)
+    of_database, of_others = (record.getMessage() for record in caplog.records)
+    assert of_database.startswith("HEADGATE_DATABASE_URL has no effect on this application")
+    assert "HEADGATE_API_KEY_HEADER (there is no database; " in of_others
+    assert "HEADGATE_JWT_ISSUER (no token is verified; " in of_others
+    assert "HEADGATE_ADMIN_PORT" not in of_others
+
+
 def test_what_is_wrong_is_said_when_the_middleware_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invalid headers, skips, proxies and rules raise at once, and so does memory:// with several workers."""
     for wrong in ({"headers": "some"}, {"skip": ["health"]}, {"skip": ["/*"]}, {"trusted_proxies": ["proxy"]}):

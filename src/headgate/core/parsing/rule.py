@@ -49,6 +49,15 @@ _FIELDS: Final = (
 )
 _CHECKED_TOGETHER: Final = frozenset({"limits", "algorithm", "action", "max_delay", "spread"})
 _MAX_MESSAGE: Final = 1_000
+_IDLE: Final = "has no effect in a rule with 'action: {}'; leave it out"
+_USUAL: Final = Rule("")
+_COUNTING: Final = ("layer", "per", "algorithm", "cost", "on_store_error", "on_overload", "wait_replicas", "sample")
+"""What says how requests are counted, and where. Rules that decide by themselves count nothing."""
+_IDLE_FIELDS: Final = {
+    Action.ALLOW: (*_COUNTING, "response"),
+    Action.BLOCK: _COUNTING,
+}
+"""A rule with 'log' may say all that it would say with another action: it is a rehearsal of that rule."""
 
 
 def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PLAIN) -> Rule:
@@ -89,11 +98,13 @@ def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PL
     wrong = {problem.path[len(path)] for problem in problems[found:] if len(problem.path) > len(path)}
     if fields.is_mapping and wrong.isdisjoint(_CHECKED_TOGETHER):
         _check_together(read, fields)
+    if len(problems) == found:
+        _refuse_idle_fields(read, fields)
     return read
 
 
 def _max_delay(fields: Fields, action: Action) -> Micros | None:
-    """How long a request may be held; read in every rule, and heeded only where requests are held."""
+    """How long a request may be held, which only 'throttle' does."""
     given = fields.duration("max_delay", DEFAULT_MAX_DELAY)
     return given if action is Action.THROTTLE else None
 
@@ -136,6 +147,18 @@ def _message_problem(message: str) -> str | None:
     if len(message) <= _MAX_MESSAGE:
         return None
     return f"a message has at most {_MAX_MESSAGE} characters, not {len(message)}"
+
+
+def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
+    """What has no effect is not accepted in silence. A field that says what is usual may stand there."""
+    if rule.spread.mode is not SpreadMode.EXACT:
+        fields.problem("only 'exact' works in this version; leave spread out, and the limit is exact", "spread")
+    if fields.has("max_delay") and rule.action not in {Action.THROTTLE, Action.LOG}:
+        fields.problem(_IDLE.format(rule.action.value), "max_delay")
+    for name in _IDLE_FIELDS.get(rule.action, ()):
+        usual = default_layer(rule.per, rule.match) if name == "layer" else getattr(_USUAL, name)
+        if getattr(rule, name) != usual:
+            fields.problem(_IDLE.format(rule.action.value), name)
 
 
 def _check_together(rule: Rule, fields: Fields) -> None:

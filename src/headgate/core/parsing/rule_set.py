@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from headgate.core.api_key import is_meant_as_ours
 from headgate.core.endpoint import PLAIN, Spelling
 from headgate.core.limit import Rate
 from headgate.core.parsing.fields import Fields, name_problem
@@ -156,6 +157,10 @@ def _overrides(fields: Fields, rules: Sequence[Rule]) -> dict[int, Override]:
         if override.has("user") == override.has("api_key"):
             override.problem("an override is for one user or one api_key")
         user, api_key = override.text("user", None), override.text("api_key", None)
+        if api_key and is_meant_as_ours(api_key):  # rules are stored and sent in clear
+            override.problem(
+                "this is a key, which is secret; write its id, as 'headgate keys list' shows it", "api_key"
+            )
         its_limits = limits(override.data.get("limits"), (*override.path, "limits"), fields.problems)
         name = override.data.get("rule")
         one = by_name.get(name) if isinstance(name, str) else None

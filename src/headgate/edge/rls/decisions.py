@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from headgate.core import problem
+from headgate.core.api_key import public_name
 from headgate.core.decision import Source
 from headgate.core.endpoint import path_problem
 from headgate.core.matching import Plan
@@ -120,7 +121,9 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
         return DescriptorCheck(request, "", "", cost, purpose)
     if descriptor.limit is None:
         return DescriptorCheck(request, "", None, cost, purpose)
-    key = _encode((call.domain, descriptor.entries)).decode()
+    # Counters are named after the entries, and no API key may stand there.
+    entries = [(name, public_name(text) if name == "api_key" else text) for name, text in descriptor.entries]
+    key = _encode((call.domain, entries)).decode()
     return DescriptorCheck(request, f"rls:{key}", _written(descriptor.limit), 1 if cost is None else cost, purpose)
 
 

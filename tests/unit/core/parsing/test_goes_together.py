@@ -26,6 +26,8 @@ FEATURES: Final[dict[str, dict[str, Any]]] = {
 }
 EVERYWHERE: Final = {"cost", "central", "log"}
 SPREAD: Final = {"leased", "auto", "shards", "split", "gossip", "borrow"}
+NOT_YET: Final = SPREAD | {"central"}
+"""What would go together, and is refused until it works."""
 TABLE: Final[dict[Algorithm, set[str]]] = {
     Algorithm.FIXED_WINDOW: EVERYWHERE | SPREAD | {"calendar"},
     Algorithm.SLIDING_WINDOW_COUNTER: EVERYWHERE | SPREAD,
@@ -72,7 +74,8 @@ def test_the_whole_table(algorithm: Algorithm, feature: str) -> None:
     """A rule is accepted exactly if the table of the design says that algorithm and feature go together."""
     found = problems(**basis(algorithm) | FEATURES[feature])
     if feature in TABLE[algorithm]:
-        assert found == []
+        sentence = "rules[0].spread: only 'exact' works in this version; leave spread out, and the limit is exact"
+        assert found == ([sentence] if feature in NOT_YET else [])
     else:
         sentence = SENTENCES[feature].format(algorithm.value)
         if algorithm is Algorithm.CONCURRENCY and feature in {"burst", "calendar"}:
@@ -98,7 +101,7 @@ def test_a_leaky_bucket_makes_callers_wait(algorithm: Algorithm, action: str) ->
 @pytest.mark.parametrize("algorithm", Algorithm)
 def test_allow_and_block_take_no_limits(algorithm: Algorithm, action: str) -> None:
     """A rule that decides by itself has nothing to count, so limits on it are a mistake."""
-    assert problems(action=action, algorithm=algorithm.value) == []
+    assert problems(action=action) == []
     found = problems(**basis(algorithm) | {"action": action})
     assert found == [f"rules[0].limits: a rule with 'action: {action}' takes no limits"]
     tiered = {
@@ -124,12 +127,43 @@ def test_unlimited_goes_with_everything(algorithm: Algorithm) -> None:
     assert problems(**basis(algorithm) | {"limits": "unlimited"}) == []
 
 
-def test_max_delay_is_heeded_only_by_throttle() -> None:
-    """How long a request may be held may stand in any rule, and counts only where requests are held."""
-    bucket = basis(Algorithm.TOKEN_BUCKET)
-    assert problems(**bucket | {"max_delay": "1s"}) == []
-    assert problems(**bucket | {"action": "throttle", "max_delay": "1s"}) == []
-    assert problems(**basis(Algorithm.LEAKY_BUCKET) | {"action": "log", "max_delay": "1s"}) == []
+@pytest.mark.parametrize("action", ["reject", "allow", "block"])
+def test_max_delay_is_only_for_throttle(action: str) -> None:
+    """How long a request may be held says nothing where requests are not held, and is refused there."""
+    bucket = basis(Algorithm.TOKEN_BUCKET) if action == "reject" else {}
+    expected = [f"rules[0].max_delay: has no effect in a rule with 'action: {action}'; leave it out"]
+    assert problems(**bucket | {"action": action, "max_delay": "1s"}) == expected
+    for rehearsed in ("throttle", "log"):
+        assert problems(**basis(Algorithm.TOKEN_BUCKET) | {"action": rehearsed, "max_delay": "1s"}) == []
+
+
+IDLE: Final[dict[str, Any]] = {
+    "layer": "extra",
+    "per": "user",
+    "algorithm": "fixed_window",
+    "cost": {"POST": 2},
+    "on_store_error": "deny",
+    "on_overload": "deny",
+    "wait_replicas": 1,
+    "sample": 1,
+    "response": {"message": "No."},
+}
+
+
+@pytest.mark.parametrize("field", IDLE)
+@pytest.mark.parametrize("action", ["reject", "log", "allow", "block"])
+def test_a_field_without_effect_is_refused(action: str, field: str) -> None:
+    """Rules that count nothing say nothing of counting; one that only watches may say what it would do."""
+    idle = {"allow": set(IDLE), "block": set(IDLE) - {"response"}}.get(action, set())
+    given = {"action": action, field: IDLE[field]} | ({"limits": "5/minute"} if action in {"reject", "log"} else {})
+    sentence = f"rules[0].{field}: has no effect in a rule with 'action: {action}'; leave it out"
+    assert problems(**given) == ([sentence] if field in idle else [])
+
+
+def test_a_field_that_says_what_is_usual_may_stand_anywhere() -> None:
+    """So that a rule can be written in full, as the admin API shows it."""
+    usual = {"per": "global", "algorithm": "sliding_window_counter", "sample": 0.01, "spread": "exact", "layer": None}
+    assert problems(action="allow", **usual, response={"status": 429}, wait_replicas=0, cost={}) == []
 
 
 def test_all_misfits_of_a_rule_are_told_at_once() -> None:

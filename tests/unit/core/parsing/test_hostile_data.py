@@ -177,7 +177,7 @@ def test_what_json_can_say_is_read_the_same() -> None:
     """A rule set survives the way through JSON."""
     data = {
         "tiers": {"free": {"price": 0.5, "limits": {"search": ["1/second", "100/hour"]}}},
-        "rules": [{"name": "search", "limits": "tier:search", "cost": {"POST": 5}, "spread": {"shards": 2}}],
+        "rules": [{"name": "search", "limits": "tier:search", "cost": {"POST": 5}, "spread": "exact"}],
         "overrides": [{"rule": "search", "user": "u", "limits": "unlimited"}],
     }
     assert parse_rule_set(json.loads(json.dumps(data))) == parse_rule_set(data)

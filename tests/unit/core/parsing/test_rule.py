@@ -11,7 +11,7 @@ from headgate.core.failure_policy import OnStoreError
 from headgate.core.limit import Rate, Slots, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule import Action, Match, RegionMode, Response, Rule, Spread, SpreadMode
+from headgate.core.rule import Action, Match, Response, Rule
 from headgate.core.units import HOUR, MINUTE, SECOND
 from headgate.errors import InvalidRules
 
@@ -52,7 +52,7 @@ def test_every_field_is_read() -> None:
         action="throttle",
         max_delay="3s",
         on_store_error="local",
-        spread="leased",
+        spread="exact",
         wait_replicas=2,
         sample=0.5,
         priority=-7,
@@ -76,7 +76,6 @@ def test_every_field_is_read() -> None:
         action=Action.THROTTLE,
         max_delay=3 * SECOND,
         on_store_error=OnStoreError.LOCAL,
-        spread=Spread(SpreadMode.LEASED),
         wait_replicas=2,
         sample=0.5,
         priority=-7,
@@ -226,11 +225,8 @@ def test_methods_and_costs_ignore_letter_case() -> None:
     assert rule(cost=4).cost == {"default": 4}
 
 
-@pytest.mark.parametrize("mode", [RegionMode.GOSSIP, RegionMode.SPLIT])
-def test_limits_may_be_any_that_fit(mode: RegionMode) -> None:
-    """A concurrency rule takes slots, and a fixed window may be spread over regions."""
+def test_limits_may_be_any_that_fit() -> None:
+    """A concurrency rule takes slots, and a fixed window calendar periods."""
     assert rule(algorithm="concurrency", limits="3 concurrent").limits == (Slots(3),)
-    spread = {"regions": mode.value, "shares": {"eu": 2, "us": 1}}
-    made = rule(algorithm="fixed_window", limits="5/calendar day", spread=spread)
+    made = rule(algorithm="fixed_window", limits="5/calendar day")
     assert made.limits == (parse_limit("5/calendar day"),)
-    assert made.spread.regions is mode

@@ -159,6 +159,10 @@ def test_overrides_are_for_one_user_or_key() -> None:
         (OVERRIDE | {"rule": "friends"}, "overrides[0].rule: 'friends' has 'action: allow' and takes no limits"),
         (OVERRIDE | {"user": None}, "overrides[0]: an override is for one user or one api_key"),
         (OVERRIDE | {"api_key": "k"}, "overrides[0]: an override is for one user or one api_key"),
+        (
+            {"rule": "login", "limits": "5/hour", "api_key": " hg_secret"},
+            "overrides[0].api_key: this is a key, which is secret; write its id, as 'headgate keys list' shows it",
+        ),
         (OVERRIDE | {"user": ""}, "overrides[0].user: expected a text, not ''"),
         (OVERRIDE | {"user": 42}, "overrides[0].user: expected a text, not 42"),
         (OVERRIDE | {"limits": None}, "overrides[0].limits: a limit is written as text"),

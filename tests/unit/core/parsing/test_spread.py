@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from headgate.core.limit import Rate
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule import RegionMode, Spread, SpreadMode
+from headgate.core.rule import RegionMode, Rule, Spread, SpreadMode
+from headgate.core.units import MINUTE
 from headgate.errors import InvalidRules
 
 
@@ -21,6 +23,17 @@ def spread(value: Any) -> Spread:  # noqa: ANN401 (data of any shape)
     [
         (None, Spread()),
         ("exact", Spread()),
+    ],
+    ids=str,
+)
+def test_a_limit_is_exact(value: object, expected: Spread) -> None:
+    """That is what spread can say."""
+    assert spread(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
         ("leased", Spread(SpreadMode.LEASED)),
         ("auto", Spread(SpreadMode.AUTO)),
         ({"shards": 8}, Spread(SpreadMode.SHARDS, shards=8)),
@@ -35,9 +48,16 @@ def spread(value: Any) -> Spread:  # noqa: ANN401 (data of any shape)
     ],
     ids=str,
 )
-def test_reads_every_spread(value: object, expected: Spread) -> None:
-    """A limit is held in one place, leased, in shards, or shared between regions."""
-    assert spread(value) == expected
+def test_other_spreads_are_refused_until_they_work(value: object, expected: Spread) -> None:
+    """They are understood, and would have no effect; a rule that is made in Python with one is refused, too."""
+    sentence = "rules[0].spread: only 'exact' works in this version; leave spread out, and the limit is exact"
+    for rule in (
+        {"name": "search", "limits": "5/minute", "spread": value},
+        Rule("search", limits=(Rate(5, MINUTE),), spread=expected),
+    ):
+        with pytest.raises(InvalidRules) as caught:
+            parse_rule_set([rule])
+        assert list(caught.value.lines) == [sentence]
 
 
 @pytest.mark.parametrize(

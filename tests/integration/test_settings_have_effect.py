@@ -1,0 +1,152 @@
+"""Every setting in every configuration: it is read and has an effect, or `headgate serve` says that it has none."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from headgate.cli import serve as command
+from headgate.edge.listening import reserved_address
+from headgate.setting_effects import idle_settings
+from headgate.settings import Settings, complete
+from headgate.wiring.listeners import transport
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.postgres import Postgres
+    from tests.support.valkey import Server
+
+RULES: Final = "rules: [{name: two, per: [user], limits: 2/minute}]"
+FOR_COMMANDS: Final = {"url", "admin_url"}
+"""What `headgate check` and other commands ask."""
+READ_BY_THE_COMMAND: Final = {"host", "port", "workers", "log_level", "log_format"}
+"""By `serve` itself, before it runs."""
+READ_WITHOUT_EFFECT: Final = {
+    "deny_cache_mb": "a store in memory is its own cache, and gets the size all the same",
+    "overload_seconds": "a store in memory has no queue, and gets the time all the same",
+    "rls_on_overload": "what would be answered is chosen whether it can happen or not",
+    "denial_events_per_minute": "the recorder gets its shares also where it keeps no events",
+    "events_per_minute": "the recorder gets its shares also where it keeps no events",
+    "data_dir": "the store gets the folder also where it keeps nothing there",
+    "region": "the flusher gets its origin also where nothing is written",
+    "api_key_header": "the header is looked for also where no key can be known",
+    "on_unknown_identity": "an identity gets it also where nothing is on record",
+    "on_foreign_api_key": "an identity gets it also where nothing is on record",
+    "events_file": "whether there is a spool is asked before whether events are on",
+    "kafka_brokers": "whether there is a spool is asked before whether events are on",
+    "archive_daily": "no is what happens without a database",
+}
+
+
+class _Reads(set[str]):
+    """The names of the settings that were read."""
+
+
+class Watched(Settings):
+    """Settings that note which of them are read."""
+
+    __slots__ = ()
+    reads: Final = _Reads()
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 (any setting)
+        if name in Settings.__dataclass_fields__:
+            Watched.reads.add(name)
+        return super().__getattribute__(name)
+
+
+class Configuration(NamedTuple):
+    has_database: bool
+    has_redis: bool
+
+
+CONFIGURATIONS: Final = [Configuration(*each) for each in ((False, False), (False, True), (True, False), (True, True))]
+
+
+@pytest.fixture(params=CONFIGURATIONS, ids=str)
+def chosen(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+    """The plainest settings of one configuration, complete."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    settings = Settings(rules_file=rules, data_dir=tmp_path, port=0, admin_port=0, grpc_port=0, redis_url="memory://")
+    if request.param.has_database:
+        postgres: Postgres = request.getfixturevalue("postgres")
+        settings = replace(settings, rules_file=None, database_url=postgres.new_database())
+    if request.param.has_redis:
+        valkey: Server = request.getfixturevalue("valkey")
+        settings = replace(settings, redis_url=valkey.url)
+    return complete(settings)
+
+
+def read_by_a_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Run a whole service, from its start until it listens, and see which settings were read."""
+
+    async def listening(*parts: Any, **_more: object) -> None:  # noqa: ANN401 (a service and its parts)
+        started: Callable[[], None] = parts[3]
+        started()
+
+    monkeypatch.setattr(command, "serve_http", listening)
+    values = {each.name: getattr(settings, each.name) for each in fields(settings)}
+    watched = Watched(**values)
+    with ExitStack() as ports:
+        address = ports.enter_context(reserved_address(settings.host, 0))
+        Watched.reads.clear()
+        asyncio.run(command._run(watched, address, transport(watched), ports))
+    return set(Watched.reads)
+
+
+def idle(settings: Settings) -> set[str]:
+    """What is said to have no effect if every setting is given."""
+    return {each.name for each in idle_settings(settings, {each.name for each in fields(Settings)})}
+
+
+def test_nothing_is_ignored_in_silence(chosen: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a service does not read is named at its start; what it reads is not, unless that changes nothing."""
+    names = {each.name for each in fields(Settings)}
+    read = read_by_a_service(chosen, monkeypatch) | READ_BY_THE_COMMAND | FOR_COMMANDS
+    named = idle(chosen)
+    needs_more = {"jwt_issuer", "jwt_audience", "jwt_leeway_seconds", "jwt_user_claim", "jwt_tenant_claim"}
+    assert names - read <= named | {"archive_daily"}, "ignored without a word"
+    assert named & read <= READ_WITHOUT_EFFECT.keys(), "named although it is read"
+    assert needs_more <= named
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"events": False},
+        {"kafka_brokers": "127.0.0.1:9"},
+        {"jwt_algorithms": ("HS256",), "jwt_key": "0123456789abcdef0123456789abcdef"},
+        {"archive_daily": True, "archive_url": "s3://bucket/folder"},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_what_has_an_effect_depends_on_other_settings(chosen: Settings, more: dict[str, Any]) -> None:
+    """Switches bring settings to life, or take their effect away."""
+    by_switch = {
+        "events": {"denial_events_per_minute", "events_per_minute", "spool_limit", "events_file", "kafka_brokers"},
+        "kafka_brokers": {"kafka_topic", "spool_limit", "events_per_minute", "denial_events_per_minute", "region"},
+        "jwt_algorithms": {"jwt_issuer", "jwt_audience", "jwt_leeway_seconds", "jwt_user_claim", "jwt_tier_claim"},
+        "archive_daily": {"archive_url", "archive_days", "archive_years", "s3_endpoint"},
+    }
+    switch = next(iter(more))
+    concerned, named = by_switch[switch], idle(replace(chosen, **more))
+    if switch == "events" or (switch == "archive_daily" and chosen.database_url is None):
+        assert concerned <= named
+    else:
+        assert not concerned & named
+
+
+def test_a_service_without_what_others_have_in_common_is_complete(chosen: Settings) -> None:
+    """On a database and Redis, only what another setting switches on is without effect."""
+    waiting = {"kafka_topic", "archive_url", "archive_days", "archive_years", "s3_endpoint"}
+    tokens = {each.name for each in fields(Settings) if each.name.startswith("jwt_")}
+    if chosen.database_url is not None and not (chosen.redis_url or "").startswith("memory:"):
+        assert idle(chosen) - waiting - tokens == set()
+    else:
+        assert idle(chosen) - waiting - tokens

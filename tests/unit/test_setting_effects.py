@@ -1,0 +1,72 @@
+"""What is said of settings and fields of rules that have no effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headgate.cli.options import refuse_idle_settings
+from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.errors import InvalidSettings
+from headgate.setting_effects import idle_rule_fields, idle_settings
+from headgate.settings import Settings, complete, given_settings
+
+ON_MEMORY = Settings(redis_url="memory://")
+ON_SERVERS = Settings(redis_url="redis://h", database_url="postgresql://h/d")
+
+
+def test_only_what_is_given_is_named() -> None:
+    """No operator has asked for a default, so nothing is said of it."""
+    assert idle_settings(ON_MEMORY, ()) == []
+    assert [each.name for each in idle_settings(ON_MEMORY, {"admin_port", "port"})] == ["admin_port"]
+
+
+def test_a_variable_that_says_the_default_is_given() -> None:
+    """An operator who writes it relies on it. A file can hold a secret, and an empty variable says nothing."""
+    environ = {"HEADGATE_API_KEY_HEADER": "X-API-Key", "HEADGATE_ADMIN_TOKEN_FILE": "/t", "HEADGATE_REGION": " "}
+    assert given_settings(environ) == {"api_key_header", "admin_token"}
+
+
+def test_without_the_extra_the_settings_of_grpc_have_no_effect() -> None:
+    """The rate-limit service of Envoy does not run then."""
+    given = {"grpc_host", "grpc_port", "rls_on_overload"}
+    assert not idle_settings(ON_SERVERS, given)
+    found = idle_settings(ON_SERVERS, given, has_grpc=False)
+    assert {each.name for each in found} == given
+    assert "headgate[grpc]" in found[0].reason
+
+
+def test_a_file_on_an_embedded_store_has_a_folder() -> None:
+    """The data directory has an effect as soon as something is kept there."""
+    assert not idle_settings(Settings(redis_url="embedded://"), {"data_dir"})
+    assert idle_settings(ON_MEMORY, {"data_dir"})
+
+
+def test_a_start_names_the_option_or_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning says what has no effect under the name that it was given by, and what to do."""
+    monkeypatch.setenv("HEADGATE_REGION", "eu")
+    warnings = refuse_idle_settings(ON_MEMORY, {"admin_port": "0", "port": None})
+    assert [line.partition(" has no effect: ")[0] for line in warnings] == ["--admin-port", "HEADGATE_REGION"]
+    assert warnings[0].endswith("set HEADGATE_DATABASE_URL")
+
+
+def test_a_start_is_refused_with_all_that_must_not_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings about who a caller is stop the start, all of them in one message."""
+    monkeypatch.setenv("HEADGATE_API_KEY_HEADER", "X-Key")
+    monkeypatch.setenv("HEADGATE_JWT_ISSUER", "https://login.example.com/")
+    with pytest.raises(InvalidSettings, match=r"HEADGATE_API_KEY_HEADER has no effect.*; HEADGATE_JWT_ISSUER has no"):
+        refuse_idle_settings(ON_MEMORY, {})
+    assert refuse_idle_settings(complete(Settings(jwt_algorithms=("HS256",))), {}) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("on_store_error", "deny"), ("on_overload", "deny"), ("wait_replicas", 1), ("sample", 1)]
+)
+def test_fields_of_rules_are_named_too(field: str, value: Any) -> None:  # noqa: ANN401 (of any field)
+    """What a rule says of servers has no effect in memory; on servers it has."""
+    rules = parse_rule_set([{"name": f"r{number}", "limits": "5/minute", field: value} for number in range(7)])
+    (sentence,) = idle_rule_fields(rules, ON_MEMORY)
+    assert sentence.startswith(f"{field} of r0, r1, r2, r3, r4 and 2 more has no effect: ")
+    assert idle_rule_fields(rules, ON_SERVERS) == []
+    assert idle_rule_fields(parse_rule_set([{"name": "r", "limits": "5/minute"}]), ON_MEMORY) == []
