@@ -126,8 +126,7 @@ def test_labels_are_bounded_whatever_callers_send(start: Start, rules: Path) -> 
     service.http.get("/nothing/here")
     before = until(service, 1, DECISIONS)
     odd = [
-        {"user": f"u{n}", "path": f'/p{n}"}}\n#', "method": f"M{n}", "attributes": {"rule": f"r{n}"}}
-        for n in range(500)
+        {"user": f"u{n}", "path": f'/p{n}"}} #', "method": f"M{n}", "attributes": {"rule": f"r{n}"}} for n in range(500)
     ]
     for _ in range(3):
         assert service.http.post("/v1/check:batch", json={"checks": odd}).status_code == 200

@@ -66,7 +66,9 @@ def export(
     with admin(url, token) as client:
         after, lines = None, 0
         try:
-            into = sys.stdout if out is None else out.open("w" if force else "x", encoding="utf-8", newline="")
+            # A folder is not a file to write over: opened as one, it says what is wrong.
+            mode = "w" if force or (out is not None and out.is_dir()) else "x"
+            into = sys.stdout if out is None else out.open(mode, encoding="utf-8", newline="")
         except FileExistsError as error:
             raise InvalidRequest(already_there(out)) from error
         except OSError as error:
