@@ -183,13 +183,13 @@ def test_questions_of_envoy_are_bounded(descriptors: int, entries: int, sentence
 @pytest.mark.serial
 @pytest.mark.parametrize("name", PARSING)
 def test_no_request_takes_long(name: str) -> None:
-    """At most so much processor time as a few dozen plain checks; a batch of a thousand, as a thousand."""
+    """At most as much processor time as 120 plain checks (3 ms); a batch of a thousand, as 2,000."""
     plain = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
     with asyncio.Runner() as runner:
         service = _service()
         usual = min(_spent(runner, service, plain) for _ in range(50))
         longest = min(_spent(runner, service, PARSING[name]) for _ in range(30))
-    assert longest < (1_000 if name == "1,000 checks" else 60) * usual
+    assert longest < (2_000 if name == "1,000 checks" else 120) * usual
 
 
 def _spent(runner: asyncio.Runner, service: DecisionService, raw: bytes) -> float:
