@@ -19,9 +19,9 @@ from headgate.edge.problems import HttpProblem
 if TYPE_CHECKING:
     from headgate import Request
 
-segments = st.text(st.characters(exclude_characters="/\\", codec="utf-8"), min_size=1, max_size=8).filter(
-    lambda text: text not in {".", ".."}
-)
+segments = st.text(
+    st.characters(exclude_characters="/\\", exclude_categories=["Cc"], codec="utf-8"), min_size=1, max_size=8
+).filter(lambda text: text not in {".", ".."})
 paths = st.lists(segments, min_size=1, max_size=4)
 headers = st.lists(
     st.tuples(
