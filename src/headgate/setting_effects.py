@@ -1,7 +1,8 @@
 """Settings and fields of rules that have no effect as a service is configured: none is ignored without a word.
 
 A setting that decides who a caller is, or what is kept, is refused, because an operator who sets it relies on it;
-the others get a warning. What is not listed here has an effect in every configuration, or is for commands.
+the others, and those that repeat their default, get a warning. What is not listed here has an effect in every
+configuration, or is for commands.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.rule import Rule
-from headgate.settings import variable_of
+from headgate.settings import Settings, variable_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from headgate.core.rule import RuleSet
-    from headgate.settings import Settings
 
 _NO_DATABASE: Final = "there is no database; set HEADGATE_DATABASE_URL"
 _NO_TOKENS: Final = "no token is verified; set HEADGATE_JWT_ALGORITHMS to what tokens are signed with"
@@ -99,16 +99,16 @@ _REFUSED: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "api_key_header": _needs_database,
     "on_unknown_identity": _needs_database,
     "on_foreign_api_key": _needs_database,
-    "record_cache_mb": _needs_database,
     "archive_daily": _needs_archive,
     "jwt_issuer": _needs_tokens,
     "jwt_audience": _needs_tokens,
-    "jwt_leeway_seconds": _needs_tokens,
     "jwt_user_claim": _needs_tokens,
     "jwt_tenant_claim": _needs_tokens,
     "jwt_tier_claim": _needs_tokens,
 }
 _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
+    "record_cache_mb": _needs_database,
+    "jwt_leeway_seconds": _needs_tokens,
     "admin_host": _needs_database,
     "admin_port": _needs_database,
     "admin_token": _needs_database,
@@ -130,6 +130,7 @@ _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "archive_years": _needs_archiving,
     "s3_endpoint": _needs_s3,
 }
+_DEFAULTS: Final = Settings()
 _GRPC: Final = ("grpc_host", "grpc_port", "rls_on_overload")
 
 
@@ -143,7 +144,9 @@ def idle_settings(settings: Settings, given: Collection[str], *, has_grpc: bool 
         for name, needs in table.items():
             reason = needs(settings) if name in given else None
             if reason is not None:
-                found[name] = IdleSetting(name, reason, is_refused)
+                # Files of settings often list all of them: one that repeats its default misleads no one.
+                is_usual = getattr(settings, name) == getattr(_DEFAULTS, name)
+                found[name] = IdleSetting(name, reason, is_refused and not is_usual)
     if not has_grpc:
         reason = "Envoy's rate-limit service does not run; pip install 'headgate[grpc]'"
         found |= {name: IdleSetting(name, reason) for name in _GRPC if name in given}

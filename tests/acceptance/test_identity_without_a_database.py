@@ -87,7 +87,10 @@ def test_every_worker_knows_the_keys_of_tokens(start: Start, rules: Path, tmp_pa
 
 def test_the_gateway_counts_by_the_address_behind_a_proxy(upstream: Upstream, rules: Path) -> None:
     """A proxy in front of the gateway is trusted by the same setting."""
-    with Gateway(upstream, "--rules", str(rules), trusted_proxies="127.0.0.0/8") as gateway, gateway.client() as client:
+    with (
+        Gateway(upstream, "--rules", str(rules), redis_url="memory://", trusted_proxies="127.0.0.0/8") as gateway,
+        gateway.client() as client,
+    ):
 
         def called(address: str) -> int:
             return client.get("/", headers={"X-Forwarded-For": address}).status_code
@@ -98,7 +101,7 @@ def test_the_gateway_counts_by_the_address_behind_a_proxy(upstream: Upstream, ru
 
 def test_a_caller_of_the_gateway_cannot_choose_its_address(upstream: Upstream, rules: Path) -> None:
     """Without trusted proxies no header counts there either, not even for callers on the same machine."""
-    with Gateway(upstream, "--rules", str(rules)) as gateway, gateway.client() as client:
+    with Gateway(upstream, "--rules", str(rules), redis_url="memory://") as gateway, gateway.client() as client:
         invented = [{"X-Forwarded-For": f"203.0.113.{number}"} for number in range(3)]
         assert [client.get("/", headers=headers).status_code for headers in invented] == [200, 200, 429]
 
@@ -106,7 +109,9 @@ def test_a_caller_of_the_gateway_cannot_choose_its_address(upstream: Upstream, r
 def test_the_gateway_sends_the_service_token(upstream: Upstream, rules: Path) -> None:
     """With a service token the gateway decides as it does without; before, it refused every call with 401."""
     with (
-        Gateway(upstream, "--rules", str(rules), service_token="5%to%%ken") as gateway,  # noqa: S106 (made up)
+        Gateway(
+            upstream, "--rules", str(rules), redis_url="memory://", service_token="5%to%%ken-of-some-length"
+        ) as gateway,
         gateway.client() as client,
     ):
         sent = {"X-Headgate-Token": "the caller's own"}
@@ -125,7 +130,9 @@ def test_the_gateway_reads_tokens(upstream: Upstream, rules: Path) -> None:
     """Tokens are counted by their users behind the gateway, too."""
     rules.write_text(PER_USER)
     with (
-        Gateway(upstream, "--rules", str(rules), jwt_algorithms="HS256", jwt_key=SECRET) as gateway,
+        Gateway(
+            upstream, "--rules", str(rules), redis_url="memory://", jwt_algorithms="HS256", jwt_key=SECRET
+        ) as gateway,
         gateway.client() as client,
     ):
 
@@ -138,7 +145,7 @@ def test_the_gateway_reads_tokens(upstream: Upstream, rules: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("api_key_header", "X-Key"), ("on_unknown_identity", "default"), ("record_cache_mb", "8")],
+    [("api_key_header", "X-Key"), ("on_unknown_identity", "default")],
 )
 def test_what_needs_a_database_is_refused_without_one(headgate: Run, rules: Path, name: str, value: str) -> None:
     """Keys and users are on record in a database; a setting about them without one stops the start."""

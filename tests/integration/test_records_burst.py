@@ -261,7 +261,8 @@ def test_connections_that_the_server_ended_are_made_again(users_url: str, postgr
     ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'headgate'"
 
     async def run() -> None:
-        async with process(users_url) as identity:
+        patient = Deadlines(reply=20.0, connect=20.0, abandon=30.0)  # a busy machine takes its time to connect
+        async with process(users_url, deadlines=patient) as identity:
             assert await wrong_tiers(identity, 100, 100) == 0
             postgres.execute("postgres", ending)  # this process does not notice before it asks
             identity.forget([f"user:u{number}" for number in range(100)])

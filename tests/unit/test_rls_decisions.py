@@ -235,3 +235,14 @@ def test_what_is_asked_most_is_decided_at_once() -> None:
     assert looked_up.decide_now(prepare(RateLimitRequest("web", (SEARCH,)))) is None
     answer = asyncio.run(looked_up.decide(prepare(RateLimitRequest("web", (SEARCH,)))))
     assert answer.overall_code is Code.OVER_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [("GET", Code.OK), ("/helloworld.Greeter/SayHello", Code.OK), ("list items", Code.OK), (" GET", Code.OVER_LIMIT)],
+)
+def test_an_entry_called_method_need_not_be_one_of_http(method: str, code: Code) -> None:
+    """The name of a gRPC method is an attribute only; a method with blanks around it would pass by rules for it."""
+    request = RateLimitRequest("web", (Descriptor((("method", method),)),))
+    answer = asyncio.run(RateLimits(Limiter.open(rules=[])).decide(prepare(request)))
+    assert answer.overall_code is code

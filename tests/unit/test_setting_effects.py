@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from headgate.cli.options import refuse_idle_settings
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidSettings
 from headgate.setting_effects import idle_rule_fields, idle_settings
-from headgate.settings import Settings, complete, given_settings
+from headgate.settings import Settings, complete, from_environment, given_settings
 
 ON_MEMORY = Settings(redis_url="memory://")
 ON_SERVERS = Settings(redis_url="redis://h", database_url="postgresql://h/d")
@@ -51,12 +52,22 @@ def test_a_start_names_the_option_or_the_variable(monkeypatch: pytest.MonkeyPatc
     assert warnings[0].endswith("set HEADGATE_DATABASE_URL")
 
 
+def test_a_setting_that_repeats_its_default_is_only_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of settings that list all of them still start a service without a database."""
+    monkeypatch.setenv("HEADGATE_API_KEY_HEADER", Settings().api_key_header)
+    monkeypatch.setenv("HEADGATE_ON_UNKNOWN_IDENTITY", Settings().on_unknown_identity.value)
+    monkeypatch.setenv("HEADGATE_RECORD_CACHE_MB", "7")
+    warnings = refuse_idle_settings(ON_MEMORY, {})
+    names = ["HEADGATE_API_KEY_HEADER", "HEADGATE_ON_UNKNOWN_IDENTITY", "HEADGATE_RECORD_CACHE_MB"]
+    assert [line.partition(" has no effect: ")[0] for line in warnings] == names
+
+
 def test_a_start_is_refused_with_all_that_must_not_be_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings about who a caller is stop the start, all of them in one message."""
     monkeypatch.setenv("HEADGATE_API_KEY_HEADER", "X-Key")
     monkeypatch.setenv("HEADGATE_JWT_ISSUER", "https://login.example.com/")
     with pytest.raises(InvalidSettings, match=r"HEADGATE_API_KEY_HEADER has no effect.*; HEADGATE_JWT_ISSUER has no"):
-        refuse_idle_settings(ON_MEMORY, {})
+        refuse_idle_settings(from_environment({**os.environ, "HEADGATE_REDIS_URL": "memory://"}), {})
     assert refuse_idle_settings(complete(Settings(jwt_algorithms=("HS256",))), {}) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE: Final = "admin-token"
+log = logging.getLogger("headgate")
 
 
 def token_file(data_dir: Path) -> Path:
@@ -34,7 +36,7 @@ def kept_token(data_dir: Path) -> str:
         if not file.exists():
             make_private_folder(data_dir)
             _make(file)
-        mode = others_may_read(file)
+        mode = _without_group(file, others_may_read(file))
         token = file.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
@@ -53,6 +55,19 @@ def kept_token(data_dir: Path) -> str:
         )
         raise InvalidSettings(msg)
     return token
+
+
+def _without_group(file: Path, mode: int | None) -> int | None:
+    """The mode of a file that others can read. One that only its group can read is made private.
+
+    Kubernetes gives the files of a volume with `fsGroup` to that group whenever it mounts the volume.
+    """
+    if mode is None or mode & 0o007:
+        return mode
+    with suppress(OSError):
+        file.chmod(0o600)
+        log.warning("the admin token in %s was readable by its group (mode %04o); now only by its owner", file, mode)
+    return others_may_read(file)
 
 
 def _make(file: Path) -> None:

@@ -30,7 +30,8 @@ _OURS: Final = (_KEY, _TOKEN)
 _ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _DIGEST: Final = "sha256:"
 _DIGITS_OF_DIGEST: Final = 32
-_PUBLIC: Final = re.compile(rf"{_ID}|{_DIGEST}[0-9a-f]{{{_DIGITS_OF_DIGEST}}}")
+_DIGEST_NAME: Final = re.compile(rf"{_DIGEST}[0-9a-f]{{{_DIGITS_OF_DIGEST}}}")
+_PUBLIC: Final = re.compile(rf"{_ID}|{_DIGEST_NAME.pattern}")
 _MAX_REMEMBERED: Final = 1_024
 _MAX_LENGTH: Final = 256
 """Of a text that is remembered."""
@@ -75,13 +76,27 @@ def public_name(text: str) -> str | None:
     return _remembered(text) if len(text) <= _MAX_LENGTH else _public_name(text)
 
 
+def foreign_name(text: str, *, has_ids: bool) -> str:
+    """A text that a caller states in place of a key, so that it is not taken for the public name of another key.
+
+    Those names can be read in events and key names. Where there are no records no key has an id (`has_ids`).
+    """
+    pattern = _PUBLIC if has_ids else _DIGEST_NAME
+    return digest_name(text) if pattern.fullmatch(text.strip()) else text
+
+
+def digest_name(text: str) -> str:
+    """``sha256:`` and half of the digest."""
+    return f"{_DIGEST}{hash_of(text.strip()).hex()[:_DIGITS_OF_DIGEST]}"
+
+
 def _public_name(text: str) -> str | None:
     if is_malformed(text):
         return None
     text = text.strip()
     if not text or _PUBLIC.fullmatch(text):
         return text or None
-    return f"{_DIGEST}{hash_of(text).hex()[:_DIGITS_OF_DIGEST]}"
+    return digest_name(text)
 
 
 _remembered: Final = lru_cache(_MAX_REMEMBERED)(_public_name)  # a digest takes ten times as long

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.core.api_key import hash_of, is_meant_as_ours, looks_like_api_key
+from headgate.core.api_key import foreign_name, hash_of, is_meant_as_ours, looks_like_api_key
 from headgate.core.own_limits import NO_LIMITS, OwnLimits
 from headgate.core.records import KeyRecord
 from headgate.core.request import Request
@@ -97,10 +97,12 @@ class Identity:
         foreign keys count, it is a name that the caller has for it, and stays. Without records there are no keys of
         ours to find: what is malformed is then left out where counters get their names (`public_name`).
         """
+        given = request.api_key
+        if given and (self.records is None or (self._counts_foreign and not is_meant_as_ours(given))):
+            request = request._replace(api_key=foreign_name(given, has_ids=self.records is not None))
         if self.records is None:
             return request
         key, read = None, None
-        given = request.api_key
         if given and (not self._counts_foreign or is_meant_as_ours(given)):
             key, read = await self._key(self.records, given)
             if key is None:

@@ -26,7 +26,17 @@ def test_a_token_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
     assert {each.stat().st_mode & 0o777 for each in (folder, folder.parent)} == {0o700}
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_token_that_its_group_can_read_is_made_private(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Kubernetes gives the files of a volume to a group; the start mends it and says so."""
+    token = kept_token(tmp_path)
+    file = tmp_path / "admin-token"
+    file.chmod(0o660)
+    assert kept_token(tmp_path) == token
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "readable by its group (mode 0660)" in caplog.text
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o604, 0o602])
 def test_a_token_that_others_can_read_stops_the_start(tmp_path: Path, mode: int) -> None:
     """It is no secret any more, so the operator is told what to do."""
     kept_token(tmp_path)

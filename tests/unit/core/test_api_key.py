@@ -8,6 +8,7 @@ import random
 import pytest
 
 from headgate.core.api_key import (
+    foreign_name,
     hash_of,
     looks_like_api_key,
     looks_like_token,
@@ -72,6 +73,11 @@ def test_a_public_name_tells_nothing_of_a_key() -> None:
         assert name == f"sha256:{hash_of(text).hex()[:32]}"
         assert public_name(name) == name
     assert public_name("sk_live_1 ") == public_name("sk_live_1")
+    name = public_name("sk_live_1") or ""
+    assert public_name(foreign_name(name, has_ids=False)) not in {name, None}, "a caller cannot state another's name"
+    assert foreign_name(id_, has_ids=False) == id_
+    assert public_name(foreign_name(id_, has_ids=True)) == f"sha256:{hash_of(id_).hex()[:32]}"
+    assert foreign_name("sk_live_1", has_ids=True) == "sk_live_1"
     for text in ("", " ", f"{key} ", key[:-1], key.upper(), new_token(bytes(32)), "HG_x", "hg_" + "x" * 10_000):
         assert public_name(text) is None
 

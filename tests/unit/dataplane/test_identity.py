@@ -125,6 +125,19 @@ def test_a_stated_name_of_a_key_stays_where_foreign_keys_count() -> None:
     assert people.stated(api_key=KEY).api_key == "k1"
     identity = Identity(lambda: 0)
     assert asyncio.run(identity.stated(Request(api_key=KEY, user="u1"))) == Request(api_key=KEY, user="u1")
+    assert asyncio.run(identity.stated(Request(user="u1"))) == Request(user="u1")
+
+
+def test_the_public_name_of_a_key_is_not_the_key() -> None:
+    """Names of keys can be read in events; who states one does not use up the limit of that key."""
+    name = f"sha256:{'0' * 32}"
+    identity = Identity(lambda: 0)
+    for stated in (
+        asyncio.run(identity.stated(Request(api_key=name))),
+        People(on_foreign=OnForeignApiKey.COUNT).stated(api_key=name),
+    ):
+        assert (stated.api_key or "").startswith("sha256:")
+        assert stated.api_key != name
 
 
 def test_a_token_says_who_calls() -> None:

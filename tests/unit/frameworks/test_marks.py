@@ -25,6 +25,7 @@ from tests.unit.frameworks import django_project
 
 from headgate import InvalidSettings, fastapi, starlette
 from headgate import django as of_django
+from headgate.edge.frameworks.marks import check_methods
 from headgate.flask import RateLimiter
 
 if TYPE_CHECKING:
@@ -253,3 +254,21 @@ def test_a_method_of_a_class_of_django_takes_no_mark() -> None:
 
     with pytest.raises(InvalidSettings, match=r"at Search.get would have no effect"):
         _django(Search.as_view(), DAILY)
+
+
+def test_a_marked_method_that_a_subclass_overrides_does_not_count() -> None:
+    """What runs is not marked, so nothing would be ignored."""
+    limiter = RateLimiter()
+
+    class Marked(MethodView):
+        @limiter.limit("1/day")
+        def get(self) -> str:
+            return "limited"
+
+    class Overriding(Marked):
+        def get(self) -> str:
+            return "free"
+
+    check_methods(Overriding)
+    with pytest.raises(InvalidSettings, match=r"Marked\.get would have no effect"):
+        check_methods(Marked)

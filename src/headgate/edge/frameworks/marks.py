@@ -7,7 +7,7 @@ a mark would keep it without effect (a blueprint, a router, an application, a me
 from __future__ import annotations
 
 from functools import partial
-from inspect import isfunction
+from inspect import getattr_static, isfunction
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
@@ -108,10 +108,10 @@ def check_methods(view: object) -> None:
 
 
 def _methods(view_class: type) -> Iterator[tuple[str, object]]:
-    for each in view_class.__mro__:
-        for name, member in vars(each).items():
-            if isfunction(member) and is_marked(member):
-                yield name, member
+    for name in dir(view_class):  # what a subclass overrides does not count
+        member = getattr_static(view_class, name)
+        if isfunction(member) and is_marked(member):
+            yield name, member
 
 
 def _behind(view: object) -> object | None:

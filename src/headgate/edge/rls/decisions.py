@@ -113,9 +113,10 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     cost = hits if hits is not None else call.hits_addend or None
     get = attributes.get
     ip = get("ip") or get("remote_address")
-    request = Request(
-        get("user"), get("tenant"), get("api_key"), ip, get("tier"), get("method"), get("path"), attributes
-    )
+    method = get("method")
+    if method and method_problem(method) and method_problem(method.strip()):
+        method = None  # nothing like a method of HTTP, such as the name of a gRPC method: an attribute only
+    request = Request(get("user"), get("tenant"), get("api_key"), ip, get("tier"), method, get("path"), attributes)
     if path_problem(request.path or "/") or method_problem(request.method or ""):
         # An error would admit it: Envoy admits calls that have no response, unless configured otherwise.
         return DescriptorCheck(request, "", "", cost, purpose)
