@@ -51,7 +51,7 @@ class RuleServices:
         """The newest snapshot, read and compiled as a process does it."""
         row = await self.snapshots.current()
         assert row is not None
-        rule_set = parse_rule_set(await self.snapshots.get(row.number), zone)
+        rule_set = parse_rule_set(await self.snapshots.get(row.number), zone, stored=True)
         Snapshot(rule_set, row.number, zone, lambda: 0)
         return rule_set
 
