@@ -35,11 +35,12 @@ class RuleServices:
         self.database = Database(url)
         self.publisher = Publisher(zone, lambda: 0)
         self.announced = 0
-        self.rules = Rules(self.database, self.publisher, self._announce)
-        self.sets = RuleSetChanges(self.database, self.publisher, self._announce)
-        self.snapshots = SnapshotHistory(self.database, self.publisher, self._announce)
+        self.rules = Rules(self.database, self.publisher, self.announce)
+        self.sets = RuleSetChanges(self.database, self.publisher, self.announce)
+        self.snapshots = SnapshotHistory(self.database, self.publisher, self.announce)
 
-    async def _announce(self) -> None:
+    async def announce(self) -> None:
+        """Count one more."""
         self.announced += 1
 
     async def execute(self, sql: str, *arguments: object) -> None:
