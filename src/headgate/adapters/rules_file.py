@@ -29,19 +29,20 @@ _MAX_OWNER: Final = 255
 class RulesFile:
     """A YAML or JSON file with rules, as a `RuleSource`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """The file is read by `load`."""
+    def __init__(self, path: str | os.PathLike[str], owner: str | None = None) -> None:
+        """The file is read by `load`. Without an `owner` its path is the owner of its rules."""
         self.path = Path(path)
+        self._owner = owner
 
     @property
     def owner(self) -> str:
         """The name under which the file owns its rules in a database."""
-        return owner_of([self.path])
+        return self._owner or owner_of([self.path])
 
     @property
     def former_owners(self) -> frozenset[str]:
-        """Names that earlier versions had for the same file: its bare name, and its path without symbolic links."""
-        return frozenset({self.path.name, owner_of([self.path.resolve()])})
+        """Names that the same file may have had: its bare name, its path, and its path without symbolic links."""
+        return frozenset({self.path.name, owner_of([self.path]), owner_of([self.path.resolve()])})
 
     def load(self) -> RuleSet:
         """Read and check the file; every problem comes with file, line and field."""

@@ -107,7 +107,14 @@ def test_a_file_behind_a_link_keeps_its_owner(tmp_path: Path) -> None:
         data.unlink(missing_ok=True)
         data.symlink_to(version)
         assert owner_of([file]) == RulesFile(file).owner == str(file)
-        assert RulesFile(file).former_owners == {"rules.yaml", f"{tmp_path}/{version}/rules.yaml"}
+        assert RulesFile(file).former_owners == {"rules.yaml", str(file), f"{tmp_path}/{version}/rules.yaml"}
+
+
+def test_a_file_owns_its_rules_under_the_name_it_is_given(tmp_path: Path) -> None:
+    """Wherever it is; the rules that it owned by its path are its own still."""
+    file = RulesFile(tmp_path / "rules.yaml", "platform")
+    assert file.owner == "platform"
+    assert f"{tmp_path}/rules.yaml" in file.former_owners
 
 
 def test_a_project_is_looked_for_where_the_link_is(tmp_path: Path) -> None:
