@@ -39,6 +39,12 @@ def _needs_database(settings: Settings) -> str | None:
     return _NO_DATABASE if settings.database_url is None else None
 
 
+def _needs_file_and_database(settings: Settings) -> str | None:
+    if settings.rules_file is None:
+        return "there is no rules file; set HEADGATE_RULES_FILE"
+    return _needs_database(settings)
+
+
 def _needs_tokens(settings: Settings) -> str | None:
     return None if settings.jwt_algorithms else _NO_TOKENS
 
@@ -109,6 +115,7 @@ _REFUSED: Final[Mapping[str, Callable[[Settings], str | None]]] = {
 _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "record_cache_mb": _needs_database,
     "jwt_leeway_seconds": _needs_tokens,
+    "rules_owner": _needs_file_and_database,
     "admin_host": _needs_database,
     "admin_port": _needs_database,
     "admin_token": _needs_database,

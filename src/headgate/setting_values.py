@@ -70,6 +70,18 @@ def text_value(text: str) -> str:
     return text
 
 
+def short_text(most: int) -> Callable[[str], str]:
+    """A text of at most so many characters, all of them printable."""
+
+    def read(text: str) -> str:
+        if len(text) <= most and text.isprintable():
+            return text
+        msg = f"up to {most} printable characters"
+        raise ValueError(msg)
+
+    return read
+
+
 def whole(least: int, most: int) -> Callable[[str], int]:
     """A whole number from `least` to `most`."""
 

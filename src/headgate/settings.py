@@ -28,6 +28,7 @@ from headgate.setting_values import (
     networks,
     one_of,
     seconds,
+    short_text,
     text_value,
     whole,
     yes_or_no,
@@ -64,6 +65,9 @@ class Settings:
         default=16, metadata=_about("how much memory each process has for known denials; 0 is none", whole(0, 65_536))
     )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
+    rules_owner: str | None = field(
+        default=None, metadata=_about("the owner of the file's rules in the database", short_text(255))
+    )
     # Exempting every caller because a server is unavailable is a choice that the operator has to make.
     on_no_rules: OnNoRules = field(
         default=OnNoRules.DENY,

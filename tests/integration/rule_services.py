@@ -35,11 +35,12 @@ class RuleServices:
         self.database = Database(url)
         self.publisher = Publisher(zone, lambda: 0)
         self.announced = 0
-        self.rules = Rules(self.database, self.publisher, self._announce)
-        self.sets = RuleSetChanges(self.database, self.publisher, self._announce)
-        self.snapshots = SnapshotHistory(self.database, self.publisher, self._announce)
+        self.rules = Rules(self.database, self.publisher, self.announce)
+        self.sets = RuleSetChanges(self.database, self.publisher, self.announce)
+        self.snapshots = SnapshotHistory(self.database, self.publisher, self.announce)
 
-    async def _announce(self) -> None:
+    async def announce(self) -> None:
+        """Count one more."""
         self.announced += 1
 
     async def execute(self, sql: str, *arguments: object) -> None:
@@ -51,7 +52,7 @@ class RuleServices:
         """The newest snapshot, read and compiled as a process does it."""
         row = await self.snapshots.current()
         assert row is not None
-        rule_set = parse_rule_set(await self.snapshots.get(row.number), zone)
+        rule_set = parse_rule_set(await self.snapshots.get(row.number), zone, stored=True)
         Snapshot(rule_set, row.number, zone, lambda: 0)
         return rule_set
 

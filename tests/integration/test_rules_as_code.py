@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,12 +14,16 @@ from tests.integration.rule_services import LOGIN, SEARCH, TIERS, RuleServices, 
 from tests.support.rule_sets import RULE_SETS
 
 from headgate.adapters import yaml_text
+from headgate.adapters.rules_file import RulesFile
 from headgate.controlplane.changes import Kind, changes
+from headgate.controlplane.leader import Preparation
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import Conflict, InvalidFields, InvalidRules
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
+
+    from headgate.controlplane.notifier import Notifier
 
 EXAMPLE = yaml_text.parse((Path(__file__).parents[2] / "examples" / "rules.yaml").read_text(encoding="utf-8")).data
 
@@ -141,10 +146,10 @@ def test_a_file_may_have_had_another_name_as_an_owner(database_url: str) -> None
     async def run(services: RuleServices) -> None:
         await services.sets.apply([SEARCH], "ann", "a.yaml")
         await services.sets.apply([LOGIN], "ann", "b.yaml")
-        await services.sets.apply([SEARCH], "ann", "limits/a.yaml", formerly="a.yaml")
+        await services.sets.apply([SEARCH], "ann", "limits/a.yaml", formerly=frozenset({"a.yaml"}))
         assert (await services.rules.get("search")).owner == "limits/a.yaml"
         with pytest.raises(Conflict, match="login"):
-            await services.sets.apply([LOGIN], "ann", "limits/a.yaml", formerly="a.yaml")
+            await services.sets.apply([LOGIN], "ann", "limits/a.yaml", formerly=frozenset({"a.yaml"}))
 
     scenario(database_url, run)
 
@@ -285,3 +290,33 @@ def test_what_is_dumped_can_be_applied(two_databases: tuple[str, str], data: dic
         assert (await first.sets.sync(dumped, "ann")).is_empty
 
     asyncio.run(run())
+
+
+def test_a_file_behind_a_link_goes_on_changing_its_rules(database_url: str, tmp_path: Path) -> None:
+    """A ConfigMap of Kubernetes: at each update a link leads to a new folder, and the file stays the owner."""
+    for version, limit in (("..1", "5/hour"), ("..2", "6/hour")):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "rules.yaml").write_text(f"rules: [{{name: search, limits: {limit}}}]")
+    (tmp_path / "rules.yaml").symlink_to("..data/rules.yaml")
+    (tmp_path / "..data").symlink_to("..1")
+
+    async def run(services: RuleServices) -> None:
+        async def limits(expected: str) -> None:
+            while True:
+                if [str(limit) for rule in (await services.active()).rules for limit in rule.limits] == [expected]:
+                    return
+                await asyncio.sleep(0.05)
+
+        file = RulesFile(tmp_path / "rules.yaml")
+        await services.sets.apply([SEARCH], "old", f"{tmp_path}/..1/rules.yaml")
+        notifier = cast("Notifier", SimpleNamespace(announce=services.announce))
+        preparing = asyncio.create_task(Preparation(services.announce, file, services.sets, notifier).run())
+        async with asyncio.timeout(30):
+            await limits("5/hour")
+            (tmp_path / "..new").symlink_to("..2")
+            (tmp_path / "..new").rename(tmp_path / "..data")
+            await limits("6/hour")
+        assert (await services.rules.get("search")).owner == f"{tmp_path}/rules.yaml"
+        preparing.cancel()
+
+    scenario(database_url, run)

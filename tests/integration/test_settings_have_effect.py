@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from headgate.adapters.postgres import Database
 from headgate.cli import serve as command
 from headgate.edge.listening import reserved_address
 from headgate.setting_effects import idle_settings
@@ -144,9 +145,34 @@ def test_what_has_an_effect_depends_on_other_settings(chosen: Settings, more: di
 
 def test_a_service_without_what_others_have_in_common_is_complete(chosen: Settings) -> None:
     """On a database and Redis, only what another setting switches on is without effect."""
-    waiting = {"kafka_topic", "archive_url", "archive_days", "archive_years", "s3_endpoint"}
+    waiting = {"rules_owner", "kafka_topic", "archive_url", "archive_days", "archive_years", "s3_endpoint"}
     tokens = {each.name for each in fields(Settings) if each.name.startswith("jwt_")}
     if chosen.database_url is not None and not (chosen.redis_url or "").startswith("memory:"):
         assert idle(chosen) - waiting - tokens == set()
     else:
         assert idle(chosen) - waiting - tokens
+
+
+def test_the_owner_of_a_file_is_for_a_database(chosen: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both it is read, and its rules are owned by it; without either it is named."""
+    rules = chosen.data_dir / "rules.yaml"
+    with_file = replace(chosen, rules_file=rules, rules_owner="platform")
+    has_database = chosen.database_url is not None
+    assert ("rules_owner" in idle(with_file)) is not has_database
+    assert "rules_owner" in idle(replace(chosen, rules_file=None))
+    if has_database:
+        assert "rules_owner" in read_by_a_service(with_file, monkeypatch)
+        assert owners(chosen.database_url or "") == {"platform"}
+
+
+def owners(url: str) -> set[str | None]:
+    """Who owns rules in a database."""
+
+    async def ask() -> set[str | None]:
+        database = Database(url)
+        try:
+            return {row["owner"] for row in await database.rows("rules.list", None, 50, None, None, None, None)}
+        finally:
+            await database.close()
+
+    return asyncio.run(ask())

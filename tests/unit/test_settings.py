@@ -69,6 +69,8 @@ def test_variables_are_read_by_their_type() -> None:
         ("DRAIN_SECONDS", "nan", "a number of seconds from 0 to 600"),
         ("DRAIN_SECONDS", "inf", "a number of seconds from 0 to 600"),
         ("NOTICE_SECONDS", "-1", "a number of seconds from 0 to 600"),
+        ("RULES_OWNER", "x" * 256, "up to 255 printable characters"),
+        ("RULES_OWNER", "a\tb", "up to 255 printable characters"),
         ("URL", "localhost:8080", "an address such as http://127.0.0.1:8080"),
         ("URL", "http://", "an address such as http://127.0.0.1:8080"),
         ("URL", "http://localhost:port", "an address such as http://127.0.0.1:8080"),

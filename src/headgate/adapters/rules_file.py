@@ -22,19 +22,27 @@ if TYPE_CHECKING:
 _NEWLINE: Final = b"\n"
 _PROJECT: Final = ".git"
 _LISTS: Final = ("rules", "overrides")
+_MAX_OWNER: Final = 255
+"""Characters that the database has for an owner."""
 
 
 class RulesFile:
     """A YAML or JSON file with rules, as a `RuleSource`."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """The file is read by `load`."""
+    def __init__(self, path: str | os.PathLike[str], owner: str | None = None) -> None:
+        """The file is read by `load`. Without an `owner` its path is the owner of its rules."""
         self.path = Path(path)
+        self._owner = owner
 
     @property
     def owner(self) -> str:
         """The name under which the file owns its rules in a database."""
-        return owner_of([self.path])
+        return self._owner or owner_of([self.path])
+
+    @property
+    def former_owners(self) -> frozenset[str]:
+        """Names that the same file may have had: its bare name, its path, and its path without symbolic links."""
+        return frozenset({self.path.name, owner_of([self.path]), owner_of([self.path.resolve()])})
 
     def load(self) -> RuleSet:
         """Read and check the file; every problem comes with file, line and field."""
@@ -85,13 +93,14 @@ def owner_of(paths: Sequence[str | os.PathLike[str]]) -> str:
     """The name under which files own rules: the path of the one, or of the folder of several, from the project's root.
 
     A file's name alone would make two files one owner, and each would delete the other's rules. Outside a project,
-    which is a folder with ``.git``, it is the whole path.
+    which is a folder with ``.git``, it is the whole path. Of a long path it is the end. Symbolic links are not
+    followed: in Kubernetes each version of a ConfigMap is in a folder of its own, with a link to the newest.
     """
-    files = [Path(path).resolve() for path in paths]
+    files = [Path(os.path.abspath(path)) for path in paths]  # noqa: PTH100 (without links, as `Path.absolute` keeps "..")
     if len(files) == 1:
-        return _from_the_root(files[0], files[0].parent)
+        return _from_the_root(files[0], files[0].parent)[-_MAX_OWNER:]
     folder = Path(os.path.commonpath([file.parent for file in files]))
-    return f"{_from_the_root(folder, folder)}/"
+    return f"{_from_the_root(folder, folder)}/"[-_MAX_OWNER:]
 
 
 def _from_the_root(path: Path, folder: Path) -> str:

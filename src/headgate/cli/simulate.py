@@ -203,7 +203,7 @@ def _against(named: str, url: str | None, token: str | None) -> tuple[str, RuleS
     if named != CURRENT:
         return _draft([named])
     with admin(url, token) as client:
-        return "the active rules", parse_rule_set(client.get(at("ruleset")), zones.zone)
+        return "the active rules", parse_rule_set(client.get(at("ruleset")), zones.zone, stored=True)
 
 
 def _span(origin: str, since: str | None, until: str | None, warm_up: str | None, sets: Iterable[RuleSet]) -> Span:

@@ -83,7 +83,7 @@ def appliers(snapshots: Snapshots, zones: Zones, *, rules: bool = True) -> dict[
     """Functions that make data of a kind active, by one assignment each, or raise. Without `rules`, only blocks."""
 
     def apply_rules(data: object, number: int) -> None:
-        snapshots.publish(parse_rule_set(data, zones), number)
+        snapshots.publish(parse_rule_set(data, zones, stored=True), number)
 
     def apply_blocks(data: object, _number: int) -> None:
         snapshots.publish_blocks(BlockList(data))

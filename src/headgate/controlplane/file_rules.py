@@ -31,6 +31,10 @@ class RulesFile(Protocol):
     def owner(self) -> str:
         """The name under which the file owns its rules in a database."""
 
+    @property
+    def former_owners(self) -> frozenset[str]:
+        """Other names under which it may own them."""
+
     def load(self) -> RuleSet:
         """Read and check the rules; raises `HeadgateError` if they are not right."""
 

@@ -63,8 +63,8 @@ class Preparation:
             return
         try:
             data = rule_set_data(await asyncio.to_thread(self._rules.load))
-            name = self._rules.path.name
-            done = await self._changes.apply(data, f"file:{name}", self._rules.owner, formerly=name)
+            who, formerly = f"file:{self._rules.path.name}", self._rules.former_owners
+            done = await self._changes.apply(data, who, self._rules.owner, formerly=formerly)
             if done.changed:  # also what was changed elsewhere, and is set back now
                 sentence = "; ".join(map(str, done.changed[:_MAX_LOGGED]))
                 more = f"; and {len(done.changed) - _MAX_LOGGED} more" if len(done.changed) > _MAX_LOGGED else ""

@@ -42,7 +42,7 @@ class OverrideReader:
             self._rules |= dict.fromkeys(names)
             for row in await statements.rows("own_limits.rules", names):
                 problems: list[Problem] = []
-                read = rule(row["data"], (), problems)
+                read = rule(row["data"], (), problems, stored=True)
                 # The row may have been written by hand. No limits fit a row that is not a rule.
                 self._rules[row["name"]] = None if problems else read
 

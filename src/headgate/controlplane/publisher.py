@@ -112,7 +112,7 @@ async def in_pages(statements: Statements, statement: str) -> list[Mapping[str, 
 def parsed(data: Mapping[str, Any], zones: Zones | None = None) -> RuleSet:
     """Read what `Publisher.rule_set` gives; what is wrong with a rule is said of its name."""
     try:
-        return parse_rule_set(data, zones)
+        return parse_rule_set(data, zones, stored=True)
     except InvalidRules as error:
         raise _refused([_by_name(problem, data) for problem in error.problems]) from error
 

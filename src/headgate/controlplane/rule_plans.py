@@ -52,8 +52,8 @@ class DesiredRules:
     """Whether what is not in it shall go."""
     owner: str | None = None
     take_over: bool = False
-    formerly: str | None = None
-    """Another name of the same owner, whose rules are its own too."""
+    formerly: frozenset[str] = frozenset()
+    """Other names of the same owner, whose rules are its own too."""
 
     @classmethod
     def read(
@@ -248,7 +248,7 @@ def _check_owners(desired: DesiredRules, before: Contents) -> None:
     others = {
         rule.name: before.owners[rule.name]
         for rule in desired.part.rules
-        if before.owners.get(rule.name, desired.owner) not in {desired.owner, desired.formerly}
+        if before.owners.get(rule.name, desired.owner) not in {desired.owner, *desired.formerly}
     }
     if others:
         named = ", ".join(f"{name} ({short_repr(owner)})" for name, owner in list(others.items())[:_NAMED])

@@ -57,12 +57,12 @@ class RuleSetChanges:
         owner: str | None = None,
         *,
         take_over: bool = False,
-        formerly: str | None = None,
+        formerly: frozenset[str] = frozenset(),
     ) -> Difference:
         """Add and change what `data` names, and delete nothing. `owner` is the file it comes from.
 
-        A rule that another file owns is a `Conflict`, unless it is taken over; `formerly` is a name that the same
-        file had as an owner.
+        A rule that another file owns is a `Conflict`, unless it is taken over; `formerly` are names that the
+        same file had as an owner.
         """
         desired = await in_thread(DesiredRules.read, data, owner=owner, take_over=take_over)
         return await self._fulfil(replace(desired, formerly=formerly), who)

@@ -169,7 +169,7 @@ class Rules:
                 raise Conflict(msg)
             before = await rule_rows.find(writing, name)
             _check_version(name, before, version)
-            made = complete(row["data"], name)
+            made = complete(row["data"], name, stored=True)
             draft = None if before is None else before.draft
             owner = (await rule_rows.last_owners(writing, [name])).get(name) if before is None else before.owner
             edit = Edit(name, "rolled_back", before, made, draft, owner)
@@ -211,7 +211,7 @@ class Rules:
             raise InvalidRules(of_fields(error.problems, name)) from error
 
 
-def complete(data: object, name: str | None = None) -> dict[str, Any]:
+def complete(data: object, name: str | None = None, *, stored: bool = False) -> dict[str, Any]:
     """A rule by itself, checked and in the form in which it is stored; `name` is what it is called already."""
     problems: list[Problem] = []
     if name is not None and isinstance(data, dict):
@@ -221,7 +221,7 @@ def complete(data: object, name: str | None = None) -> dict[str, Any]:
             message = f"a rule keeps its name, {name!r}; to call it {other}, create that and delete this one"
             raise InvalidRules([Problem(("name",), message)])
         data = {**data, "name": name}
-    made = rule(data, (), problems)
+    made = rule(data, (), problems, stored=stored)
     if problems:
         raise InvalidRules(problems)
     return complete_rule(made)

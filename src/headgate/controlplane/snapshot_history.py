@@ -64,7 +64,7 @@ class SnapshotHistory:
     async def rollback(self, number: int, who: str) -> Difference:
         """Make all rules and tiers what they were then. Drafts stay; rules that were deleted have their owner again."""
         async with announced(self._database, self._announce) as writing:
-            then = await in_thread(parse_part, await _contents(writing, number))
+            then = await in_thread(parse_part, await _contents(writing, number), stored=True)
             plan = await plan_changes(writing, DesiredRules(then, frozenset({"rules", "tiers"}), delete=True))
             owners = await last_owners(writing, plan.difference.added)
             plan = replace(plan, after=replace(plan.after, owners={**owners, **plan.after.owners}))

@@ -46,6 +46,11 @@ def normalise_path(path: str, *, strip_parameters: bool = False) -> str:
         raise InvalidRequest(_HAS_CONTROL)
     if strip_parameters:  # before dot segments: servers that have parameters take "..;x" for ".."
         path = _PARAMETERS.sub("", path)
+    return _resolved(path)
+
+
+def _resolved(path: str) -> str:
+    """A decoded path without dot segments, double and trailing slashes."""
     segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
@@ -154,8 +159,11 @@ def kind(pattern: str) -> Kind:
     return Kind.TEMPLATE if "{" in pattern else Kind.EXACT
 
 
-def problem(pattern: str) -> str | None:  # noqa: PLR0911 (one return per problem)
-    """What is wrong with a pattern, or None."""
+def problem(pattern: str, *, stored: bool = False) -> str | None:  # noqa: PLR0911 (one return per problem)
+    """What is wrong with a pattern, or None.
+
+    A `stored` one may have control characters, as it once could be written with. It matches no request.
+    """
     if len(pattern) > _MAX_PATTERN:
         return f"an endpoint has at most {_MAX_PATTERN} characters, not {len(pattern)}"
     if pattern == "*":
@@ -164,7 +172,7 @@ def problem(pattern: str) -> str | None:  # noqa: PLR0911 (one return per proble
         return f"{short_repr(pattern)} does not start with '/'; write for example /api/search, /users/{{id}} or /api/*"
     if "?" in pattern or "#" in pattern:
         return f"{short_repr(pattern)} has a query or fragment; an endpoint is only a path"
-    if has_control(_decoded(pattern)):
+    if not stored and has_control(_decoded(pattern)):
         return f"{short_repr(pattern)} has a control character, and requests with one are refused"
     if _ENCODED_SYNTAX.search(pattern):
         return f"{short_repr(pattern)} has an encoded '*', '{{' or '}}', which cannot be matched literally"
@@ -187,7 +195,7 @@ def canonical(pattern: str) -> str:
     if pattern in {"*", "/*"}:
         return "/*"
     prefix = pattern.endswith("/*")
-    path = normalise_path(pattern.removesuffix("/*") if prefix else pattern)
+    path = _resolved(_decoded(pattern.removesuffix("/*") if prefix else pattern))
     return f"{path.rstrip('/')}/*" if prefix else path
 
 

@@ -88,7 +88,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             # Here, because it takes as long to import as all the rest.
             from headgate.wiring.control import control_plane  # noqa: PLC0415 (see above)
 
-            file = None if settings.rules_file is None else RulesFile(settings.rules_file)
+            file = None if settings.rules_file is None else RulesFile(settings.rules_file, settings.rules_owner)
             control = control_plane(settings, counters, limiter, file, leads=leads, metrics=telemetry.text)
             await stack.enter_async_context(control.runtime)
             time = asyncio.get_running_loop().time

@@ -94,3 +94,41 @@ def test_files_own_rules_by_their_path(tmp_path: Path) -> None:
     assert owner_of([project / "a.yaml", project / "b.yaml"]) == "./"
     assert owner_of([tmp_path / "elsewhere/rules.yaml"]) == f"{tmp_path}/elsewhere/rules.yaml"
     assert RulesFile(project / "search/rules.yaml").owner == "search/rules.yaml"
+
+
+def test_a_file_behind_a_link_keeps_its_owner(tmp_path: Path) -> None:
+    """As in Kubernetes, where each version of a ConfigMap is in a folder of its own, and links name the newest."""
+    for version in ("..1", "..2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "rules.yaml").write_text("rules: []")
+    data, file = tmp_path / "..data", tmp_path / "rules.yaml"
+    file.symlink_to("..data/rules.yaml")
+    for version in ("..1", "..2"):
+        data.unlink(missing_ok=True)
+        data.symlink_to(version)
+        assert owner_of([file]) == RulesFile(file).owner == str(file)
+        assert RulesFile(file).former_owners == {"rules.yaml", str(file), f"{tmp_path}/{version}/rules.yaml"}
+
+
+def test_a_file_owns_its_rules_under_the_name_it_is_given(tmp_path: Path) -> None:
+    """Wherever it is; the rules that it owned by its path are its own still."""
+    file = RulesFile(tmp_path / "rules.yaml", "platform")
+    assert file.owner == "platform"
+    assert f"{tmp_path}/rules.yaml" in file.former_owners
+
+
+def test_a_project_is_looked_for_where_the_link_is(tmp_path: Path) -> None:
+    """Not where the file is that it leads to."""
+    for folder in ("project/.git", "other/.git"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "other/deep").mkdir()
+    (tmp_path / "project/limits").symlink_to(tmp_path / "other/deep")
+    assert owner_of([tmp_path / "project/limits/rules.yaml"]) == "limits/rules.yaml"
+    assert owner_of([tmp_path / "project/limits/a.yaml", tmp_path / "project/limits/b.yaml"]) == "limits/"
+
+
+def test_of_a_long_path_the_end_is_the_owner(tmp_path: Path) -> None:
+    """A database has 255 characters for it; files of one folder are told apart by their end."""
+    deep = tmp_path.joinpath(*["x" * 100] * 3)
+    assert owner_of([deep / "rules.yaml"]) == str(deep / "rules.yaml")[-255:]
+    assert owner_of([deep / "a.yaml", deep / "b.yaml"]) == f"{deep}/"[-255:]

@@ -19,10 +19,10 @@ _FIELDS: Final = ("endpoints", "methods", "tiers", "ip_ranges", "attributes", "c
 METHOD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 
 
-def match(fields: Fields, usual: Spelling) -> Match:
+def match(fields: Fields, usual: Spelling, *, stored: bool = False) -> Match:
     """What stands under `match`; an empty one matches everything. `usual` is the spelling of the whole rule set."""
     given = fields.below("match", _FIELDS)
-    endpoints = given.each("endpoints", _endpoint)
+    endpoints = given.each("endpoints", _stored_endpoint if stored else _endpoint)
     return Match(
         endpoints,
         given.each("methods", _method),
@@ -57,7 +57,15 @@ def _spelling(given: Fields, endpoints: tuple[str, ...], usual: Spelling) -> Spe
 
 
 def _endpoint(pattern: str) -> str:
-    if wrong := endpoint.problem(pattern):
+    return _canonical(pattern, endpoint.problem(pattern))
+
+
+def _stored_endpoint(pattern: str) -> str:
+    return _canonical(pattern, endpoint.problem(pattern, stored=True))
+
+
+def _canonical(pattern: str, wrong: str | None) -> str:
+    if wrong:
         raise ValueError(wrong)
     return endpoint.canonical(pattern)
 

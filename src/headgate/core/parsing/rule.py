@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.endpoint import PLAIN
 from headgate.core.failure_policy import OnOverload, OnStoreError
@@ -60,10 +61,11 @@ _IDLE_FIELDS: Final = {
 """A rule with 'log' may say all that it would say with another action: it is a rehearsal of that rule."""
 
 
-def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PLAIN) -> Rule:
+def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PLAIN, *, stored: bool = False) -> Rule:
     """Read one rule. What is wrong is in `problems`; the rule is only good if there are none.
 
-    `usual` is how the whole rule set compares paths.
+    `usual` is how the whole rule set compares paths. A `stored` rule was accepted once, perhaps by an earlier version:
+    fields without effect are ignored in it, and refused in all others.
     """
     found = len(problems)
     fields = Fields(body, path, problems, _FIELDS)
@@ -71,7 +73,7 @@ def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PL
     if fields.is_mapping and not fields.has("name"):
         fields.problem("a rule needs a name", "name")
     action = fields.choice("action", Action, Action.REJECT)
-    matched = match(fields, usual)
+    matched = match(fields, usual, stored=stored)
     counted_per = per(fields)
     algorithm = fields.choice("algorithm", Algorithm, Algorithm.SLIDING_WINDOW_COUNTER)
     tier_limit, limits = rule_limits(fields)
@@ -98,6 +100,8 @@ def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PL
     wrong = {problem.path[len(path)] for problem in problems[found:] if len(problem.path) > len(path)}
     if fields.is_mapping and wrong.isdisjoint(_CHECKED_TOGETHER):
         _check_together(read, fields)
+    if stored:
+        return _without_idle_fields(read)
     if len(problems) == found:
         _refuse_idle_fields(read, fields)
     return read
@@ -159,6 +163,16 @@ def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
         usual = default_layer(rule.per, rule.match) if name == "layer" else getattr(_USUAL, name)
         if getattr(rule, name) != usual:
             fields.problem(_IDLE.format(rule.action.value), name)
+
+
+def _without_idle_fields(rule: Rule) -> Rule:
+    """The rule as it works, which is one that people may write."""
+    if not rule.is_gate and rule.spread.mode is SpreadMode.EXACT:
+        return rule
+    usual: dict[str, Any] = {name: getattr(_USUAL, name) for name in _IDLE_FIELDS.get(rule.action, ())}
+    if "layer" in usual:
+        usual["layer"] = default_layer(_USUAL.per, rule.match)
+    return replace(rule, **usual, spread=_USUAL.spread)
 
 
 def _check_together(rule: Rule, fields: Fields) -> None:

@@ -32,17 +32,18 @@ _TIER_FIELDS: Final = ("price", "limits", "display_name")
 _OVERRIDE_FIELDS: Final = ("rule", "user", "api_key", "limits")
 
 
-def parse_rule_set(data: object, zones: Zones | None = None) -> RuleSet:
+def parse_rule_set(data: object, zones: Zones | None = None, *, stored: bool = False) -> RuleSet:
     """Check data and make a rule set of it, or raise `InvalidRules` with everything that is wrong.
 
-    With `zones` the time zones of calendar limits are looked up as well.
+    With `zones` the time zones of calendar limits are looked up as well. `stored` rules were accepted once, perhaps by
+    an earlier version: fields without effect are ignored, and not refused.
     """
     problems: list[Problem] = []
     if isinstance(data, list | tuple):
         data = {"rules": data}
     fields = Fields({} if data is None else data, (), problems, _SET_FIELDS)
     tiers = _tiers(fields)
-    rules = _rules(fields)
+    rules = _rules(fields, stored=stored)
     # A file without a default means its first tier: people list the plainest first.
     default_tier = fields.text("default_tier", next(iter(tiers), None))
     if default_tier is not None and default_tier not in tiers:
@@ -56,14 +57,14 @@ def parse_rule_set(data: object, zones: Zones | None = None) -> RuleSet:
     return RuleSet(tuple(rules), MappingProxyType(tiers), default_tier, tuple(overrides.values()))
 
 
-def parse_part(data: object) -> RuleSet:
-    """Check a part of a rule set by itself, or raise `InvalidRules`.
+def parse_part(data: object, *, stored: bool = False) -> RuleSet:
+    """Check a part of a rule set by itself, or raise `InvalidRules`. `stored` is that of `parse_rule_set`.
 
     What can only be seen with the whole beside it is left out: whether tiers exist, and overrides.
     """
     problems: list[Problem] = []
     fields = Fields({"rules": data} if isinstance(data, list | tuple) else data, (), problems, _SET_FIELDS)
-    tiers, rules = _tiers(fields), _rules(fields)
+    tiers, rules = _tiers(fields), _rules(fields, stored=stored)
     default_tier = fields.text("default_tier", None, name_problem)
     if problems:
         raise InvalidRules(problems)
@@ -97,14 +98,14 @@ def _list(fields: Fields, name: str) -> Sequence[Any]:
     return data
 
 
-def _rules(fields: Fields) -> list[Rule]:
+def _rules(fields: Fields, *, stored: bool) -> list[Rule]:
     rules: list[Rule] = []
     seen: dict[str, int] = {}
     usual = spelling(fields, PLAIN)
     for index, body in enumerate(_list(fields, "rules")):
         # A rule made in Python is checked like any other.
         data = rule_data(body) if isinstance(body, Rule) else body
-        one = rule(data, ("rules", index), fields.problems, usual)
+        one = rule(data, ("rules", index), fields.problems, usual, stored=stored)
         # Names that differ only by letter case would be two rules here and one in people's heads.
         first = seen.setdefault(one.name.casefold(), index)
         if one.name and first != index:
