@@ -122,6 +122,7 @@ def test_new_keys_are_fetched_in_the_background(issuer: Path, monkeypatch: pytes
         assert call(_bearer("ann")) == "ann"
 
 
+@pytest.mark.serial  # a worker of pytest-xdist has threads of its own, and a child that is forked has their locks
 @pytest.mark.usefixtures("issuer")
 def test_threads_and_forked_children_know_callers() -> None:
     """Concurrent threads identify their callers, and so does a child that is forked later."""
