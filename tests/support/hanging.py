@@ -1,7 +1,7 @@
 """A test that hangs is a failure: its process prints where every thread is, and ends.
 
 A watchdog thread of the C library does it, so it works whatever Python code holds. Under pytest-xdist the worker is
-replaced and the test counts as failed. The bound is generous: the slowest test takes two minutes beside other load.
+replaced and the test counts as failed. The bound is generous, so that a busy machine does not reach it.
 """
 
 from __future__ import annotations
