@@ -1,20 +1,23 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve test test-long chaos check format bench requirements pictures schema messages clean
+.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-deps format bench requirements pictures schema messages clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # Coverage is traced where it is enforced (core and dataplane) by the tests that have to reach all of it.
 TRACED := tests/unit tests/property tests/contract
-UNTRACED := tests/integration tests/acceptance tests/docs tests/architecture
+UNTRACED := tests/fuzz tests/integration tests/acceptance tests/docs tests/architecture
 # One more than there are processors: these tests often wait for a server.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1\t\2/' | expand -t 20
 
-serve: .environment  ## the service on port 8080 and the admin API on 8081, with example rules, on servers of their own
+serve: .serve-environment  ## the service on port 8080 and the admin API on 8081, with example rules, on servers of their own
 	@$(BIN)/headgate serve --rules examples/rules.yaml --database embedded://
+
+demo: .environment  ## the same with a made-up company: rules, users, traffic, and a past; data in .headgate-demo
+	@$(BIN)/headgate demo
 
 test: .environment .servers check  ## format, lint, types, layers and the whole test suite, with coverage
 	@$(BIN)/coverage erase
@@ -28,6 +31,9 @@ test: .environment .servers check  ## format, lint, types, layers and the whole 
 test-long: .environment  ## the property tests, and Lua against Python, with at least 500,000 steps per algorithm
 	HYPOTHESIS_PROFILE=long $(PYTEST) -q -rP tests/property tests/integration/test_redis_twins.py
 
+fuzz: .environment  ## our protocol engines against those of others, on random bytes from a new seed
+	FUZZ_ROUNDS=500000 FUZZ_SEED=$$(date +%s) $(PYTEST) -q -n auto tests/fuzz
+
 chaos: .environment  ## outages of real servers, changes under load, starts; many minutes: a table and tests/chaos/figures.json
 	$(PYTEST) -q tests/chaos
 
@@ -36,6 +42,13 @@ check: .environment  ## format, lint, types, layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo 2>/dev/null | tail -n 4
+
+check-deploy: .deploy-environment  ## the files in deploy/ that cannot run here, with their linters and schemas
+	@tools/check-deploy $(VENV)-deploy
+
+check-deps: .deploy-environment  ## known vulnerabilities of what is pinned
+	@$(VENV)-deploy/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r requirements/serve.txt
+	@$(VENV)-deploy/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r requirements/dev.txt
 
 format: .environment  ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .
@@ -58,12 +71,20 @@ requirements:  ## compile the pinned requirements again
 	  --all-extras --group dev pyproject.toml -o requirements/dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --all-extras --group bench --group dev -c requirements/dev.txt pyproject.toml -o requirements/bench.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra standard --group build -c requirements/dev.txt pyproject.toml -o requirements/serve.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --group deploy -c requirements/dev.txt pyproject.toml -o requirements/deploy.txt
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(VENV)-bench .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-deploy .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .environment:
 	@tools/environment $(VENV) requirements/dev.txt
+
+# What serving needs, in the same environment: a quarter of the packages, and all of them are in dev.txt too.
+.serve-environment:
+	@tools/environment $(VENV) requirements/serve.txt requirements/dev.txt
 
 .servers:
 	@tools/servers .servers
@@ -71,4 +92,7 @@ clean:  ## remove what was made
 .bench-environment:
 	@tools/environment $(VENV)-bench requirements/bench.txt
 
-.PHONY: .environment .servers .bench-environment
+.deploy-environment:
+	@tools/environment $(VENV)-deploy requirements/deploy.txt
+
+.PHONY: .environment .deploy-environment .serve-environment .servers .bench-environment

@@ -48,10 +48,10 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
     with ExitStack() as stack:
         redis = stack.enter_context(running(programs()[0]))
         with ExitStack() as alone:
-            ports = {kind: alone.enter_context(_serving(kind, redis.url, 1)).port for kind in (CONSTANT, CHECK)}
+            ports = {kind: alone.enter_context(serving(kind, redis.url, 1)).port for kind in (CONSTANT, CHECK)}
             found = _saturation(ports, asked, scale, watch, "one process")
             outcome.rows.append(_row("http_check_one_process", found))
-        services = {kind: stack.enter_context(_serving(kind, redis.url, WORKERS)) for kind in (CONSTANT, CHECK)}
+        services = {kind: stack.enter_context(serving(kind, redis.url, WORKERS)) for kind in (CONSTANT, CHECK)}
         ports = {kind: service.port for kind, service in services.items()}
         found = _saturation(ports, asked, scale, watch, "two processes")
         outcome.rows.append(_row("http_check", found, 0.4))
@@ -101,7 +101,7 @@ def _latency(
 
 
 @dataclass(frozen=True, slots=True)
-class _Service:
+class Service:
     """Processes that share a port."""
 
     port: int
@@ -109,14 +109,14 @@ class _Service:
 
     def seconds(self) -> list[float]:
         """What each has taken of the processor: whether all of them were used."""
-        return [_seconds(process.pid) for process in self.processes]
+        return [process_seconds(process.pid) for process in self.processes]
 
 
 @contextmanager
-def _serving(kind: str, redis_url: str, workers: int) -> Iterator[_Service]:
+def serving(kind: str, redis_url: str, workers: int, spread: str = "exact") -> Iterator[Service]:
     """A service of so many processes, as `headgate serve --workers` has them."""
     port = free_port()
-    command = [sys.executable, "-m", "bench.http_server", kind, str(port), redis_url]
+    command = [sys.executable, "-m", "bench.http_server", kind, str(port), redis_url, spread]
     with ExitStack() as stack:
         processes = []
         for _ in range(workers):
@@ -127,10 +127,10 @@ def _serving(kind: str, redis_url: str, workers: int) -> Iterator[_Service]:
             assert process.stdout is not None
             process.stdout.readline()
             processes.append(process)
-        yield _Service(port, tuple(processes))
+        yield Service(port, tuple(processes))
 
 
-def _seconds(process: int) -> float:
+def process_seconds(process: int) -> float:
     """What a process has taken of the processor, as Linux counts it."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

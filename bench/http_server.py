@@ -1,4 +1,4 @@
-"""A decision service to be measured, in a process of its own: ``python -m bench.http_server check PORT REDIS_URL``.
+"""A decision service to be measured, in a process of its own: ``python -m bench.http_server check PORT URL SPREAD``.
 
 With ``constant`` the same server answers the same bytes to everything, and nothing is decided.
 """
@@ -33,11 +33,13 @@ class Constant(DecisionService):
         return 200, "content-type: application/json\r\n", b'{"allowed":true}\n'
 
 
-async def _run(kind: str, port: int, url: str) -> None:
-    async with Limiter.open(url + PATIENT, rules=RULES) as limiter:
+async def _run(kind: str, port: int, url: str, spread: str) -> None:
+    address = url if url.startswith("memory:") else url + PATIENT
+    rules = RULES if spread == "memory" else [{**RULES[0], "spread": spread}]
+    async with Limiter.open(address, rules=rules) as limiter:
         service = (Constant if kind == "constant" else DecisionService)(limiter)
         await serve(service, Address("127.0.0.1", port), ShutdownTimes(0, 1), lambda: print("ready", flush=True))
 
 
 if __name__ == "__main__":
-    uvloop.run(_run(sys.argv[1], int(sys.argv[2]), sys.argv[3]))
+    uvloop.run(_run(sys.argv[1], int(sys.argv[2]), *sys.argv[3:5]))

@@ -48,6 +48,7 @@ def draw(results: dict[str, Any], folder: Path = FOLDER) -> Iterator[Path]:
         ),
         ("redis", "threads", "redis_hits_threads", "One limit, one Redis server, 8 threads", _process_paces),
         ("redis", "tasks", "redis_tasks", "One limit, one Redis server, with await, more and more tasks", _tasks),
+        ("leases", "shares", "lease_shares", "Four processes, hits by the share of traffic on one key", _shares),
         ("redis", "server", "redis_server", "What a check takes of the Redis server, 64 tasks", _server),
         ("sdk", "timeline", "sdk_calls", "20 tasks call a server limited to 50 a second, 1,000 times", _timeline),
         ("http", "saturation", "http_saturation", "The decision service on Redis, 64 connections", _http_paces),
@@ -196,3 +197,14 @@ def _by_kind(
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.tick_params(axis="y", length=0)
+
+
+def _shares(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """A line for each spread."""
+    for spread, colour in (("auto", _COLOURS["headgate"]), ("exact", _COLOURS["limits"])):
+        points = [(100 * row["share"], row["pace"] / 1_000) for row in rows if row["spread"] == spread]
+        axes.plot(*zip(*points, strict=True), "o-", color=colour, label=f"spread: {spread}")
+    axes.set_xlabel("% of the traffic on one key")
+    axes.set_ylabel("thousand hits a second")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)

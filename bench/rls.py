@@ -6,8 +6,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from statistics import quantiles
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from bench.http import process_seconds
 from bench.measure import guard, race
 from bench.rls_load import AT_ONCE, CONNECTIONS, ask, question
 from bench.rows import Better, Outcome, Row
@@ -23,13 +24,24 @@ _BAR = 2.5
 _ENVOYS_MILLISECONDS = 20
 
 
+class Served(NamedTuple):
+    """A server in a process of its own."""
+
+    port: int
+    process: subprocess.Popen[str]
+
+    def seconds(self) -> float:
+        """What it has taken of the processor."""
+        return process_seconds(self.process.pid)
+
+
 @contextmanager
-def _serving(kind: str, url: str = "memory://") -> Iterator[int]:
-    """A server in a process of its own; its port."""
-    command = [sys.executable, "-m", "bench.rls_servers", kind, url]
+def serving(kind: str, url: str = "memory://", spread: str = "exact") -> Iterator[Served]:
+    """A server in a process of its own."""
+    command = [sys.executable, "-m", "bench.rls_servers", kind, url, spread]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 (our own)
         assert process.stdout is not None
-        yield int(process.stdout.readline())
+        yield Served(int(process.stdout.readline()), process)
         process.terminate()
 
 
@@ -49,14 +61,14 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
 
     with (
         running(programs()[0]) as valkey,
-        _serving("headgate") as memory,
-        _serving("headgate", f"{valkey.url}?deadline_ms=5000") as redis,
-        _serving("empty") as empty,
+        serving("headgate") as memory,
+        serving("headgate", f"{valkey.url}?deadline_ms=5000") as redis,
+        serving("empty") as empty,
     ):
-        for port in (memory, redis):
-            guard("headgate", ask(port, [question("few", "203.0.113.9")] * 10)[0], 5)
-        ports = {"headgate": memory, "headgate, Redis": redis, "grpcio.aio, empty": empty}
-        runs = {name: asking(name, port) for name, port in ports.items()}
+        for served in (memory, redis):
+            guard("headgate", ask(served.port, [question("few", "203.0.113.9")] * 10)[0], 5)
+        servers = {"headgate": memory, "headgate, Redis": redis, "grpcio.aio, empty": empty}
+        runs = {name: asking(name, served.port) for name, served in servers.items()}
         timings = race("Envoy's rate-limit service", runs, calls, rounds, watch)
     ours, reference = timings["headgate"], timings["grpcio.aio, empty"]
     ratio = reference.median / ours.median

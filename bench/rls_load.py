@@ -77,7 +77,7 @@ class _Asking(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         out = []
-        for kind, flags, stream, content in frames.cut(self._received):
+        for kind, flags, stream, content in frames.read_frames(self._received):
             if kind == Kind.DATA:
                 self.passed += content[5:7] == b"\x08\x01"
             elif kind == Kind.HEADERS and flags & END_STREAM:

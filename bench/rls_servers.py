@@ -7,11 +7,11 @@ import sys
 
 import grpc
 import uvloop
+from tests.support.addresses import free_address
 
 from headgate import Limiter
 from headgate.edge.grpc.methods import RATE_LIMITS, methods
 from headgate.edge.grpc.server import serving_grpc
-from headgate.edge.listening import free_address
 from headgate.edge.rls.decisions import RateLimits
 
 RULES = [
@@ -26,11 +26,12 @@ RULES = [
 OK = b"\x08\x01"
 
 
-async def headgate(url: str) -> None:
+async def headgate(url: str, spread: str) -> None:
     """The service, with a rule that counts every caller."""
+    callers = RULES[0] if spread == "memory" else {**RULES[0], "spread": spread}
     address = free_address("127.0.0.1", 0)
     async with (
-        Limiter.open(url, rules=RULES) as limiter,
+        Limiter.open(url, rules=[callers, RULES[1]]) as limiter,
         serving_grpc(methods(RateLimits(limiter), lambda: True), address, 0),
     ):
         print(address.port, flush=True)
@@ -56,4 +57,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "empty":
         asyncio.run(empty(sys.argv[2]))
     else:
-        uvloop.run(headgate(sys.argv[2]))
+        uvloop.run(headgate(sys.argv[2], sys.argv[3]))

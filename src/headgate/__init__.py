@@ -20,6 +20,7 @@ from headgate.core.request import Request
 from headgate.core.rule import Rule, RuleSet
 from headgate.core.verdict import Verdict
 from headgate.errors import (
+    AcquireTimeout,
     ArchiveError,
     CircuitOpen,
     Conflict,
@@ -40,10 +41,12 @@ from headgate.errors import (
     Stale,
     StoreError,
     WaitTooLong,
+    WrongUse,
 )
 from headgate.facade import Limiter
 
 __all__ = [
+    "AcquireTimeout",
     "Algorithm",
     "ArchiveError",
     "CircuitOpen",
@@ -72,6 +75,7 @@ __all__ = [
     "StoreError",
     "Verdict",
     "WaitTooLong",
+    "WrongUse",
     "parse_limit",
     "parse_rule_set",
 ]

@@ -4,40 +4,111 @@
     HEADGATE = {"STORE": "memory://", "RULES": [{"name": "search", "limits": "10/minute"}]}
 
 ``{"STORE": "redis://localhost:6379", "RULES": "rules.yaml"}`` counts on Redis, by rules in a file. At a view:
-``@rate_limit("5/minute", per="user")``.
+``@rate_limit("5/minute", per="user")``; at a pattern: ``rate_limit("5/minute")(path("shop/", include("shop.urls")))``.
 """
 
 from __future__ import annotations
 
 from functools import wraps
-from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.conf import settings
 from django.http import HttpResponse
-from django.urls import Resolver404, get_resolver, resolve
+from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
 from django.utils.module_loading import import_string
 
-from headgate.edge.frameworks.admission import Admission
-from headgate.edge.frameworks.limits import RouteLimit
-from headgate.edge.frameworks.marks import check_is_view, check_methods, exempt, is_exempt, limits_at, mark
-from headgate.edge.frameworks.routes import NO_ROUTE, Route
-from headgate.errors import InvalidSettings, short_repr
-from headgate.wsgi import thread_gate
+from headgate.core.request import Request
+from headgate.edge.frameworks.admission import CURRENT, Admission
+from headgate.edge.frameworks.marks import check_methods, is_exempt, limited, limits_at
+from headgate.edge.frameworks.marks import exempt as exempt_view
+from headgate.edge.frameworks.options import SETUP_NAMES, setup_of
+from headgate.edge.frameworks.routes import NO_ROUTE, Route, check_reached
+from headgate.edge.frameworks.threads import Subject
+from headgate.errors import InvalidSettings, WrongUse, short_repr
+from headgate.wsgi import RouteLimit, thread_gate, thread_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Unpack
 
     from django.http import HttpRequest
 
-    from headgate.edge.frameworks.calls import Who
+    from headgate.core.verdict import Verdict
+    from headgate.edge.frameworks.gate import Answer
+    from headgate.edge.frameworks.options import LimitOptions, Limits, Per
+    from headgate.edge.frameworks.threads import ThreadGate
 
-__all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limit"]
+__all__ = [
+    "Admission",
+    "RateLimitMiddleware",
+    "RouteLimit",
+    "admission",
+    "exempt",
+    "limit",
+    "peek",
+    "rate_limit",
+    "reset",
+]
 
-F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
+"""A view, or a group of views."""
 
 _KEY: Final = "headgate"
-_NAMES: Final = ("STORE", "RULES", "IDENTIFY", "COST", "SKIP", "HEADERS", "TRUSTED_PROXIES", "DATABASE_URL")
+_NAMES: Final = ("STORE", "RULES", *(name.upper() for name in SETUP_NAMES))
+_FUNCTIONS: Final = ("IDENTIFY", "COST", "EXEMPT_WHEN", "ON_REFUSED")
+_SETUP: Final = 'HEADGATE = {"STORE": "memory://", "RULES": "rules.yaml"}'
+_RIGHT: Final = '@rate_limit("5/minute", per="user") above the view'
+_UNCHECKED: Final = "this call was not checked: add headgate.django.RateLimitMiddleware to MIDDLEWARE"
+
+
+class Project:
+    """The limiter of a Django project, as `settings.HEADGATE` says."""
+
+    current: Project | None = None
+    """The one of the running project: Django has one in each process."""
+
+    def __init__(self) -> None:
+        """`InvalidSettings` if the settings are invalid."""
+        self.settings: Mapping[str, Any] = getattr(settings, "HEADGATE", {})
+        given = dict(self.settings)
+        unknown = set(given) - set(_NAMES)
+        if unknown:
+            msg = f"HEADGATE has an unknown setting {short_repr(min(unknown, key=str))}; known are {', '.join(_NAMES)}"
+            raise InvalidSettings(msg)
+        store, rules = given.pop("STORE", "memory://"), given.pop("RULES", None)
+        for name in _FUNCTIONS:
+            if isinstance(given.get(name), str):
+                given[name] = _imported(name, given[name])
+        options: Any = {name.lower(): value for name, value in given.items()}
+        self.threads: ThreadGate = thread_gate(store, rules, setup_of(options, _SETUP))
+        self._knows_users = given.get("IDENTIFY") is None
+        Project.current = self
+
+    @classmethod
+    def running(cls) -> Project:
+        """The limiter of the project with its present settings."""
+        found = cls.current
+        return found if found is not None and found.settings is getattr(settings, "HEADGATE", {}) else cls()
+
+    def user_of(self, request: HttpRequest) -> str | None:
+        """The signed-in user, if Django's authentication runs first and there is no `IDENTIFY`."""
+        user = getattr(request, "user", None) if self._knows_users else None
+        return str(user.pk) if user is not None and user.is_authenticated else None
+
+    def subject(self, subject: HttpRequest | Request) -> Subject:
+        """A caller at a route, by its call or by a `headgate.Request`."""
+        if isinstance(subject, Request):
+            return Subject(_route(subject.path or "/", None), subject)
+        route = _route(subject.path_info, getattr(subject, "urlconf", None))
+        return Subject(route, None, subject.META, subject.path_info, subject, self.user_of(subject))
+
+
+def _imported(name: str, dotted: str) -> Any:  # noqa: ANN401 (a function of the project)
+    try:
+        return import_string(dotted)
+    except ImportError as error:
+        msg = f"HEADGATE: {name} is a function, or its dotted name; {short_repr(dotted)} cannot be imported: {error}"
+        raise InvalidSettings(msg) from error
 
 
 class RateLimitMiddleware:
@@ -48,47 +119,34 @@ class RateLimitMiddleware:
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         """`InvalidSettings` if the settings are invalid, or if nothing would be limited."""
-        given: Mapping[str, Any] = getattr(settings, "HEADGATE", {})
-        unknown = set(given) - set(_NAMES)
-        if unknown:
-            msg = f"HEADGATE has an unknown setting {short_repr(min(unknown, key=str))}; known are {', '.join(_NAMES)}"
-            raise InvalidSettings(msg)
         self._get_response = get_response
-        self._identify = _function(given.get("IDENTIFY"))
-        self._cost = _function(given.get("COST"))
-        self._threads = thread_gate(
-            given.get("STORE", "memory://"),
-            given.get("RULES"),
-            skip=given.get("SKIP", ()),
-            headers=given.get("HEADERS", "all"),
-            trusted_proxies=given.get("TRUSTED_PROXIES"),
-            database_url=given.get("DATABASE_URL"),
-        )
-        self._threads.gate.check_it_limits(_limits(get_resolver()) if not given.get("RULES") else ())
+        self._project = Project()
+        self._threads = self._project.threads
+        if not self._project.settings.get("RULES") and not _throttles():
+            self._threads.gate.check_it_limits(tuple(_limits(get_resolver())))
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Refuse the call, or pass it to the project."""
-        cost = self._cost
-        result = self._threads.admit(
-            request.META,
-            request.path_info,
-            _route(request),
-            self._who(request),
-            None if cost is None else lambda: cost(request),
-        )
+        route = _route(request.path_info, getattr(request, "urlconf", None))
+        user = self._project.user_of(request)
+        result = self._threads.admit(request.META, request.path_info, route, request, user)
         if result is None:
             return self._get_response(request)
         if not isinstance(result, Admission):
             status, headers, body = result
             return HttpResponse(body, status=status, headers=dict(headers))
         setattr(request, _KEY, result)
+        if not result.verdict.allowed:
+            return self._with_headers(result, self._refused(request, result))
+        before = CURRENT.set(result)
         try:
             response = self._get_response(request)
         except BaseException:  # only if Django is configured to propagate errors
             self._threads.close(result)
             raise
-        for name, value in self._threads.gate.headers(result.verdict):
-            response.headers[name] = value
+        finally:
+            CURRENT.reset(before)
+        self._threads.answered(result, response)
         close = response.close
 
         def closing() -> None:
@@ -98,97 +156,118 @@ class RateLimitMiddleware:
                 self._threads.close(result)
 
         response.close = closing
+        return self._with_headers(admission(request), response)
+
+    def _refused(self, request: HttpRequest, found: Admission) -> HttpResponse:
+        gate = self._threads.gate
+        on_refused = gate.on_refused(found)
+        if on_refused is not None:
+            response: HttpResponse = on_refused(request, found.verdict)
+            return response
+        status, headers, body = gate.refusal(found.verdict)
+        return HttpResponse(body, status=status, headers=dict(headers))
+
+    def _with_headers(self, found: Admission, response: HttpResponse) -> HttpResponse:
+        for name, value in self._threads.gate.headers(found.latest):
+            response.headers[name] = value
         return response
 
-    def _who(self, request: HttpRequest) -> Callable[[], Who] | None:
-        """The project's `IDENTIFY`, or else the signed-in user if Django's authentication runs first."""
-        identify = self._identify
-        if identify is not None:
-            return lambda: identify(request)
-        user = getattr(request, "user", None)
-        if user is not None and user.is_authenticated:
-            return lambda: str(user.pk)
-        return None
+
+def throttled_by(limit: RouteLimit, request: Any) -> Admission | Answer | None:  # noqa: ANN401 (of Django REST framework)
+    """Check a limit of Django REST framework; None if the path is never limited.
+
+    If it refuses, what the middleware has taken is given back. Without the middleware the rules are decided here,
+    together with the limit.
+    """
+    project = Project.running()
+    sent = request._request  # noqa: SLF001 (documented there)
+    before = getattr(sent, _KEY, None)
+    has_middleware = isinstance(before, Admission)
+    if not has_middleware and (limit.options.deduct_when is not None or limit.options.algorithm == "concurrency"):
+        msg = f"the limit {limit.name!r} ends with the answer, so add headgate.django.RateLimitMiddleware to MIDDLEWARE"
+        raise InvalidSettings(msg)
+    route = Route(_route(sent.path_info, getattr(sent, "urlconf", None)).template, (limit,))
+    user = project.user_of(request)
+    found = project.threads.admit(sent.META, sent.path_info, route, request, user, has_rules=not has_middleware)
+    if isinstance(found, Admission) and isinstance(before, Admission):
+        before.also = (*before.also, found)
+        if not found.verdict.allowed:
+            before.undo()
+    return found
 
 
-def rate_limit(
-    limits: str | Sequence[str],
-    per: str | Sequence[str] = "user",
-    *,
-    name: str | None = None,
-    algorithm: str | None = None,
-    action: str | None = None,
-    max_delay: str | None = None,
-    on_store_error: str | None = None,
-    status: int | None = None,
-    message: str | None = None,
-) -> Callable[[F], F]:
-    """Limit one view. All arguments are written as in a rules file; views with the same `name` share a counter."""
-    limit = RouteLimit(
-        limits,
-        per,
-        name=name,
-        algorithm=algorithm,
-        action=action,
-        max_delay=max_delay,
-        on_store_error=on_store_error,
-        status=status,
-        message=message,
-    )
-
-    def limited(view: F) -> F:
-        check_is_view(view)
-        return mark(_checked(view, limit), limit)
-
-    return limited
+def limit(limits: Limits, per: Per = None, **options: Unpack[LimitOptions]) -> RouteLimit:
+    """A limit with options, for `DEFAULT_LIMITS` in `HEADGATE`."""
+    return thread_limit(limits, per, options, '"DEFAULT_LIMITS": limit("10/minute", per="user")')
 
 
-def _checked(view: F, limit: RouteLimit) -> F:
-    """A view that raises if its limit was not checked; a class is only marked."""
-    if isinstance(view, type):
-        return view
-    if iscoroutinefunction(view):
+def rate_limit(limits: Limits, per: Per = None, **options: Unpack[LimitOptions]) -> Callable[[T], T]:
+    """Limit a view (a function or a class), a URL pattern, or all patterns that one includes, each by itself.
 
-        @wraps(view)
-        async def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
-            _check_enforced(request, limit)
-            return await view(request, *args, **kwargs)
+    Functions get Django's request. Views with the same `name` share a counter.
+    """
+    limit = thread_limit(limits, per, options, _RIGHT)
+    return lambda view: _at_pattern(view, lambda each: limited(each, limit, _UNCHECKED))
 
-        return checked  # type: ignore[return-value] # it has the view's signature
+
+def exempt(view: T) -> T:
+    """Exempt a view, a URL pattern, or all patterns that one includes from all limits."""
+    if isinstance(view, URLPattern | URLResolver):
+        made: T = _at_pattern(view, _exempt_copy)
+        return made
+    return exempt_view(view)  # type: ignore[type-var] # checked there
+
+
+def _exempt_copy(view: Callable[..., Any]) -> Callable[..., Any]:
+    """An exempt view for one pattern, while the view itself stays as it is for others."""
 
     @wraps(view)
-    def checked_too(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as above)
-        _check_enforced(request, limit)
-        return view(request, *args, **kwargs)
+    def copied(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
+        return view(*args, **kwargs)
 
-    return checked_too  # type: ignore[return-value] # as above
+    return exempt_view(copied)
 
 
-def _check_enforced(request: HttpRequest, limit: RouteLimit) -> None:
-    found = admission(request)
-    if limit not in found.limits and found.verdict.plan.gate is None:
-        msg = "this view's limit is not enforced; put the limit at the view that the URL pattern names"
-        raise InvalidSettings(msg)
+def _at_pattern(view: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 (Django's)
+    """A view, changed; or a pattern with its views changed."""
+    if isinstance(view, URLPattern):
+        return URLPattern(view.pattern, change(view.callback), view.default_args, view.name)
+    if isinstance(view, URLResolver):
+        below = [_at_pattern(each, change) for each in view.url_patterns]
+        return URLResolver(view.pattern, below, view.default_kwargs, view.app_name, view.namespace)
+    return change(view)
 
 
 def admission(request: HttpRequest) -> Admission:
     """The limiter's verdict on a call; its `settle` sets the real cost of the call."""
     found = getattr(request, _KEY, None)
     if not isinstance(found, Admission):
-        msg = "this call was not checked: add headgate.django.RateLimitMiddleware to MIDDLEWARE"
-        raise InvalidSettings(msg)
+        raise WrongUse(_UNCHECKED)
     return found
 
 
-def _function(given: Any) -> Callable[[HttpRequest], Any] | None:  # noqa: ANN401 (a function, or its dotted name)
-    function: Callable[[HttpRequest], Any] | None = import_string(given) if isinstance(given, str) else given
-    return function
+def peek(subject: HttpRequest | Request) -> Verdict:
+    """What a call would be answered, now, or that of a `headgate.Request`. Counts nothing."""
+    project = Project.running()
+    return project.threads.peek(project.subject(subject))
 
 
-def _route(request: HttpRequest) -> Route:
-    """The route of a call: its URL pattern, and the limits of its view."""
+def reset(subject: HttpRequest | Request) -> None:
+    """Forget what was counted for a caller at a route, under rules and limits alike; `subject` is as in `peek`."""
+    project = Project.running()
+    project.threads.reset(project.subject(subject))
+
+
+def _throttles() -> bool:
+    """Whether Django REST framework throttles by our class, which counts without marks at views."""
+    given = getattr(settings, "REST_FRAMEWORK", {}).get("DEFAULT_THROTTLE_CLASSES", ())
+    return any(str(each).rpartition(".")[0] == "headgate.rest_framework" for each in given)
+
+
+def _route(path: str, urlconf: Any) -> Route:  # noqa: ANN401 (Django's)
+    """The route of a path: its URL pattern, and the limits of its view."""
     try:
-        found = resolve(request.path_info, getattr(request, "urlconf", None))
+        found = resolve(path, urlconf)
     except Resolver404:
         return NO_ROUTE
     check_methods(found.func)
@@ -201,4 +280,5 @@ def _limits(resolver: Any) -> Iterator[RouteLimit]:  # noqa: ANN401 (Django's)
         if hasattr(pattern, "url_patterns"):
             yield from _limits(pattern)
         else:
+            check_reached((), pattern.callback, f"/{pattern.pattern}", None)
             yield from limits_at(pattern.callback)

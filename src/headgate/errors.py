@@ -1,8 +1,8 @@
 """Every exception headgate raises, in one tree.
 
-A denial is a value (a `Verdict`), not an exception. The one exception to that
-is `Refused`: a ``with`` block cannot be skipped, so the context managers raise
-it when the body must not run.
+A denial is a value (a `Verdict`), not an exception. The exceptions to that are
+`Refused` and `AcquireTimeout`: a ``with`` block cannot be skipped, so the context
+managers raise when the body must not run, and `acquire` when it cannot go on.
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ class InvalidRequest(HeadgateError, ValueError):
 
 class InvalidSettings(HeadgateError, ValueError):
     """A setting (environment variable, option or store address) is malformed."""
+
+
+class WrongUse(InvalidSettings, TypeError):
+    """A decorator, limit or option is used in a way that has no meaning; the message shows the right line."""
 
 
 class Problem(NamedTuple):
@@ -114,6 +118,21 @@ class Refused(HeadgateError):
         wait = verdict.retry_after
         when = "it can never be admitted" if wait is None else f"try again in {wait:.3f} s"
         super().__init__(f"refused by {verdict.policy}: {when}")
+
+
+class AcquireTimeout(HeadgateError, TimeoutError):
+    """Something was not acquired, because it would have to be waited for longer than its caller wants to.
+
+    Nothing was counted. It is raised as soon as that is certain, not only when the time has passed.
+    """
+
+    def __init__(self, timeout: float, seconds: float, verdict: Verdict | None = None) -> None:
+        """`seconds` is how long to wait at least from now on, as far as is known, `verdict` the last one, if any."""
+        self.timeout = timeout
+        self.seconds = seconds
+        self.verdict = verdict
+        why = "others wait before it" if verdict is None else f"limited by {verdict.policy}"
+        super().__init__(f"not admitted within {timeout:g} s: {why}, and the next try is in {seconds:.3f} s")
 
 
 class WaitTooLong(HeadgateError):

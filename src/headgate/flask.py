@@ -17,38 +17,54 @@
 from __future__ import annotations
 
 import re
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from flask import Flask, Response, current_app, g, request
+from flask import Blueprint, Flask, Response, current_app, g, has_request_context, request
+from werkzeug.exceptions import TooManyRequests
 
-from headgate.edge.frameworks.admission import Admission
+from headgate.core.request import Request
+from headgate.edge.frameworks.admission import CURRENT, Admission
 from headgate.edge.frameworks.calls import decoded_path
-from headgate.edge.frameworks.limits import RouteLimit
-from headgate.edge.frameworks.marks import check_methods, exempt, is_exempt, limits_at, mark
-from headgate.edge.frameworks.routes import Route
-from headgate.errors import InvalidSettings
-from headgate.wsgi import thread_gate
+from headgate.edge.frameworks.marks import attach, check_methods, is_exempt, limited, limits_at
+from headgate.edge.frameworks.marks import exempt as exempt_view
+from headgate.edge.frameworks.options import setup_of
+from headgate.edge.frameworks.routes import Route, check_reached
+from headgate.edge.frameworks.threads import Subject
+from headgate.errors import InvalidSettings, WrongUse
+from headgate.wsgi import RouteLimit, thread_gate, thread_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import TypeAlias
+    from collections.abc import Callable, Iterator
+    from typing import Unpack
 
-    from flask import Request
-
-    from headgate.edge.frameworks.calls import Who
+    from headgate.core.verdict import Verdict
+    from headgate.edge.frameworks.options import LimitOptions, Limits, Per, SetupOptions
     from headgate.sync import Limiter
     from headgate.wiring import Rules
 
-    Identify: TypeAlias = Callable[[Request], Who]
-    Cost: TypeAlias = Callable[[Request], int | None]
+__all__ = ["Admission", "RateLimited", "RateLimiter", "RouteLimit"]
 
-__all__ = ["Admission", "RateLimiter"]
-
-F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
+"""A view, or a group of views."""
 
 _KEY: Final = "headgate"
+_ENABLED: Final = "HEADGATE_ENABLED"
 _VARIABLE: Final = re.compile(r"<(?:[^<>:]*:)?([^<>]*)>")
+_RIGHT: Final = '@limiter.limit("10/minute", per="user") below @app.get("/search")'
+_SETUP: Final = 'limiter = RateLimiter(app, "memory://")'
+_UNCHECKED: Final = (
+    "this call was not checked: the limit is headgate.flask's, and its extension has not seen the call; call "
+    "limiter.init_app(app), or, outside of Flask, use the limit of your framework, such as headgate.fastapi.rate_limit"
+)
+
+
+class RateLimited(TooManyRequests):
+    """A call was refused. Flask calls the application's error handlers for it, for its status, or for HTTPException."""
+
+    def __init__(self, verdict: Verdict, response: Response) -> None:
+        """`verdict` says by which limit, and when to come back; `response` is sent if there is no handler."""
+        super().__init__(verdict.problem()["message"], response)
+        self.verdict = verdict
 
 
 class RateLimiter:
@@ -59,131 +75,143 @@ class RateLimiter:
         app: Flask | None = None,
         store: str | Limiter = "memory://",
         rules: Rules = None,
-        *,
-        identify: Identify | None = None,
-        cost: Cost | None = None,
-        skip: Iterable[str] = (),
-        headers: str = "all",
-        trusted_proxies: Iterable[str] | None = None,
-        database_url: str | None = None,
+        **options: Unpack[SetupOptions],
     ) -> None:
-        """As `headgate.asgi.RateLimitMiddleware`; `identify` and `cost` get Flask's request."""
-        self._threads = thread_gate(
-            store, rules, skip=skip, headers=headers, trusted_proxies=trusted_proxies, database_url=database_url
-        )
-        self._identify = identify
-        self._cost = cost
+        """The options are in the reference, docs/reference/frameworks.md; functions get Flask's request."""
+        if app is not None and not isinstance(app, Flask):
+            msg = f"the application comes first, not {type(app).__name__}; write {_SETUP}"
+            raise WrongUse(msg)
+        self._given = setup_of(options, _SETUP)
+        self._threads = thread_gate(store, rules, self._given)
         self._checked: set[str] = set()
-        self.exempt = exempt
-        """Exempts a view, or a class of views, from all limits."""
+        self._refusals: dict[int, type[RateLimited]] = {429: RateLimited}
         if app is not None:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Limit an application. Hooks that are registered later run after the check."""
+        """Limit an application, unless its configuration has `HEADGATE_ENABLED` as false.
+
+        Hooks that are registered later run after the check.
+        """
         app.extensions[_KEY] = self
         app.before_request(self._before)
         app.after_request(self._after)
         app.teardown_request(self._teardown)
 
-    def limit(
-        self,
-        limits: str | Sequence[str],
-        per: str | Sequence[str] = "user",
-        *,
-        name: str | None = None,
-        algorithm: str | None = None,
-        action: str | None = None,
-        max_delay: str | None = None,
-        on_store_error: str | None = None,
-        status: int | None = None,
-        message: str | None = None,
-    ) -> Callable[[F], F]:
-        """Limit one view. All arguments are written as in a rules file; views with the same `name` share a counter.
+    def limit(self, limits: Limits, per: Per = None, **options: Unpack[LimitOptions]) -> Callable[[T], T]:
+        """Limit a view (a function or a subclass of Flask's `View`), or all views of a blueprint, each by itself.
 
-        A view is a function or a subclass of Flask's `View`. For a blueprint, write a rule for its paths.
+        Functions get Flask's request. Views with the same `name` share a counter.
         """
-        limit = RouteLimit(
-            limits,
-            per,
-            name=name,
-            algorithm=algorithm,
-            action=action,
-            max_delay=max_delay,
-            on_store_error=on_store_error,
-            status=status,
-            message=message,
-        )
+        limit = thread_limit(limits, per, options, _RIGHT)
 
-        def limited(view: F) -> F:
+        def limiting(view: T) -> T:
+            if isinstance(view, Blueprint):
+                return attach(view, limit)
             if isinstance(view, type) and not hasattr(view, "as_view"):
                 msg = f"the class {view.__name__} is not a view of Flask; put the limit at a function or a View"
                 raise InvalidSettings(msg)
-            mark(view, limit)  # first, so that it is found whatever the order of decorators
-            if isinstance(view, type):
-                return view
+            made: T = limited(view, limit, _UNCHECKED, in_any_order=True)  # type: ignore[type-var] # checked there
+            return made
 
-            @wraps(view)
-            def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
-                found = self.admission()
-                if limit not in found.limits and found.verdict.plan.gate is None:
-                    msg = "this view's limit is not enforced; put the limit below the route decorator"
-                    raise InvalidSettings(msg)
-                return view(*args, **kwargs)
+        return limiting
 
-            return checked  # type: ignore[return-value] # it has the view's signature
-
-        return limited
+    def exempt(self, view: T) -> T:
+        """Exempt a view, a class of views, or a blueprint from all limits."""
+        return attach(view) if isinstance(view, Blueprint) else exempt_view(view)  # type: ignore[type-var] # checked there
 
     def admission(self) -> Admission:
         """The limiter's verdict on the current call; its `settle` sets the real cost of the call."""
-        found = g.get(_KEY)
+        found = g.get(_KEY) if has_request_context() else None
         if not isinstance(found, Admission):
             msg = "this call was not checked: call init_app(app), and do not skip or exempt this view"
-            raise InvalidSettings(msg)
+            raise WrongUse(msg)
         return found
+
+    def peek(self, subject: Request | None = None) -> Verdict:
+        """What the current call would be answered, or that of a `headgate.Request`, now. Counts nothing."""
+        return self._threads.peek(self._subject(subject))
+
+    def reset(self, subject: Request | None = None) -> None:
+        """Forget what was counted for the caller of the current call at its route, or for that of a request."""
+        self._threads.reset(self._subject(subject))
+
+    def _subject(self, subject: Request | None) -> Subject:
+        if subject is None:
+            sent = request._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001 (Flask's documented way)
+            return Subject(_route(current_app), None, request.environ, decoded_path(request.environ), sent)
+        with current_app.test_request_context(subject.path or "/", method=subject.method or "GET"):
+            return Subject(_route(current_app), subject)
 
     def _before(self) -> Response | None:
         app = current_app
-        if app.import_name not in self._checked:
-            for view in app.view_functions.values():
-                check_methods(view)
-            self._threads.gate.check_it_limits(
-                limit for view in app.view_functions.values() for limit in limits_at(view)
-            )
-            self._checked.add(app.import_name)
-        identify, cost, present = self._identify, self._cost, request
-        result = self._threads.admit(
-            request.environ,
-            decoded_path(request.environ),
-            _route(app.view_functions),
-            None if identify is None else lambda: identify(present),
-            None if cost is None else lambda: cost(present),
-        )
-        if result is None or isinstance(result, Admission):
-            setattr(g, _KEY, result)
+        if app.config.get(_ENABLED, True) is False and self._given.enabled is None:
+            self._keep(self._threads.gate.passed(_route(app), Request()))
             return None
-        status, headers, body = result
-        return Response(body, status, headers)
+        if app.import_name not in self._checked:
+            self._threads.gate.check_it_limits(tuple(_all_limits(app)))
+            self._checked.add(app.import_name)
+        sent = request._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001 (Flask's documented way)
+        result = self._threads.admit(request.environ, decoded_path(request.environ), _route(app), sent)
+        if result is None:
+            return None
+        if not isinstance(result, Admission):
+            status, headers, body = result
+            return Response(body, status, headers)
+        self._keep(result)
+        return None if result.verdict.allowed else self._refused(app, result)
+
+    def _keep(self, admission: Admission) -> None:
+        setattr(g, _KEY, admission)
+        CURRENT.set(admission)
+
+    def _refused(self, app: Flask, admission: Admission) -> Response:
+        gate = self._threads.gate
+        on_refused = gate.on_refused(admission)
+        if on_refused is not None:
+            return app.make_response(on_refused(request, admission.verdict))
+        status, headers, body = gate.refusal(admission.verdict)
+        kind = self._refusals.get(status)
+        if kind is None:  # Flask finds error handlers by the status of a class
+            kind = self._refusals[status] = type("RateLimited", (RateLimited,), {"code": status})
+        raise kind(admission.verdict, Response(body, status, headers))
 
     def _after(self, response: Response) -> Response:
         found = g.get(_KEY)
         if isinstance(found, Admission):
             for name, value in self._threads.gate.headers(found.verdict):
-                response.headers.add(name, value)
-            response.call_on_close(lambda: self._threads.close(found))
+                if name not in response.headers:
+                    response.headers.add(name, value)
+            if found.verdict.allowed:
+                self._threads.answered(found, response)
+                response.call_on_close(lambda: self._threads.close(found))
         return response
 
     def _teardown(self, error: BaseException | None) -> None:
+        CURRENT.set(None)
         found = g.get(_KEY)
         if error is not None and isinstance(found, Admission):  # after an error there may be no answer to close
             self._threads.close(found)
 
 
-def _route(views: dict[str, Any]) -> Route:
+def _all_limits(app: Flask) -> Iterator[RouteLimit]:
+    """All limits of all views and blueprints; `InvalidSettings` if one has no effect."""
+    for rule in app.url_map.iter_rules():
+        view = app.view_functions.get(rule.endpoint)
+        check_methods(view)
+        check_reached(limits_at(view), view, rule.rule, frozenset(rule.methods or ()) or None)
+    for views in (app.view_functions, app.blueprints):
+        for each in views.values():
+            yield from limits_at(each)
+
+
+def _route(app: Flask) -> Route:
     """The route of the current call: Flask's rule as a template with variables in braces."""
     rule = request.url_rule
     if rule is None:
         return Route()
-    view = views.get(rule.endpoint)
-    return Route(_VARIABLE.sub(r"{\1}", rule.rule), limits_at(view), is_exempt(view))
+    view = app.view_functions.get(rule.endpoint)
+    around = [app.blueprints[name] for name in request.blueprints if name in app.blueprints]
+    limits = [limit for each in (view, *around) for limit in limits_at(each)]
+    is_free = any(map(is_exempt, (view, *around)))
+    return Route(_VARIABLE.sub(r"{\1}", rule.rule), tuple(dict.fromkeys(limits)), is_free)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_chec
 from headgate.core.meter import DEFAULT_ALGORITHM
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from headgate.core.counts import CountBatch
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.core.event import EventBatch
     from headgate.core.limit import Limit
     from headgate.core.meter import Meter
+    from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
 
 
@@ -68,6 +69,20 @@ class LocalStore(Protocol):
 
     def fast_path(self, meters: Mapping[str, Mapping[object, Meter]], slow_path: HitFunction) -> HitFunction:
         """A faster `Limiter.hit` for the limits in `meters` (by algorithm and limit); `slow_path` does the rest."""
+
+
+@runtime_checkable
+class LeasingStore(Protocol):
+    """A `CounterStore` that holds parts of some counters in this process, and can decide by them without waiting."""
+
+    held: Mapping[Key, object]
+    """What is held, by counter."""
+
+    def take_held(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
+        """`CounterStore.take`, if what is held is enough for all hits; None if `take` has to be called."""
+
+    def held_path(self, meters: Mapping[str, Mapping[object, Meter]], slow_path: HeldHitFunction) -> HeldHitFunction:
+        """`Limiter.hit` for what is held, of the limits in `meters` (by algorithm and limit); else `slow_path`."""
 
 
 class SharedStore(CounterStore, Protocol):
@@ -301,8 +316,31 @@ class CountSink(Protocol):
         """Close all connections."""
 
 
+@runtime_checkable
+class MovableClock(Protocol):
+    """A test's clock, such as `headgate.testing.FakeClock`: those who wait, wait for it and not for real time."""
+
+    def __call__(self) -> Micros:
+        """The present time."""
+
+    def call_at(self, instant: Micros, function: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called once the clock is there; returns what takes that back."""
+
+    def move_to(self, instant: Micros) -> None:
+        """Move the clock forwards to an instant."""
+
+
 class HitFunction(Protocol):
     """`Limiter.hit` without `await`."""
 
     def __call__(self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict:
         """Take `cost` from a key's limit."""
+
+
+class HeldHitFunction(Protocol):
+    """`Limiter.hit` without `await`, where what is held is enough."""
+
+    def __call__(
+        self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM
+    ) -> Verdict | None:
+        """Take `cost` from a key's limit; None if the store has to be asked."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.rule import Rule
+from headgate.core.spread import SpreadMode
 from headgate.settings import Settings, variable_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ def _needs_database(settings: Settings) -> str | None:
     return _NO_DATABASE if settings.database_url is None else None
 
 
+def _needs_own_database(settings: Settings) -> str | None:
+    if (settings.database_url or "").startswith("embedded:"):
+        return "the embedded database keeps no log to go back in; use a server of your own, or HEADGATE_BACKUP_DAILY"
+    return _needs_database(settings)
+
+
 def _needs_file_and_database(settings: Settings) -> str | None:
     if settings.rules_file is None:
         return "there is no rules file; set HEADGATE_RULES_FILE"
@@ -64,7 +71,19 @@ def _needs_events_on(settings: Settings) -> str | None:
     return None if settings.events else _EVENTS_OFF
 
 
+def _needs_region(settings: Settings) -> str | None:
+    if settings.region is None:
+        return "this process is of no region; set HEADGATE_REGION"
+    return _needs_server(settings)
+
+
+def _needs_other_regions(settings: Settings) -> str | None:
+    return None if settings.region_urls else "no other region is known; set HEADGATE_REGION_URLS"
+
+
 def _needs_region_readers(settings: Settings) -> str | None:
+    if settings.region_urls:
+        return None
     # The database also has the list of processes, with their regions.
     return None if settings.database_url is not None else _needs_events(settings)
 
@@ -80,7 +99,8 @@ def _needs_usage(settings: Settings) -> str | None:
 
 
 def _needs_archiving(settings: Settings) -> str | None:
-    return _needs_database(settings) or (None if settings.archive_daily else _NO_ARCHIVING)
+    writes = settings.archive_daily or settings.backup_daily
+    return _needs_database(settings) or (None if writes else _NO_ARCHIVING)
 
 
 def _needs_s3(settings: Settings) -> str | None:
@@ -94,6 +114,11 @@ def _needs_archive(settings: Settings) -> str | None:
     return _needs_database(settings) if settings.archive_daily else None
 
 
+def _needs_backup(settings: Settings) -> str | None:
+    """Of whether to make backups at all: 'no' is what happens without a database."""
+    return _needs_database(settings) if settings.backup_daily else None
+
+
 def _needs_a_folder(settings: Settings) -> str | None:
     if "embedded:" in f"{settings.redis_url} {settings.database_url}" or settings.database_url is not None:
         return None
@@ -101,11 +126,19 @@ def _needs_a_folder(settings: Settings) -> str | None:
     return None if reason is None else f"nothing is written to disk: {reason}"
 
 
+def _needs_an_application(settings: Settings) -> str | None:
+    del settings
+    return "it is for the middleware of applications, and the service always limits; give a rule 'enabled: false'"
+
+
 _REFUSED: Final[Mapping[str, Callable[[Settings], str | None]]] = {
+    "enabled": _needs_an_application,
     "api_key_header": _needs_database,
     "on_unknown_identity": _needs_database,
     "on_foreign_api_key": _needs_database,
     "archive_daily": _needs_archive,
+    "backup_daily": _needs_backup,
+    "base_backup_folder": _needs_own_database,
     "jwt_issuer": _needs_tokens,
     "jwt_audience": _needs_tokens,
     "jwt_user_claim": _needs_tokens,
@@ -125,6 +158,8 @@ _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "rls_on_overload": _needs_server,
     "data_dir": _needs_a_folder,
     "region": _needs_region_readers,
+    "region_urls": _needs_region,
+    "gossip_seconds": _needs_other_regions,
     "denial_events_per_minute": _needs_events,
     "events_per_minute": _needs_events,
     "spool_limit": _needs_events,
@@ -173,14 +208,32 @@ _RULE_FIELDS: Final[Mapping[str, Callable[[Settings], str | None]]] = {
 }
 _USUAL: Final = Rule("")
 _MAX_NAMED: Final = 5
+_SEVERAL_SERVERS: Final = ("redis+cluster:", "rediss+cluster:", "redis+ring:", "rediss+ring:")
+
+
+def _needs_several_servers(settings: Settings) -> str | None:
+    if (settings.redis_url or "").startswith(_SEVERAL_SERVERS):
+        return None
+    return "shards are on different servers, and the counters are on one; it is for redis+cluster:// and redis+ring://"
+
+
+_SPREADS: Final[Mapping[SpreadMode, Callable[[Settings], str | None]]] = {
+    SpreadMode.LEASED: _needs_server,
+    SpreadMode.AUTO: _needs_server,
+    SpreadMode.SHARDS: _needs_several_servers,
+}
 
 
 def idle_rule_fields(rule_set: RuleSet, settings: Settings) -> list[str]:
     """A sentence for each field that some rules have and that has no effect on a service with these settings."""
-    sentences = []
+    found: list[tuple[str, list[str], str | None]] = []
     for field, needs in _RULE_FIELDS.items():
-        usual, reason = getattr(_USUAL, field), needs(settings)
-        names = [rule.name for rule in rule_set.rules if getattr(rule, field) != usual]
+        usual = getattr(_USUAL, field)
+        found.append((field, [rule.name for rule in rule_set.rules if getattr(rule, field) != usual], needs(settings)))
+    for mode, needs in _SPREADS.items():
+        found.append(("spread", [rule.name for rule in rule_set.rules if rule.spread.mode is mode], needs(settings)))
+    sentences = []
+    for field, names, reason in found:
         if names and reason is not None:
             more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
             sentences.append(f"{field} of {', '.join(names[:_MAX_NAMED])}{more} has no effect: {reason}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 Network: TypeAlias = IPv4Network | IPv6Network
+_REGION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class LogLevel(StrEnum):
@@ -65,6 +68,21 @@ class OnNoRules(StrEnum):
     ALLOW = "allow"
 
 
+class TextFromFile(str):
+    """The text of a setting that a file holds, which may have another text later: a password that was changed."""
+
+    __slots__ = ("file",)
+
+    file: Path
+
+    @classmethod
+    def read(cls, file: Path) -> TextFromFile:
+        """What the file holds now; raises `OSError`, or `ValueError` if that is no text."""
+        text = cls(file.read_text(encoding="utf-8").strip())
+        text.file = file
+        return text
+
+
 def text_value(text: str) -> str:
     """Any text."""
     return text
@@ -113,6 +131,15 @@ def seconds(most: int) -> Callable[[str], float]:
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def region_urls(text: str) -> tuple[tuple[str, str], ...]:
+    """Regions and the addresses of their stores, with blanks between them, because an address may have commas."""
+    pairs = tuple((name, url) for name, _, url in (part.partition("=") for part in text.split()))
+    if all(_REGION.fullmatch(name) and "://" in url for name, url in pairs) and len(dict(pairs)) == len(pairs):
+        return pairs
+    msg = "regions and the addresses of their stores, each region once, as in eu=redis://10.0.0.1 us=redis://10.1.0.1"
+    raise ValueError(msg)
 
 
 def networks(text: str) -> tuple[Network, ...]:

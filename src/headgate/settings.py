@@ -9,225 +9,42 @@ the name of a file that holds it, with ``_FILE`` behind its name (``HEADGATE_RED
 from __future__ import annotations
 
 import os
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import Field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.errors import InvalidSettings, short_repr
-from headgate.setting_values import (
-    LogFormat,
-    LogLevel,
-    Network,
-    OnForeignApiKey,
-    OnNoRules,
-    OnUnknownIdentity,
-    RlsOnOverload,
-    address,
-    names,
-    networks,
-    one_of,
-    seconds,
-    short_text,
-    text_value,
-    whole,
-    yes_or_no,
-)
+from headgate.setting_fields import DEFAULT_DATA_DIR, Settings
+from headgate.setting_values import TextFromFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
+
+__all__ = [
+    "COMPLETION",
+    "DEFAULT_DATA_DIR",
+    "PREFIX",
+    "Settings",
+    "apart_from_settings",
+    "for_child",
+    "from_environment",
+    "given_settings",
+    "option_of",
+    "unknown_variables",
+    "variable_of",
+    "variables",
+    "web_concurrency",
+    "with_options",
+    "words_to_complete",
+]
 
 PREFIX: Final = "HEADGATE_"
 COMPLETION: Final = "_HEADGATE_COMPLETE"
 """Set by a shell that wants the command that is being typed to be completed."""
-DEFAULT_DATA_DIR: Final = Path(".headgate")
 _FROM_FILE: Final = "_FILE"
 _OPTIONS: Final = {"rules_file": "rules", "database_url": "database"}
 """Options that are called otherwise than their settings."""
-
-
-def _about(meaning: str, read: Callable[[str], object], *, secret: bool = False) -> dict[str, Any]:
-    return {"meaning": meaning, "read": read, "secret": secret}
-
-
-_MANY: Final = whole(1, 1_000_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """All settings, with their defaults."""
-
-    redis_url: str | None = field(default=None, metadata=_about("where the counters are kept", text_value, secret=True))
-    data_dir: Path = field(
-        default=DEFAULT_DATA_DIR, metadata=_about("the folder in which embedded servers keep their data", Path)
-    )
-    deny_cache_mb: int = field(
-        default=16, metadata=_about("how much memory each process has for known denials; 0 is none", whole(0, 65_536))
-    )
-    rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
-    rules_owner: str | None = field(
-        default=None, metadata=_about("the owner of the file's rules in the database", short_text(255))
-    )
-    # Exempting every caller because a server is unavailable is a choice that the operator has to make.
-    on_no_rules: OnNoRules = field(
-        default=OnNoRules.DENY,
-        metadata=_about("what is answered while no rule set is known: 503, or every request passes", one_of(OnNoRules)),
-    )
-    # The service believes what callers state about users, so without further thought only this machine may call it.
-    host: str = field(
-        default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", text_value)
-    )
-    port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", whole(0, 65_535)))
-    workers: int = field(default=1, metadata=_about("how many processes answer", whole(1, 256)))
-    log_level: LogLevel = field(
-        default=LogLevel.INFO, metadata=_about("from how important on something is logged", one_of(LogLevel))
-    )
-    body_limit: int = field(
-        default=65_536, metadata=_about("the largest request body, in bytes", whole(1, 16 * 1024 * 1024))
-    )
-    body_seconds: float = field(
-        default=5.0, metadata=_about("how long a caller may take to send a request's body", seconds(600))
-    )
-    header_limit: int = field(
-        default=65_536, metadata=_about("the largest request head, in bytes", whole(8_192, 1024 * 1024))
-    )
-    # Longer than gateways keep idle connections (60 s is usual), so that it is they who close, and none sends
-    # a request into a connection that is just closing.
-    header_seconds: float = field(
-        default=75.0,
-        metadata=_about("how long a connection may be idle, or take to send a request's head", seconds(600)),
-    )
-    connections: int = field(
-        default=16_384, metadata=_about("how many connections each process has open at once", whole(1, 1_000_000))
-    )
-    overload_seconds: float = field(
-        default=1.0,
-        metadata=_about("how long a check may wait while too many are in flight; then it is answered 503", seconds(60)),
-    )
-    notice_seconds: float = field(
-        default=3.0, metadata=_about("after SIGTERM, how long to go on answering while /readyz says 503", seconds(600))
-    )
-    drain_seconds: float = field(
-        default=10.0, metadata=_about("after that, how long requests in flight may take to end", seconds(600))
-    )
-    service_token: str | None = field(
-        default=None, metadata=_about("a token that callers of the service must send", text_value, secret=True)
-    )
-    tls_cert: Path | None = field(default=None, metadata=_about("the certificate of the service (PEM)", Path))
-    tls_key: Path | None = field(default=None, metadata=_about("the private key that goes with it (PEM)", Path))
-    tls_client_ca: Path | None = field(
-        default=None, metadata=_about("who must have signed the certificates of callers (PEM)", Path)
-    )
-    url: str = field(
-        default="http://127.0.0.1:8080", metadata=_about("the service that `headgate check` asks", address)
-    )
-
-    grpc_host: str = field(
-        default="127.0.0.1", metadata=_about("the address that Envoy's rate-limit service listens on", text_value)
-    )
-    grpc_port: int = field(
-        default=8082,
-        metadata=_about("the port that Envoy's rate-limit service listens on; 0 is any free one", whole(0, 65_535)),
-    )
-    rls_on_overload: RlsOnOverload = field(
-        default=RlsOnOverload.UNAVAILABLE,
-        metadata=_about("what Envoy is told when too many checks are in flight", one_of(RlsOnOverload)),
-    )
-
-    # The control plane
-    database_url: str | None = field(
-        default=None, metadata=_about("where rules, tiers, users, keys and blocks are kept", text_value, secret=True)
-    )
-    admin_host: str = field(default="127.0.0.1", metadata=_about("the address the admin API listens on", text_value))
-    admin_port: int = field(
-        default=8081, metadata=_about("the port the admin API listens on; 0 is any free one", whole(0, 65_535))
-    )
-    admin_token: str | None = field(
-        default=None,
-        metadata=_about("a token with the role admin, for the API and for commands", text_value, secret=True),
-    )
-    admin_url: str | None = field(default=None, metadata=_about("the admin API that commands ask", address))
-
-    # What happened
-    region: str | None = field(
-        default=None, metadata=_about("the name of the region, in events and metrics", text_value)
-    )
-    events: bool = field(default=True, metadata=_about("whether what happens is recorded", yes_or_no))
-    denial_events_per_minute: int = field(
-        default=10,
-        metadata=_about("how many denials of one caller by one rule become events before they are sampled", _MANY),
-    )
-    events_per_minute: int = field(
-        default=1_000,
-        metadata=_about("how many denials, and how many admissions, become events before they are sampled", _MANY),
-    )
-    usage_users_per_day: int = field(
-        default=1_000_000, metadata=_about("how many users have usage of their own each day", _MANY)
-    )
-    events_file: Path | None = field(
-        default=None, metadata=_about("a file that events are appended to, as JSON lines", Path)
-    )
-    kafka_brokers: str | None = field(
-        default=None, metadata=_about("where events are sent to as well", text_value, secret=True)
-    )
-    kafka_topic: str = field(default="headgate.events", metadata=_about("the topic of events", text_value))
-    flush_seconds: float = field(
-        default=0.5, metadata=_about("how long an event may wait in memory before it is on disk", seconds(60))
-    )
-    spool_limit: int = field(
-        default=2**30,
-        metadata=_about(
-            "how many bytes of events each process keeps on disk while a sink is unavailable", whole(2**20, 2**50)
-        ),
-    )
-    # Archived events are dropped from the database, so the operator has to ask for it.
-    archive_daily: bool = field(
-        default=False, metadata=_about("whether the service archives old events, once a day", yes_or_no)
-    )
-    archive_url: str | None = field(
-        default=None, metadata=_about("where archives and backups go: a folder, or s3://bucket/folder", text_value)
-    )
-    archive_days: int = field(default=90, metadata=_about("after how many days events are archived", whole(1, 3_660)))
-    archive_years: int = field(default=7, metadata=_about("after how many years archives are deleted", whole(1, 1_000)))
-    s3_endpoint: str | None = field(default=None, metadata=_about("the S3 service, where it is not Amazon's", address))
-    log_format: LogFormat = field(default=LogFormat.TEXT, metadata=_about("how the log is written", one_of(LogFormat)))
-    otel_endpoint: str | None = field(
-        default=None, metadata=_about("where traces are sent to by OTLP over HTTP", address)
-    )
-
-    # Who is asking
-    trusted_proxies: tuple[Network, ...] = field(
-        default=(), metadata=_about("the proxies whose word on the caller's address counts", networks)
-    )
-    jwt_algorithms: tuple[str, ...] = field(
-        default=(), metadata=_about("the algorithms that a token may be signed with", names)
-    )
-    jwt_key: str | None = field(
-        default=None, metadata=_about("the secret or public key (PEM) of tokens", text_value, secret=True)
-    )
-    jwt_jwks_url: str | None = field(default=None, metadata=_about("where the public keys of tokens are", text_value))
-    jwt_issuer: str | None = field(default=None, metadata=_about("who must have issued a token", text_value))
-    jwt_audience: str | None = field(default=None, metadata=_about("whom a token must be for", text_value))
-    jwt_leeway_seconds: float = field(
-        default=0.0, metadata=_about("how far the clocks of issuers may be off", seconds(600))
-    )
-    jwt_user_claim: str = field(default="sub", metadata=_about("the claim that names the user", text_value))
-    jwt_tenant_claim: str | None = field(default=None, metadata=_about("the claim that names the tenant", text_value))
-    jwt_tier_claim: str | None = field(default=None, metadata=_about("the claim that names the tier", text_value))
-    api_key_header: str = field(default="X-API-Key", metadata=_about("the header that API keys come in", text_value))
-    on_unknown_identity: OnUnknownIdentity = field(
-        default=OnUnknownIdentity.LAST_KNOWN,
-        metadata=_about("what is assumed of callers whose record cannot be read", one_of(OnUnknownIdentity)),
-    )
-    # A caller who could choose the name of a counter would have a new one for each request.
-    on_foreign_api_key: OnForeignApiKey = field(
-        default=OnForeignApiKey.ADDRESS,
-        metadata=_about("what is counted if a stated API key is none of headgate's", one_of(OnForeignApiKey)),
-    )
-    record_cache_mb: int = field(
-        default=64,
-        metadata=_about("megabytes of users and API keys that each process keeps in memory", whole(1, 65_536)),
-    )
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
@@ -252,9 +69,20 @@ def given_settings(environ: Mapping[str, str] | None = None) -> frozenset[str]:
     )
 
 
+def variables() -> dict[str, str]:
+    """The variables of the environment that are settings, or look like one."""
+    return {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
+
+
 def for_child(changes: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process: this one's, with some settings changed."""
     return dict(os.environ) | {PREFIX + name.upper(): text for name, text in changes.items()}
+
+
+def apart_from_settings(changes: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a child process that has these settings and no others."""
+    others = {name: text for name, text in os.environ.items() if not name.startswith(PREFIX)}
+    return others | {PREFIX + name.upper(): text for name, text in changes.items()}
 
 
 def with_options(settings: Settings, options: Mapping[str, str | None]) -> Settings:
@@ -331,7 +159,7 @@ def _given(each: Field[Any], environ: Mapping[str, str]) -> str:
         msg = f"{name} and {name}{_FROM_FILE} are both set; keep one of them"
         raise InvalidSettings(msg)
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        return TextFromFile.read(Path(path))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         msg = f"{name}{_FROM_FILE} names {short_repr(path)}, which cannot be read: {reason}; write the name of a file"
@@ -344,3 +172,10 @@ def complete(settings: Settings) -> Settings:
     is_embedded = database is not None and database.startswith("embedded:")
     store = settings.redis_url or ("embedded://" if is_embedded else "memory://")
     return replace(settings, database_url=database, redis_url=store)
+
+
+def child_environment(chosen: Settings) -> dict[str, str]:
+    """The environment of a process that reads what this one has stored: this one's, with where the data is."""
+    inherited = {name: value for name, value in os.environ.items() if name != "HEADGATE_DATABASE_URL_FILE"}
+    where = {"HEADGATE_DATA_DIR": str(chosen.data_dir), "HEADGATE_DATABASE_URL": chosen.database_url or ""}
+    return inherited | where

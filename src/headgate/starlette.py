@@ -17,112 +17,118 @@
 
 from __future__ import annotations
 
-from functools import wraps
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import HTTPConnection
 
 from headgate import asgi
-from headgate.asgi import Admission
-from headgate.edge.frameworks.asgi import KEY
-from headgate.edge.frameworks.limits import RouteLimit
-from headgate.edge.frameworks.marks import check_is_view, exempt, mark
-from headgate.errors import InvalidSettings
+from headgate.asgi import Admission, RouteLimit
+from headgate.edge.frameworks.asgi import KEY, with_headers
+from headgate.edge.frameworks.marks import exempt, limited
+from headgate.edge.frameworks.options import options_of, setup_of
+from headgate.errors import WrongUse
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
-    from typing import TypeAlias
+    from collections.abc import Callable, MutableMapping
+    from typing import TypeAlias, Unpack
 
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from headgate.edge.frameworks.asgi import App, Scope
-    from headgate.edge.frameworks.calls import Who
+    import headgate
+    from headgate.core.verdict import Verdict
+    from headgate.edge.frameworks.asgi import App, Receive, Scope, Send
+    from headgate.edge.frameworks.options import Function, LimitOptions, Limits, Per, SetupOptions
     from headgate.facade import Limiter
     from headgate.wiring import Rules
 
-    Identify: TypeAlias = Callable[[HTTPConnection], Who | Awaitable[Who]]
-    Cost: TypeAlias = Callable[[HTTPConnection], int | Awaitable[int | None] | None]
     HeadersFor: TypeAlias = Callable[[MutableMapping[str, Any]], list[tuple[str, str]]]
 
 
-__all__ = ["Admission", "RateLimitMiddleware", "admission", "exempt", "rate_limit", "setup"]
+__all__ = ["Admission", "RateLimitMiddleware", "RateLimited", "admission", "exempt", "rate_limit", "setup"]
 
-T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
+_RIGHT = '@rate_limit("10/minute", per="user")'
+_SETUP = 'setup(app, "memory://", rules="rules.yaml")'
+UNCHECKED = 'this view\'s limit is not enforced, since headgate is not installed; write setup(app, "memory://")'
+
+
+class RateLimited(HTTPException):
+    """A call was refused. An application may have an exception handler for it, or for its status."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        """`verdict` says by which limit, and when to come back."""
+        super().__init__(verdict.status, verdict.problem()["message"])
+        self.verdict = verdict
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
     """`headgate.asgi.RateLimitMiddleware`, whose functions get Starlette's connection instead of a scope."""
 
     def __init__(
-        self,
-        app: App,
-        store: str | Limiter = "memory://",
-        rules: Rules = None,
-        *,
-        identify: Identify | None = None,
-        cost: Cost | None = None,
-        skip: Iterable[str] = (),
-        headers: str = "all",
-        trusted_proxies: Iterable[str] | None = None,
-        database_url: str | None = None,
+        self, app: App, store: str | Limiter = "memory://", rules: Rules = None, **options: Unpack[SetupOptions]
     ) -> None:
-        """`identify` and `cost` get the request (or WebSocket) without its body."""
-        super().__init__(
-            app,
-            store,
-            rules,
-            identify=_of_scope(identify),
-            cost=_of_scope(cost),
-            skip=skip,
-            headers=headers,
-            trusted_proxies=trusted_proxies,
-            database_url=database_url,
-        )
+        """Functions get the request (or WebSocket) without its body."""
+        self._start(app, store, rules, setup_of(options, _SETUP), of_connection)
 
     def headers_for(self, scope: Scope) -> list[tuple[str, str]]:
         """The rate-limit headers for a scope; none if the call was not checked."""
         found = scope.get(KEY)
         return self._gate.headers(found.verdict) if isinstance(found, Admission) else []
 
+    async def refuse(self, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer by the application's handler for `RateLimited` or its status, else with a problem document."""
+        handlers = getattr(scope.get("app"), "exception_handlers", {})
+        if scope["type"] == "http" and (RateLimited in handlers or admission.verdict.status in handlers):
+            sending = with_headers(self._gate.lines(admission.verdict), send)
+            await self.raised(RateLimited(admission.verdict), scope, receive, sending)
+            return
+        await super().refuse(admission, scope, receive, send)
 
-def _of_scope(function: Callable[[HTTPConnection], T] | None) -> Callable[[Scope], T] | None:
-    return None if function is None else lambda scope: function(HTTPConnection(scope))
+    async def raised(self, error: Exception, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer an exception by the application's own handlers, as if a view had raised it."""
+        app = scope.get("app")
+        usual = {500, Exception}  # Starlette calls the handlers of these outside of all middleware
+        handlers = {kind: each for kind, each in getattr(app, "exception_handlers", {}).items() if kind not in usual}
+
+        async def raising(_scope: Scope, _receive: Receive, _send: Send) -> None:
+            raise error
+
+        await ExceptionMiddleware(raising, handlers, getattr(app, "debug", False))(scope, receive, send)
+
+    async def peek(self, subject: Scope | HTTPConnection | headgate.Request) -> Verdict:
+        """See `headgate.asgi.RateLimitMiddleware.peek`; a call is a request or WebSocket here."""
+        return await super().peek(subject.scope if isinstance(subject, HTTPConnection) else subject)
+
+    async def reset(self, subject: Scope | HTTPConnection | headgate.Request) -> None:
+        """See `headgate.asgi.RateLimitMiddleware.reset`; a call is a request or WebSocket here."""
+        await super().reset(subject.scope if isinstance(subject, HTTPConnection) else subject)
+
+
+def of_connection(function: Function) -> Function:
+    """A function of Starlette's connection, as one of a scope."""
+    return lambda scope, *rest: function(HTTPConnection(scope), *rest)
 
 
 def setup(
-    app: Starlette,
-    store: str | Limiter = "memory://",
-    rules: Rules = None,
-    *,
-    identify: Identify | None = None,
-    cost: Cost | None = None,
-    skip: Iterable[str] = (),
-    headers: str = "all",
-    trusted_proxies: Iterable[str] | None = None,
-    database_url: str | None = None,
-) -> None:
-    """Limit a whole application. Invalid rules raise here, before the application starts.
+    app: Starlette, store: str | Limiter = "memory://", rules: Rules = None, **options: Unpack[SetupOptions]
+) -> RateLimitMiddleware:
+    """Limit a whole application; the result has `peek` and `reset`. Invalid rules raise here, before it starts.
 
     Answers to unhandled errors have the headers too, although Starlette makes them outside of every middleware.
     """
-    middleware = RateLimitMiddleware(
-        app,
-        store,
-        rules,
-        identify=identify,
-        cost=cost,
-        skip=skip,
-        headers=headers,
-        trusted_proxies=trusted_proxies,
-        database_url=database_url,
-    )
+    if not hasattr(app, "add_middleware"):
+        msg = f"setup takes the application, not {type(app).__name__}; write {_SETUP}"
+        raise WrongUse(msg)
+    middleware = RateLimitMiddleware(app, store, rules, **options)
+    middleware.application = app
 
     def around(inner: App) -> RateLimitMiddleware:
         middleware.app = inner
@@ -130,59 +136,13 @@ def setup(
 
     app.add_middleware(around)
     answer_errors_with_headers(app, middleware.headers_for)
+    return middleware
 
 
-def rate_limit(
-    limits: str | Sequence[str],
-    per: str | Sequence[str] = "user",
-    *,
-    name: str | None = None,
-    algorithm: str | None = None,
-    action: str | None = None,
-    max_delay: str | None = None,
-    on_store_error: str | None = None,
-    status: int | None = None,
-    message: str | None = None,
-) -> Callable[[F], F]:
-    """Limit one endpoint. All arguments are as in a rules file; endpoints with the same `name` share a counter."""
-    limit = RouteLimit(
-        limits,
-        per,
-        name=name,
-        algorithm=algorithm,
-        action=action,
-        max_delay=max_delay,
-        on_store_error=on_store_error,
-        status=status,
-        message=message,
-    )
-
-    def limited(view: F) -> F:
-        check_is_view(view)
-        return mark(_checked(view, limit), limit)
-
-    return limited
-
-
-def _checked(view: F, limit: RouteLimit) -> F:
-    """A view that raises if its limit was not checked; a class is only marked."""
-    if isinstance(view, type):
-        return view
-    if iscoroutinefunction(view):
-
-        @wraps(view)
-        async def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own; `self` may come first)
-            check_enforced(args[-1], limit)
-            return await view(*args, **kwargs)
-
-        return checked  # type: ignore[return-value] # it has the view's signature
-
-    @wraps(view)
-    def checked_too(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as above)
-        check_enforced(args[-1], limit)
-        return view(*args, **kwargs)
-
-    return checked_too  # type: ignore[return-value] # as above
+def rate_limit(limits: Limits, per: Per = None, **options: Unpack[LimitOptions]) -> Callable[[F], F]:
+    """Limit one endpoint; functions get Starlette's connection. Endpoints with the same `name` share a counter."""
+    limit = RouteLimit(options_of(limits, per, options, _RIGHT).via(of_connection))
+    return lambda view: limited(view, limit, UNCHECKED)
 
 
 def check_enforced(connection: HTTPConnection, limit: RouteLimit) -> Admission:
@@ -190,7 +150,7 @@ def check_enforced(connection: HTTPConnection, limit: RouteLimit) -> Admission:
     found = admission(connection)
     if limit not in found.limits and found.verdict.plan.gate is None:
         msg = "this route's limit is not enforced; headgate's middleware does not see the route"
-        raise InvalidSettings(msg)
+        raise WrongUse(msg)
     return found
 
 

@@ -14,17 +14,22 @@ event loop nor a thread. Any other store runs on an event loop in the background
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from headgate import facade, wiring
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.core.meter import DEFAULT_ALGORITHM
+from headgate.dataplane.acquiring import check_plain_function
 from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
 from headgate.dataplane.limiter import run_now
-from headgate.ports import LocalStore
+from headgate.dataplane.wait_queues import MAX_WAITERS
+from headgate.errors import InvalidRequest, short_repr
+from headgate.ports import LeasingStore, LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterable, Callable, Generator, Mapping
     from typing import Self
 
     from headgate.core.limit import Limit
@@ -32,11 +37,13 @@ if TYPE_CHECKING:
     from headgate.core.request import Request
     from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
+    from headgate.dataplane import acquiring, reservations
     from headgate.dataplane import limiter as asynchronous
-    from headgate.dataplane import reservations
     from headgate.wiring import Rules
 
 _SECONDS_BETWEEN_LOOKS = 1.0
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Limiter:
@@ -47,8 +54,11 @@ class Limiter:
         self._limiter = self.waiting = limiter
         """The same with `await`, which never really waits."""
         self._check = limiter.check_now
+        self._check_held = limiter.check_held
         if limiter.hit_now is not None:
             self.hit = limiter.hit_now  # type: ignore[method-assign] # spares a call on the hottest way
+        elif isinstance(limiter.store, LeasingStore):
+            self.hit = limiter.store.held_path(limiter.bare_keys.meters, self.hit)  # type: ignore[method-assign,assignment] # as above; its slow path always answers
         self._next_look = monotonic() + _SECONDS_BETWEEN_LOOKS
 
     @classmethod
@@ -59,12 +69,18 @@ class Limiter:
         *,
         clock: Callable[[], Micros] = wall_clock,
         deny_cache_mb: int = DEFAULT_MEGABYTES,
+        max_waiters: int = MAX_WAITERS,
+        region: str | None = None,
+        regions: Mapping[str, str] | None = None,
+        gossip_seconds: float = 1.0,
     ) -> Limiter:
         """As `headgate.Limiter.open`; use it in ``with``, or call `close`."""
-        store, snapshots, bare_keys, follower = wiring.parts(url, rules, clock)
+        queues = wiring.wait_queues(clock, max_waiters, blocks=True)
+        of_regions = wiring.Regions(region, regions or {}, gossip_seconds)
+        store, snapshots, bare_keys, follower = wiring.parts(url, rules, clock, regions=of_regions)
         if not isinstance(store, LocalStore):  # it makes its caller wait, and each process needs one of its own
-            store = wiring.blocking_store(url, clock, deny_cache_mb=deny_cache_mb)
-        return cls(facade.Limiter(store, snapshots, bare_keys, follower))
+            store = wiring.blocking_store(url, clock, deny_cache_mb=deny_cache_mb, regions=of_regions)
+        return cls(facade.Limiter(store, snapshots, bare_keys, follower, queues=queues))
 
     def __enter__(self) -> Self:
         """Nothing has to be started."""
@@ -81,6 +97,9 @@ class Limiter:
     def check(self, request: Request, cost: int | None = None) -> Verdict:
         """Decide a request, and count it if every rule admits it."""
         self._look_at_rules()
+        held = self._check_held(request, cost)
+        if held is not None:
+            return held
         return run_now(self._limiter.check(request, cost)) if self._check is None else self._check(request, cost)
 
     def plan(self, request: Request, cost: int | None = None) -> Plan:
@@ -113,9 +132,66 @@ class Limiter:
         self._look_at_rules()
         return Reservation(self._limiter.reserve(subject, limit, cost, ttl=ttl, algorithm=algorithm))
 
-    def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:
-        """Hold one of a key's slots while a block runs; use it in ``with``."""
-        return Slot(self._limiter.slot(key, limit, ttl=ttl))
+    def slot(
+        self,
+        key: str,
+        limit: str | Limit,
+        *,
+        ttl: float | None = None,
+        wait: float | bool = False,
+    ) -> Slot:
+        """Hold one of a key's slots while a block runs; use it in ``with``. `wait` is for how many seconds to wait."""
+        if wait is False:
+            return Slot(self._limiter.slot(key, limit, ttl=ttl))
+        return Slot(self._with_queues().slot(key, limit, ttl=ttl, wait=wait))
+
+    def acquire(
+        self,
+        subject: Request | str,
+        limit: str | Limit | None = None,
+        cost: int | None = None,
+        *,
+        timeout: float | None = None,
+        algorithm: str = DEFAULT_ALGORITHM,
+    ) -> Verdict:
+        """Block until a key's limit, or all rules for a request, admit it; see `headgate.Limiter.acquire`."""
+        self._look_at_rules()
+        return run_now(self._with_queues().acquire(subject, limit, cost, timeout=timeout, algorithm=algorithm))
+
+    def acquiring(
+        self,
+        subject: Request | str | Callable[..., Request | str],
+        limit: str | Limit | None = None,
+        cost: int | Callable[..., int] | None = None,
+        *,
+        timeout: float | None = None,
+        algorithm: str = DEFAULT_ALGORITHM,
+    ) -> Acquiring:
+        """`acquire` for ``with`` and as a decorator; see `headgate.Limiter.acquiring`."""
+        limiter = self._with_queues()
+        return Acquiring(limiter.acquiring(subject, limit, cost, timeout=timeout, algorithm=algorithm))
+
+    def iterate(
+        self,
+        items: Iterable[T] | AsyncIterable[T],
+        limit: str | Limit,
+        *,
+        key: str | None = None,
+        cost: int | Callable[[T], int] = 1,
+        timeout: float | None = None,
+        algorithm: str = DEFAULT_ALGORITHM,
+    ) -> Generator[T]:
+        """The items, each as soon as the limit admits it; see `headgate.Limiter.iterate`."""
+        if not isinstance(items, Iterable):
+            msg = f"{short_repr(items)} needs `async for`; use `iterate` of a headgate.Limiter"
+            raise InvalidRequest(msg)
+        return _iterate(items, self._with_queues().acquirer.each(limit, key, cost, timeout, algorithm))
+
+    def _with_queues(self) -> facade.Limiter:
+        if not isinstance(self._limiter, facade.Limiter):
+            msg = "the limiter of a middleware does not wait; open one of your own with headgate.sync.Limiter.open"
+            raise InvalidRequest(msg)
+        return self._limiter
 
     def peek(
         self,
@@ -221,3 +297,36 @@ class Slot:
     def __exit__(self, *exc: object) -> None:
         """Free the slot."""
         run_now(self._slot.__aexit__(*exc))
+
+
+class Acquiring:
+    """`headgate.dataplane.acquiring.Acquiring` for synchronous programs."""
+
+    def __init__(self, acquiring: acquiring.Acquiring) -> None:
+        """Wrap an asynchronous one."""
+        self._acquiring = acquiring
+
+    def __enter__(self) -> Verdict:
+        """Block until it is admitted."""
+        return run_now(self._acquiring.__aenter__())
+
+    def __exit__(self, *exc: object) -> None:
+        """Free the slots."""
+        run_now(self._acquiring.__aexit__(*exc))
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """A function whose calls block until they are admitted."""
+        check_plain_function(function)
+
+        @wraps(function)
+        def waiting(*arguments: P.args, **named: P.kwargs) -> T:
+            with Acquiring(self._acquiring.for_call(*arguments, **named)):
+                return function(*arguments, **named)
+
+        return waiting
+
+
+def _iterate(items: Iterable[T], each: acquiring.Acquiring) -> Generator[T]:
+    for item in items:
+        with Acquiring(each.for_call(item)):
+            yield item

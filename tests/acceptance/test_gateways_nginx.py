@@ -99,3 +99,22 @@ def test_nginx_lets_calls_pass_or_not_while_headgate_is_unavailable(
         service.process.kill()
         service.process.wait()
         assert [client.get("/").status_code for _ in range(3)] == [status] * 3
+
+
+def test_the_second_line_holds_while_headgate_is_unavailable(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream
+) -> None:
+    """With the shipped second line nginx refuses by itself what is far too much, and says 429."""
+    service = start("--rules", str(rules))
+    changes = {
+        "upstream headgate {": "include second-line.conf; upstream headgate {",
+        "rate=50r/s": "rate=1r/m",
+        "burst=100": "burst=3",
+    }
+    with nginx(tmp_path, _ports(service.url, upstream), **changes) as client:
+        service.process.kill()
+        service.process.wait()
+        statuses = [client.get("/").status_code for _ in range(8)]
+        assert statuses.count(429) >= 4
+        assert set(statuses) == {200, 429}
+        assert statuses == sorted(statuses)

@@ -15,7 +15,19 @@ if TYPE_CHECKING:
 PURE: Final = frozenset(
     [
         *("__future__", "array", "bisect", "calendar", "collections", "collections.abc", "dataclasses", "datetime"),
-        *("difflib", "enum", "functools", "hashlib", "heapq", "ipaddress", "itertools", "math", "operator", "re"),
+        *(
+            "difflib",
+            "enum",
+            "functools",
+            "hashlib",
+            "heapq",
+            "binascii",
+            "ipaddress",
+            "itertools",
+            "math",
+            "operator",
+            "re",
+        ),
         *("string", "struct", "types", "typing", "urllib.parse", "zlib"),
     ]
 )

@@ -93,6 +93,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("anybody", "src/headgate/cli/activity.py"): _BY,
     ("anybody", "src/headgate/controlplane/activity.py"): _BY,
     ("anybody", "src/headgate/edge/admin/endpoints/activity.py"): _BY,
+    ("anybody", "src/headgate/edge/overview/overview.py"): _BY,
     ("anybody", "docs/how-to/answer-questions.md"): _BY,
     ("anybody", "docs/reference/admin-api.md"): _BY,
     ("anybody", "docs/reference/cli.md"): _BY,
@@ -109,6 +110,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("Finding|findings?", "src/headgate/core/problem.py"): _FINDINGS,
     ("Finding|findings?", "src/headgate/core/verdict.py"): _FINDINGS,
     ("Finding|findings?", "src/headgate/dataplane/reservations.py"): _FINDINGS,
+    ("Finding|findings?", "src/headgate/dataplane/waiting.py"): _FINDINGS,
 }
 """(word, path below the root or its beginning): why the word is right there."""
 

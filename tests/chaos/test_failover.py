@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from tests.chaos.load import Load, share
+from tests.support.sentinel import NAME
 from tests.support.waiting import wait_until
 
 from headgate import Limiter, Request
@@ -73,6 +74,34 @@ def test_a_primary_that_sentinels_watch(sentinel_setup: SentinelSetup, figures: 
             figures,
         )
     )
+
+
+def test_a_planned_failover(sentinel_setup: SentinelSetup, figures: Figures) -> None:
+    """After SENTINEL FAILOVER the old primary takes writes for seconds; hardly one of them is a check."""
+    case, old = "Sentinel, planned failover", sentinel_setup.primary()
+    for sentinel in sentinel_setup.sentinels:  # as they are by default
+        sentinel.ask("SENTINEL", "DEBUG", "publish-period", "2000", "info-period", "1000")
+
+    async def scenario() -> None:
+        async with Limiter.open(sentinel_setup.url, deny_cache_mb=0) as limiter:
+            await limiter.hit("first", "1000/hour")
+            async with Load(
+                lambda number: limiter.hit(f"p{number % _KEYS}", "1500/day", algorithm="fixed_window"), _RATE
+            ) as load:
+                await asyncio.sleep(0.5)
+                await asyncio.to_thread(sentinel_setup.sentinels[0].ask, "SENTINEL", "FAILOVER", NAME)
+                await asyncio.to_thread(wait_until, lambda: sentinel_setup.primary() is not old, "another primary")
+                await asyncio.sleep(15)
+        assert load.errors == []
+        assert {sample.source for sample in load.samples} == {Source.STORE}
+        admitted = Counter(s.number % _KEYS for s in load.samples if s.allowed)
+        assert min(admitted.values()) >= 1500
+        figures.check(case, "admitted by the store, times the limit", max(admitted.values()) / 1500, "", 1.15)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        sentinel_setup.heal()
 
 
 @pytest.mark.parametrize("how", ["killed", "frozen"])

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 PUBLIC: Final = (
     "headgate",
+    "headgate.aiohttp",
     "headgate.asgi",
     "headgate.client",
     "headgate.django",
     "headgate.errors",
     "headgate.fastapi",
     "headgate.flask",
+    "headgate.functions",
+    "headgate.grpcio",
     "headgate.limits",
+    "headgate.litestar",
     "headgate.ports",
+    "headgate.rest_framework",
     "headgate.settings",
     "headgate.starlette",
     "headgate.sync",
@@ -65,7 +70,9 @@ def _documented(module: ModuleType) -> Iterator[tuple[str, str]]:
         if inspect.isclass(member) or inspect.isfunction(member):
             yield f"{module.__name__}.{name}", inspect.getdoc(member) or ""
         for inner, method in inspect.getmembers(member, inspect.isfunction) if inspect.isclass(member) else ():
-            if not inner.startswith("_"):
+            if not inner.startswith("_") and method.__module__.startswith(
+                "headgate"
+            ):  # not those of a framework's class
                 yield f"{module.__name__}.{name}.{inner}", inspect.getdoc(method) or ""
 
 
@@ -122,6 +129,7 @@ _CALLS: Final[dict[str, Callable[[dict[str, Any]], int]]] = {
     "headgate.asgi": _asgi,
     "headgate.fastapi": _asgi,
     "headgate.flask": _flask,
+    "headgate.litestar": _asgi,
     "headgate.starlette": _asgi,
     "headgate.wsgi": _wsgi,
 }

@@ -69,6 +69,7 @@ def _run(page: Path, line: int, text: str, namespace: dict[str, Any]) -> None:
     asyncio.run(awaited())
 
 
+@pytest.mark.filterwarnings("ignore:Using `httpx` with `starlette.testclient`")  # as applications still do
 @pytest.mark.usefixtures("still_clock")
 def test_python_blocks_run_and_show_what_is_true(
     page: Path, fences: Fences, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,8 +11,9 @@ import pytest
 from tests.support.valkey import Server, free_port
 
 from headgate import Limiter, Request, StoreError
-from headgate.adapters.redis import RedisCache, feed_at, store_at
+from headgate.adapters.redis import RedisCache, RedisHotLists, feed_at, store_at
 from headgate.controlplane.documents import make
+from headgate.core.hot_list import HotList
 from headgate.ports import Announcement, Position
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ async def _everything(url: str) -> set[str]:
         hits = [await limiter.hit("k", "5/hour", algorithm=name) for name in algorithms]
         await limiter.refund(hits[-1])
         async with limiter.slot("reports", "3 concurrent"):
-            await limiter.store.store.store.present("one-process", 1)  # type: ignore[attr-defined] # the heartbeat, now
+            await limiter.store.store.store.store.present("one-process", 1)  # type: ignore[attr-defined] # the heartbeat, now
         return {verdict.source for verdict in (checked, *hits)}
 
 
@@ -61,6 +62,8 @@ async def _every_change(url: str) -> None:
     feed, store = feed_at(url), store_at(url)
     cache = RedisCache(store)
     try:
+        await RedisHotLists(store, clock=lambda: 0).put("long-gone", HotList(1, []))
+        assert await RedisHotLists(store).all() == {}
         looked = await cache.get_many(["hg:user:u1"])
         await cache.put_many({"hg:user:u1": b"v"}, 60, looked.era or "")
         await cache.drop(["hg:user:u1"])

@@ -28,13 +28,13 @@ from headgate.core.rule import (
     Action,
     Match,
     Override,
-    RegionMode,
     Response,
     Rule,
     RuleSet,
-    Spread,
     Tier,
 )
+from headgate.core.spread import RegionMode, Spread
+from headgate.edge.frameworks.options import OPTION_NAMES, SETUP_NAMES
 from headgate.edge.http.bodies import read_check
 from headgate.edge.http.service import DecisionService
 from headgate.settings import PREFIX, Settings
@@ -114,6 +114,11 @@ def test_faults_are_documented(named: dict[str, set[str]]) -> None:
 def test_golden_vectors_are_documented(named: dict[str, set[str]]) -> None:
     """Every part of a golden vector, of its steps and of what they expect stands in the reference."""
     assert {*_names(headgate.testing.Scenario), *ScenarioStep._fields, *Expected._fields} <= named["testing"]
+
+
+def test_options_of_frameworks_are_documented(named: dict[str, set[str]]) -> None:
+    """Every option of a limit and of an application stands in the reference."""
+    assert {*OPTION_NAMES, *SETUP_NAMES} <= named["frameworks"]
 
 
 def test_methods_are_documented(named: dict[str, set[str]]) -> None:

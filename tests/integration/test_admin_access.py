@@ -7,11 +7,14 @@ import re
 from typing import TYPE_CHECKING
 
 from fastapi.routing import APIRoute
+from starlette.routing import Route
 from tests.architecture.source import ROOT
 from tests.support.admin import BOOTSTRAP, problem_of, with_admin
 
 from headgate.controlplane.access import Role
 from headgate.edge.admin.access import OPEN, ROLES
+from headgate.edge.admin.sessions import MARK
+from headgate.edge.dashboard.files import dashboard_routes
 
 _PAGE = (ROOT / "docs/reference/admin-api.md").read_text(encoding="utf-8")
 DOCUMENTED = dict(re.findall(r"^\| `([A-Z]+ /[^`]+)` \| `?(\w+)`? \| .+ \|$", _PAGE, re.MULTILINE))
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 
 
 def _endpoints(app: FastAPI) -> list[str]:
-    """All endpoints, as method and path."""
-    assert all(isinstance(route, APIRoute) for route in app.routes)
+    """All endpoints, as method and path. Beside them there are only the dashboard's files, which are only read."""
+    files = [route for route in app.routes if not isinstance(route, APIRoute)]
+    assert files == dashboard_routes()
+    assert all(isinstance(route, Route) and route.methods == {"GET", "HEAD"} for route in files)
     return [
         f"{method} {route.path_format}"
         for route in app.routes
@@ -37,6 +42,11 @@ def _endpoints(app: FastAPI) -> list[str]:
 def _target(endpoint: str) -> tuple[str, str]:
     method, path = endpoint.split(" ")
     return method, re.sub(r"\{number\}", "1", re.sub(r"\{(id|name|rule)\}", "unknown", path))
+
+
+def _marked(path: str) -> dict[str, str]:
+    """The header that pages of the dashboard send, for the calls that only they make."""
+    return {MARK: "1"} if path.startswith("/ui/") else {}
 
 
 def test_every_endpoint_is_in_the_table_of_roles(database_url: str) -> None:
@@ -57,7 +67,7 @@ def test_a_viewer_changes_nothing(database_url: str) -> None:
         for endpoint in _endpoints(admin.app):
             method, path = _target(endpoint)
             for body in _BODIES:
-                await admin.ask(method, path, body, token=token)
+                await admin.ask(method, path, body, token=token, **_marked(path))
         assert (await admin.ask("GET", "/v1/changes")).json() == before
 
     with_admin(database_url, test)
@@ -71,7 +81,7 @@ def test_every_role_may_do_what_the_table_says_and_no_more(database_url: str) ->
         for endpoint in _endpoints(admin.app):
             method, path = _target(endpoint)
             for role, token in tokens.items():
-                answer = await admin.ask(method, path, token=token)
+                answer = await admin.ask(method, path, token=token, **_marked(path))
                 needed = None if DOCUMENTED[endpoint] == "none" else Role(DOCUMENTED[endpoint])
                 assert answer.status_code < 500, (endpoint, answer.text)
                 if needed is None or role.covers(needed):
@@ -121,13 +131,20 @@ def test_a_valid_token_is_required(database_url: str) -> None:
 
 
 def test_what_needs_no_token_needs_none(database_url: str) -> None:
-    """Health and the description need no token, and nothing else does."""
+    """Health, the description, the dashboard's files and its signing in need no token, and nothing else does."""
 
     async def test(admin: Admin) -> None:
         for endpoint in OPEN:
             method, path = endpoint.split(" ")
-            assert (await admin.ask(method, path, token=None)).status_code == 200
-        for path in ("/docs", "/redoc", "/", "/v1"):
+            body = {"token": BOOTSTRAP} if endpoint == "POST /ui/session" else None
+            answer = await admin.ask(method, path, body, token=None, **_marked(path))
+            assert answer.status_code == (204 if method == "DELETE" else 200), endpoint
+        admin.client.cookies.clear()
+        for path in ("/", "/ui"):
+            answer = await admin.ask("GET", path, token=None)
+            assert (answer.status_code, answer.headers["location"]) == (307, "/ui/")
+        assert (await admin.ask("GET", "/ui/", token=None)).status_code == 200
+        for path in ("/docs", "/redoc", "/v1"):
             problem_of(await admin.ask("GET", path, token=None), 404)
         for path in ("/v1/", "/v1/nothing"):  # unknown paths under /v1 need a token too
             problem_of(await admin.ask("GET", path, token=None), 401)

@@ -88,6 +88,7 @@ def _poisons() -> Iterator[tuple[str, str, object]]:
             {"name": WRONG_NAMES, "role": ("root", "ADMIN", "", 7, None, []), "expires_at": WRONG_TIMES},
         ),
         ("POST", "/v1/rules/search/rollback", {}, {"change": (*WRONG_WHOLES, 0, None)}),
+        ("POST", "/v1/rules/search/rename", {}, {"name": (7, "", None, "no name", "x" * 65, [])}),
         (
             *("POST", "/v1/explain", {}),
             {

@@ -40,6 +40,10 @@ def test_a_rule_from_draft_to_history(database_url: str) -> None:
         back = await admin.good("POST", "/v1/rules/search/rollback", {"change": first})
         assert back["data"]["limits"] == ["100/minute"]
         problem_of(await admin.ask("POST", "/v1/rules/search/rollback", {"change": 999_999}), 404)
+        renamed = await admin.good("POST", "/v1/rules/search/rename", {"name": "find"})
+        assert (renamed["name"], renamed["id"]) == ("find", "search")
+        problem_of(await admin.ask("POST", "/v1/rules/find/rename", {"name": "search"}, if_match='"1"'), 412)
+        await admin.good("POST", "/v1/rules/find/rename", {"name": "search"})
         await admin.good("POST", "/v1/rules?draft=true", SEARCH | {"name": "second"})
         assert [rule["name"] for rule in (await admin.good("POST", "/v1/rules/publish"))["items"]] == ["second"]
         await admin.good("POST", "/v1/rules?draft=true", SEARCH | {"name": "never"})

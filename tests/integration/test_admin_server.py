@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from tests.support.addresses import free_address
 from tests.support.admin import BOOTSTRAP, problem_of, with_admin
 
 from headgate.edge.admin.server import serve_admin
-from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
     from tests.support.admin import Admin

@@ -15,7 +15,7 @@ from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres.count_sink import PostgresCounts
 from headgate.cli import commands
 from headgate.controlplane.rollups import Rollups
-from headgate.core.counts import Count, CountBatch, LatencyBucket
+from headgate.core.counts import OTHER, Count, CountBatch, KeyCount, LatencyBucket
 from headgate.core.histogram import bucket_of
 from headgate.core.request import Request
 from headgate.core.units import DAY, HOUR, MINUTE, SECOND
@@ -324,6 +324,24 @@ def test_usage_is_exported_line_by_line(database_url: str) -> None:
         assert sum(event["data"]["cost"] for event in events) == 210
         assert {event["subject"] for event in events} == {"u1"}
         problem_of(await admin.ask("GET", "/v1/usage/export?from=2026-01-02&to=2026-01-01"), 422)
+        made = await admin.good("POST", "/v1/keys", {"name": "phone"})
+        key = made["key"]["id"]
+        keys = (KeyCount(_today() - _today() % DAY, key, 5, 2), KeyCount(_today() - _today() % DAY, "foreign", 1, 0))
+        await PostgresCounts(admin.database).store(CountBatch("keys", "server", "eu", [], [], keys))
+        answer = await admin.ask("GET", f"/v1/usage/export?{_both()}&of=keys")
+        assert [line[1:] for line in csv.reader(io.StringIO(answer.text))] == [
+            ["api_key", "requests", "denied"],
+            [OTHER, "1", "0"],
+            [key, "5", "2"],
+        ]
+        problem_of(await admin.ask("GET", f"/v1/usage/export?{_both()}&of=keys&user=u1"), 422)
+        first = await admin.good("GET", f"/v1/usage/keys?{_both()}&limit=1")
+        rest = await admin.good("GET", f"/v1/usage/keys?{_both()}&limit=1&after={first['next']}")
+        assert [each["requests"] for each in (*first["items"], *rest["items"])] == [1, 5]
+        one = await admin.good("GET", f"/v1/usage/keys?{_both()}&key={key}")
+        assert [each["denied"] for each in one["items"]] == [2]
+        shown = await admin.good("GET", f"/v1/keys/{key}")
+        assert (shown["requests"], shown["requests_today"]) == (5, 5)
 
     with_admin(database_url, test)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
+from tests.support.addresses import free_address
 from tests.support.admin import BOOTSTRAP, opened
 
 from headgate.adapters import yaml_text
 from headgate.cli import commands
 from headgate.core.api_key import new_api_key
 from headgate.edge.admin.server import serve_admin
-from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,6 +170,10 @@ def test_rules_as_code(headgate: Headgate, tmp_path: Path) -> None:
     first = headgate("rules", "history", "search", "--json").json[-1]["change"]
     assert f"at change {first}" in headgate("rules", "rollback", "search", str(first)).out
     assert "rollback RULE CHANGE" in headgate("rules", "rollback", "search", code=1).err
+    renamed = headgate("rules", "rename", "search", "find")
+    assert "renamed rule search is find (id search)" in " ".join(renamed.out.split())
+    assert "owns the rule 'find'" in renamed.err
+    assert headgate("rules", "rename", "find", "search", "--json").json["id"] == "search"
     assert "snapshot" in headgate("rules", "history", "--limit", "1").out
 
 
@@ -283,3 +287,10 @@ def test_commands_speak_http_too(served: str, capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     assert commands.run(["tiers", "list", "--url", served, "--token", "wrong"]) == 1
     assert "(--token or HEADGATE_ADMIN_TOKEN)" in capsys.readouterr().err
+
+
+def test_hot_counters(headgate: Headgate) -> None:
+    """The hottest counters are listed, and as JSON."""
+    assert headgate("hot", "--json").json["window_seconds"] == 60
+    assert headgate("hot", "--limit", "5").out
+    assert "--limit" in headgate("hot", "--limit", "0", code=1).err

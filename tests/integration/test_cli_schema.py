@@ -32,6 +32,7 @@ READS: Final = [
     ("explain", "--user", "u1"),
     ("quota", "u1"),
     ("processes",),
+    ("hot",),
     ("changes",),
     ("events",),
     ("events", "show", "e1"),

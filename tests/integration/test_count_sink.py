@@ -15,8 +15,9 @@ from tests.support.stored_counts import cut_off, stored_metrics, stored_usage
 
 from headgate.adapters.postgres import Database
 from headgate.adapters.postgres.count_sink import PostgresCounts, array_of_numbers, array_of_texts
-from headgate.core.counts import OTHER, CountBatch, LatencyBucket
+from headgate.core.counts import OTHER, CountBatch, KeyCount, LatencyBucket
 from headgate.core.metric_rows import Bounds
+from headgate.core.units import DAY
 from headgate.errors import DatabaseError, SinkError
 
 if TYPE_CHECKING:
@@ -322,5 +323,40 @@ def test_an_unavailable_database_is_a_sink_that_waits() -> None:
             await sink.store(CountBatch("b", "server", "", [], []))
         assert "secret" not in str(caught.value)
         await sink.close()
+
+    asyncio.run(run())
+
+
+def test_requests_of_api_keys_are_added_to_their_days_and_totals(database_url: str) -> None:
+    """Keys on record have rows and a total, all others are one row; a batch that comes twice is added once."""
+
+    async def run() -> None:
+        database = Database(database_url)
+        async with database.use() as connection:
+            await connection.execute("TRUNCATE key_usage_daily")
+            key = await connection.fetchval(
+                "INSERT INTO api_keys (hash, prefix, created_by) VALUES (sha256('k'), 'hg_k', 'ann') RETURNING id::text"
+            )
+        day = START - START % DAY
+        unknown = "018f6f8e-0000-4000-8000-000000000000"
+        counts = [KeyCount(day, key, 5, 2), KeyCount(day, key, 1, 0), KeyCount(day + DAY, key, 7, 0)]
+        foreign = [
+            KeyCount(day, "sha256:4e07408562bedb8b", 3, 1),
+            KeyCount(day, unknown, 4, 0),
+            KeyCount(-DAY, key, 1, 0),
+        ]
+        batch = CountBatch("keys", "server", "", [], [], (*counts, *foreign))
+        sink = PostgresCounts(database)
+        assert await sink.store(batch) == (5, 1)
+        assert await sink.store(batch) == (5, 1)
+        async with database.use() as connection:
+            rows = await connection.fetch(
+                "SELECT api_key, requests, denied FROM key_usage_daily ORDER BY day, requests"
+            )
+            assert [tuple(row) for row in rows] == [(key, 6, 2), (OTHER, 7, 1), (key, 7, 0)]
+            total = await connection.fetchval("SELECT requests FROM key_records_counted WHERE id = $1::text::uuid", key)
+            assert total == 13
+            await connection.execute("DELETE FROM api_keys; TRUNCATE key_usage_daily")
+        await database.close()
 
     asyncio.run(run())

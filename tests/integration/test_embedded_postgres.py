@@ -293,6 +293,22 @@ def test_root_without_setpriv_is_told_what_to_do(new_folder: Path, monkeypatch: 
     assert "does not run as root, and there is no setpriv" in _refusal(new_folder)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become another user")
+def test_root_may_keep_the_programs_where_no_other_user_can_enter(
+    new_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clone in root's home, which only root may enter, serves too."""
+    private = tmp_path / "home"
+    private.mkdir(mode=0o700)
+    found = next(iter(postgres._found()))
+    (private / "installed").symlink_to(found.parent)
+    monkeypatch.setattr(postgres, "_found", lambda: iter([private / "installed" / "bin"]))
+    server = EmbeddedPostgres(new_folder)
+    server.start()
+    server.stop()
+    assert (new_folder / "data" / "PG_VERSION").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [("x" * 90, "is too long for a socket, which can have 89 bytes"), ("a,b", "has a comma, and addresses of")],

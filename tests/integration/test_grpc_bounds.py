@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.test_grpc_connection import Client
+from tests.support.addresses import free_address
 
 from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.fairness import TimeSlice
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_STREAMS, WINDOW, Bounds
 from headgate.edge.grpc.methods import Delayed
 from headgate.edge.grpc.server import serving_grpc
-from headgate.edge.listening import free_address
 from headgate.protocols.http2 import frames
 from headgate.protocols.http2.frames import END_HEADERS, PREFACE, ErrorCode, Kind, Setting
 

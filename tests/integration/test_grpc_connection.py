@@ -9,10 +9,10 @@ import pytest
 from hpack import Encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.addresses import free_address
 
 from headgate.edge.grpc.bounds import MAX_MESSAGE, MAX_STREAMS
 from headgate.edge.grpc.server import serving_grpc
-from headgate.edge.listening import free_address
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.protocols.http2 import frames
 from headgate.protocols.http2.frames import (

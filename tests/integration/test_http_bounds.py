@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.test_http_connection import GET, HOST, Caller, Echo
+from tests.support.addresses import free_address
 
 from headgate.edge import acceptor as acceptors
 from headgate.edge.http import server as servers
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Memory, Transport, serving_http
-from headgate.edge.listening import free_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

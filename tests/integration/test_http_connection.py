@@ -11,10 +11,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from tests.support.addresses import free_address
 
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport, serving_http
-from headgate.edge.listening import free_address
 from headgate.protocols.http1.messages import header_lines
 
 if TYPE_CHECKING:

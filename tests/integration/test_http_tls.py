@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 from tests.integration.test_http_connection import GET, Caller, Echo
+from tests.support.addresses import free_address
 from tests.support.authority import Authority
 
 from headgate.edge.http.server import Transport, serving_http
-from headgate.edge.listening import Address, Tls, free_address
+from headgate.edge.listening import Address, Tls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

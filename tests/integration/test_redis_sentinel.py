@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Answers: TypeAlias = dict[bytes, bytes | None]
 """What is said to a command, by its first word; nothing at all is silence."""
 
+_UNKNOWN = b"-ERR unknown command\r\n"
 PRIMARY = b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
 REPLICA = b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:1\r\n$7\r\nconnect\r\n:-1\r\n"
 
@@ -60,7 +61,7 @@ class Actors:
                 commands.feed(data)
                 while (command := commands.gets()) is not False:
                     self.asked += 1
-                    writer.write(answers[command[0]] or b"")
+                    writer.write(answers.get(command[0], _UNKNOWN) or b"")
             writer.close()
 
         self._servers.append(await asyncio.start_server(serve, "127.0.0.1", 0))
@@ -75,7 +76,7 @@ class Actors:
     async def found(self, *sentinels: Answers) -> int:
         """The port of the primary by these sentinels."""
         address = StoreAddress.parse(await self.url(*sentinels))
-        found = await Sentinel(address.servers, address.name, address.primary, Timeouts())._find()
+        found = await Sentinel(address.servers, address.name, address.primary, Timeouts())._named()
         return found.port
 
     async def __aenter__(self) -> Self:

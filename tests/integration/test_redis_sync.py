@@ -27,7 +27,7 @@ PATIENT = "?deadline_ms=30000"
 
 def waits(limiter: Limiter) -> bool:
     """Whether a thread waits for the server."""
-    line = limiter._limiter.store.store._connection  # type: ignore[attr-defined] # looks inside
+    line = limiter._limiter.store.store.store._connection  # type: ignore[attr-defined] # looks inside
     return line is not None and bool(line._turn.locked())
 
 
@@ -230,7 +230,7 @@ limiter = Limiter.open({valkey.url + PATIENT!r})
 limiter.hit("k", "5/hour")
 os.kill({valkey.pid}, signal.SIGSTOP)
 threading.Thread(target=limiter.hit, args=("k", "5/hour"), daemon=True).start()
-while not limiter._limiter.store.store._connection._turn.locked():
+while not limiter._limiter.store.store.store._connection._turn.locked():
     pass
 """
     try:

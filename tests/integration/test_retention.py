@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+import subprocess
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 from tests.support.stored_events import all_events, events, store
@@ -13,13 +14,16 @@ from tests.support.stored_events import all_events, events, store
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
 from headgate.archive import retention as maintenance
+from headgate.archive import schedule
 from headgate.archive.retention import Retention
 from headgate.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pytest
+    from tests.support.postgres import Postgres
 
     from headgate.archive.part import Month
 
@@ -52,8 +56,9 @@ def test_partitions_are_made_ahead(database_url: str) -> None:
 def test_a_service_archives_if_it_is_told_to(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It makes partitions ahead and archives what is old, in a process of its own, and logs what was done."""
-    monkeypatch.setattr(maintenance, "_SECONDS_AFTER_START", 0.0)
+    """It archives what is old once a day, in a process of its own, logs it, and says when it is due again."""
+    monkeypatch.setattr(schedule, "_SECONDS_AFTER_START", 0.0)
+    monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_LOOKS", 0.01)
     caplog.set_level(logging.INFO, "headgate")
     chosen = Settings(
         database_url=database_url, data_dir=tmp_path, archive_url=str(tmp_path / "kept"), archive_daily=True
@@ -61,36 +66,21 @@ def test_a_service_archives_if_it_is_told_to(
 
     async def run() -> None:
         await store(database_url, events("2024-02", 50))
-        database = Database(database_url)
-        archived = asyncio.Event()
-        archive = maintenance.run_archive_in_child
-
-        async def archive_and_say(settings: Settings) -> None:
-            await archive(settings)
-            archived.set()
-
-        monkeypatch.setattr(maintenance, "run_archive_in_child", archive_and_say)
-        work = asyncio.create_task(maintenance.maintain_events(Retention(database, wall_clock), chosen, archives=True))
-        async with asyncio.timeout(60):
-            await archived.wait()
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
-        await database.close()
+        jobs = await _until_all_ended(database_url, chosen, 1)
         assert await all_events(database_url) == []
+        ((name, outcome, failures, waits),) = jobs
+        assert (name, outcome, failures) == ("archive", "done", 0)
+        assert waits == timedelta(days=1)
 
     asyncio.run(run())
     assert "archived  2024-02, part 1: 50 events" in caplog.text
-    assert len(_partitions(database_url)) >= 3
+    assert caplog.text.count("job archive: done") == 1
 
 
-def test_a_child_that_cannot_be_started_stops_nothing_else(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """If no process can be started for archiving, that is logged, and partitions are made ahead as ever."""
+def test_partitions_are_made_while_a_service_runs(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leading process makes them again and again."""
     for name in ("_SECONDS_AFTER_START", "_SECONDS_BETWEEN_ROUNDS"):
         monkeypatch.setattr(maintenance, name, 0.0)
-    monkeypatch.setattr("sys.executable", str(tmp_path / "no-such-program"))
-    chosen = Settings(database_url=database_url, data_dir=tmp_path, archive_daily=True)
 
     async def run() -> None:
         database = Database(database_url)
@@ -103,7 +93,7 @@ def test_a_child_that_cannot_be_started_stops_nothing_else(
             return await make_ahead()
 
         monkeypatch.setattr(retention, "make_ahead", make_and_say)
-        work = asyncio.create_task(maintenance.maintain_events(retention, chosen, archives=True))
+        work = asyncio.create_task(maintenance.maintain_events(retention))
         async with asyncio.timeout(60):
             for _ in range(3):
                 await looked.acquire()
@@ -112,11 +102,75 @@ def test_a_child_that_cannot_be_started_stops_nothing_else(
         await database.close()
 
     asyncio.run(run())
-    assert "archive run failed: [Errno 2] No such file or directory" in caplog.text
+    assert len(_partitions(database_url)) >= 3
 
 
-def test_what_keeps_a_service_from_archiving_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A run that fails is a warning with its sentence."""
-    chosen = Settings(database_url=f"postgresql://unknown@/none?host={tmp_path}", data_dir=tmp_path)
-    asyncio.run(maintenance.run_archive_in_child(chosen))
-    assert "archive run failed: headgate: the database does not answer" in caplog.text
+async def _until_all_ended(url: str, chosen: Settings, many: int, services: int = 1) -> list[tuple[object, ...]]:
+    """Let services run their jobs until so many have ended; name, outcome, failures and the time between two runs."""
+    database = Database(url)
+    work = [asyncio.create_task(schedule.run_jobs(database, chosen, wall_clock)) for _ in range(services)]
+    rows: Sequence[Mapping[str, Any]] = []
+    async with asyncio.timeout(120):
+        while len([row for row in rows if row["ended"]]) < many:
+            await asyncio.sleep(0.05)
+            rows = await database.rows("jobs.list")
+    for task in work:
+        task.cancel()
+    await asyncio.gather(*work, return_exceptions=True)
+    await database.close()
+    return [(row["name"], row["outcome"], row["failures"], row["next_run"] - row["began"]) for row in rows]
+
+
+def test_backups_are_made_by_one_of_several_services_and_missed_ones_once(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Three services make one backup that can be verified; after three missed days they make one more."""
+    monkeypatch.setattr(schedule, "_SECONDS_AFTER_START", 0.0)
+    monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    caplog.set_level(logging.INFO, "headgate")
+    chosen = Settings(
+        database_url=database_url, data_dir=tmp_path, archive_url=str(tmp_path / "kept"), backup_daily=True
+    )
+
+    async def run() -> None:
+        for times in (1, 2):
+            jobs = await _until_all_ended(database_url, chosen, 1, services=3)
+            assert [job[:2] for job in jobs] == [("backup", "done")]
+            assert caplog.text.count("job backup: done") == times
+            assert len([*(tmp_path / "kept").rglob("manifest.json")]) == times
+            connection = await asyncpg.connect(database_url)
+            await connection.execute(
+                "UPDATE jobs SET next_run = now() - interval '3 days', began = now() - interval '4 days', ended = NULL"
+            )
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def test_a_job_that_fails_is_logged_counted_and_tried_a_day_later(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that fails, or is not there, is a warning with its sentence, and stops no other job."""
+    monkeypatch.setattr(schedule, "_SECONDS_AFTER_START", 0.0)
+    monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no-such-program"))
+    monkeypatch.setattr("shutil.which", lambda _: "false")
+    folder = tmp_path / "base"
+    chosen = Settings(database_url=database_url, data_dir=tmp_path, archive_daily=True, base_backup_folder=folder)
+    jobs = asyncio.run(_until_all_ended(database_url, chosen, 2))
+    assert [job[:3] for job in jobs] == [("archive", "failed", 1), ("base_backup", "failed", 1)]
+    assert "job archive failed, next try in a day: " in caplog.text
+    assert "no-such-program cannot be started: No such file or directory" in caplog.text
+    assert "job base_backup failed, next try in a day: exit code 1" in caplog.text
+
+
+def test_a_base_backup_is_one_that_postgresql_can_verify(postgres: Postgres, database_url: str, tmp_path: Path) -> None:
+    """`pg_basebackup` of the same version makes a folder that `pg_verifybackup` finds complete."""
+    programs = postgres.programs
+    chosen = Settings(database_url=database_url, data_dir=tmp_path, base_backup_folder=tmp_path / "base")
+    (job,) = schedule.jobs_of(chosen, wall_clock())
+    job = job._replace(command=(str(programs / "pg_basebackup"), *job.command[1:]))
+    (tmp_path / "base").mkdir()
+    assert asyncio.run(schedule.run_in_child(job, chosen)) is None
+    (made,) = (tmp_path / "base").iterdir()
+    subprocess.run([programs / "pg_verifybackup", made], check=True, capture_output=True)  # noqa: S603 (our own)

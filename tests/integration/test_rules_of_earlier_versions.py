@@ -13,7 +13,9 @@ from headgate.controlplane.overrides import OverrideReader
 from headgate.errors import InvalidRules
 
 OFFICE: dict[str, Any] = {"action": "allow", "per": ["user"], "match": {"ip_ranges": ["10.0.0.0/8"]}}
+SHUT: dict[str, Any] = {"action": "block", "cost": 5, "spread": "leased", "match": {"methods": ["PUT"]}}
 WIDE: dict[str, Any] = {"per": ["user"], "limits": ["9/hour"], "spread": "leased"}
+"""Without effect in an earlier version; today it is a rule as any other."""
 TAB: dict[str, Any] = {"limits": ["9/hour"], "match": {"endpoints": ["/a\tb"]}}
 INSERT = "INSERT INTO rules (name, data, draft, updated_by) VALUES ($1, $2, $3, 'old')"
 
@@ -21,15 +23,16 @@ INSERT = "INSERT INTO rules (name, data, draft, updated_by) VALUES ($1, $2, $3, 
 async def upgraded(services: RuleServices) -> int:
     """Write such rules, and the snapshot of them; returns its number."""
     await services.rules.create(SEARCH, "ann")
-    for name, data in {"office": OFFICE, "wide": WIDE, "tab": TAB}.items():
+    for name, data in {"office": OFFICE, "shut": SHUT, "wide": WIDE, "tab": TAB}.items():
         await services.execute(INSERT, name, {"name": name} | data, None)
     await services.execute(INSERT, "draft", None, OFFICE | {"name": "draft"})
     newest = await services.snapshots.current()
     assert newest is not None
-    rules = [SEARCH, {"name": "office"} | OFFICE, {"name": "wide"} | WIDE, {"name": "tab"} | TAB]
+    old = [{"name": "office"} | OFFICE, {"name": "shut"} | SHUT, {"name": "wide"} | WIDE, {"name": "tab"} | TAB]
+    rules = [SEARCH, *old]
     document = make("rules", newest.number, {"rules": rules})
     await services.execute(
-        "UPDATE snapshots SET rules = 4, digest = $2, body = $3 WHERE number = $1",
+        "UPDATE snapshots SET rules = 5, digest = $2, body = $3 WHERE number = $1",
         newest.number,
         document.digest,
         document.body,
@@ -44,7 +47,7 @@ def test_every_change_goes_on(database_url: str) -> None:
         then = await upgraded(services)
         await services.rules.replace("search", SEARCH | {"limits": "7/hour"}, "ben")
         names = {rule.name for rule in (await services.active()).rules}
-        assert names == {"search", "office", "wide", "tab"}
+        assert names == {"search", "office", "shut", "wide", "tab"}
         await services.rules.set_enabled("office", False, "ben")
         await services.rules.publish(None, "ben")
         assert await services.rules.validate({"name": "new", "limits": "1/hour"}) == []
@@ -71,9 +74,10 @@ def test_the_dump_can_be_applied(database_url: str) -> None:
         await upgraded(services)
         await services.rules.delete("tab", "ben")
         dump = await services.sets.dump()
-        assert [each for each in dump["rules"] if each["name"] in {"office", "wide"}] == [
+        assert [each for each in dump["rules"] if each["name"] in {"office", "shut", "wide"}] == [
             {"name": "office", "action": "allow", "match": OFFICE["match"]},
-            {"name": "wide", "per": ["user"], "limits": "9/hour"},
+            {"name": "shut", "action": "block", "match": SHUT["match"]},
+            {"name": "wide", "per": ["user"], "limits": "9/hour", "spread": "leased"},
         ]
         await services.sets.sync(dump, "ben")
         assert await services.sets.dump() == dump
@@ -86,7 +90,7 @@ def test_people_cannot_write_them_any_more(database_url: str) -> None:
 
     async def run(services: RuleServices) -> None:
         await upgraded(services)
-        for data in (OFFICE, WIDE, TAB):
+        for data in (OFFICE, SHUT, TAB):
             with pytest.raises(InvalidRules):
                 await services.rules.replace("search", data, "ben")
             with pytest.raises(InvalidRules):

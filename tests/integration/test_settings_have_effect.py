@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from headgate.adapters.postgres import Database
+from headgate.archive import schedule
 from headgate.cli import serve as command
 from headgate.edge.listening import reserved_address
 from headgate.setting_effects import idle_settings
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     from tests.support.postgres import Postgres
     from tests.support.valkey import Server
+
+    from headgate.core.units import Micros
 
 RULES: Final = "rules: [{name: two, per: [user], limits: 2/minute}]"
 FOR_COMMANDS: Final = {"url", "admin_url"}
@@ -42,7 +45,11 @@ READ_WITHOUT_EFFECT: Final = {
     "events_file": "whether there is a spool is asked before whether events are on",
     "kafka_brokers": "whether there is a spool is asked before whether events are on",
     "archive_daily": "no is what happens without a database",
+    "region_urls": "the store gets the other regions also where there are none",
+    "gossip_seconds": "the store gets the time also where there are no other regions",
 }
+NO_WITHOUT_A_DATABASE: Final = {"archive_daily", "backup_daily"}
+"""They are off, and nothing reads them: what they say is what happens."""
 
 
 class _Reads(set[str]):
@@ -86,11 +93,22 @@ def chosen(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
 
 def read_by_a_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Run a whole service, from its start until it listens, and see which settings were read."""
+    looked_for_jobs = asyncio.Event()
+
+    def jobs_of(settings: Settings, now: Micros) -> list[schedule.Job]:
+        jobs = real_jobs_of(settings, now)
+        looked_for_jobs.set()
+        return jobs
 
     async def listening(*parts: Any, **_more: object) -> None:  # noqa: ANN401 (a service and its parts)
         started: Callable[[], None] = parts[3]
         started()
+        if settings.database_url is not None:  # its jobs are looked at a moment after the start
+            async with asyncio.timeout(60):
+                await looked_for_jobs.wait()
 
+    real_jobs_of = schedule.jobs_of
+    monkeypatch.setattr(schedule, "jobs_of", jobs_of)
     monkeypatch.setattr(command, "serve_http", listening)
     values = {each.name: getattr(settings, each.name) for each in fields(settings)}
     watched = Watched(**values)
@@ -112,7 +130,9 @@ def test_nothing_is_ignored_in_silence(chosen: Settings, monkeypatch: pytest.Mon
     read = read_by_a_service(chosen, monkeypatch) | READ_BY_THE_COMMAND | FOR_COMMANDS
     named = idle(chosen)
     needs_more = {"jwt_issuer", "jwt_audience", "jwt_leeway_seconds", "jwt_user_claim", "jwt_tenant_claim"}
-    assert names - read <= named | {"archive_daily"}, "ignored without a word"
+    assert names - read <= named | (NO_WITHOUT_A_DATABASE if chosen.database_url is None else set()), (
+        "ignored without a word"
+    )
     assert named & read <= READ_WITHOUT_EFFECT.keys(), "named although it is read"
     assert needs_more <= named
 
@@ -144,8 +164,9 @@ def test_what_has_an_effect_depends_on_other_settings(chosen: Settings, more: di
 
 
 def test_a_service_without_what_others_have_in_common_is_complete(chosen: Settings) -> None:
-    """On a database and Redis, only what another setting switches on is without effect."""
+    """On a database and Redis, only what another setting switches on, or is for applications, is without effect."""
     waiting = {"rules_owner", "kafka_topic", "archive_url", "archive_days", "archive_years", "s3_endpoint"}
+    waiting |= {"enabled", "region_urls", "gossip_seconds"}
     tokens = {each.name for each in fields(Settings) if each.name.startswith("jwt_")}
     if chosen.database_url is not None and not (chosen.redis_url or "").startswith("memory:"):
         assert idle(chosen) - waiting - tokens == set()
@@ -171,7 +192,7 @@ def owners(url: str) -> set[str | None]:
     async def ask() -> set[str | None]:
         database = Database(url)
         try:
-            return {row["owner"] for row in await database.rows("rules.list", None, 50, None, None, None, None)}
+            return {row["owner"] for row in await database.rows("rules.list", None, 50, None, None, None, None, None)}
         finally:
             await database.close()
 

@@ -16,7 +16,7 @@ from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.rule import Action, Response, Rule
 from headgate.core.verdict import verdict
-from headgate.edge.frameworks.gate import Headers, HeaderSet
+from headgate.edge.frameworks.header_sets import Headers, HeaderSet
 
 if TYPE_CHECKING:
     from headgate.core.verdict import Verdict

@@ -31,6 +31,8 @@ from headgate.dataplane.identity import Identity
 from headgate.dataplane.records import Records
 from headgate.edge.admin.app import admin_app
 from headgate.edge.admin.parts import AdminParts
+from headgate.edge.overview.overview import Overview, Stored
+from headgate.edge.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -49,6 +51,7 @@ class Admin:
     parts: AdminParts
     database: Database
     client: httpx.AsyncClient
+    telemetry: Telemetry
     tokens: dict[str, str] = field(default_factory=dict)
 
     async def ask(
@@ -115,6 +118,8 @@ async def opened(url: str, metrics: Callable[[], str] | None = lambda: "") -> As
             limiter.snapshots.publish(rule_set, newest.number)
 
     history = SnapshotHistory(database, publisher, announce)
+    activity, processes, telemetry = Activity(database, wall_clock), Processes(database), Telemetry()
+    overview = Overview(telemetry.rates, Stored(activity, processes, history), wall_clock)
     parts = AdminParts(
         database=database,
         access=Access(database, BOOTSTRAP),
@@ -125,18 +130,19 @@ async def opened(url: str, metrics: Callable[[], str] | None = lambda: "") -> As
         users=Users(database, zones.zone, announce),
         keys=Keys(database, zones.zone, announce),
         blocks=Blocks(database, announce),
-        activity=Activity(database, wall_clock),
+        activity=activity,
         analytics=Analytics(database, wall_clock),
         limiter=limiter,
         identity=identity,
-        processes=Processes(database),
+        processes=processes,
         metrics=metrics,
+        overview=None if metrics is None else overview,
     )
     app = admin_app(parts)
     transport = httpx.ASGITransport(app)
     async with limiter, httpx.AsyncClient(transport=transport, base_url="http://headgate") as client:
         try:
-            yield Admin(app, parts, database, client)
+            yield Admin(app, parts, database, client, telemetry)
         finally:
             await identity.close()
             await database.close()

@@ -9,6 +9,7 @@ from tests.support.valkey import Server, free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SLOTS: Final = 16_384
@@ -16,7 +17,7 @@ _PRIMARIES: Final = 3
 _NODE_TIMEOUT: Final = 1_000
 _OPTIONS: Final = (
     *("--cluster-enabled", "yes", "--cluster-node-timeout", str(_NODE_TIMEOUT)),
-    *("--repl-diskless-sync-delay", "0"),
+    *("--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"),
     *("--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no"),
 )
 
@@ -24,14 +25,14 @@ _OPTIONS: Final = (
 class ClusterSetup:
     """Six nodes, all slots served."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start the nodes and wait until they are a cluster."""
+    def __init__(self, folder: Path, common: Sequence[str] = _OPTIONS) -> None:
+        """Start the nodes with `common` options and wait until they are a cluster."""
         self.nodes: list[Server] = []
         self._moves: dict[int, tuple[Server, Server]] = {}
         buses = [str(free_port()) for _ in range(2 * _PRIMARIES)]
         try:
             for number, bus in enumerate(buses):
-                options = (*_OPTIONS, "--cluster-port", bus)
+                options = (*common, "--cluster-port", bus)
                 self.nodes.append(Server(folder / f"node-{number}", free_port(), options=options))
             self._by_id = {node.text("CLUSTER", "MYID"): node for node in self.nodes}
             self._ids = {node: name for name, node in self._by_id.items()}

@@ -15,12 +15,13 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.support.addresses import free_address
+
 from headgate import Limiter
 from headgate.edge.acceptor import ClosedConnections
 from headgate.edge.grpc.methods import methods
 from headgate.edge.grpc.server import serving_grpc
 from headgate.edge.http.server import freeze_gc
-from headgate.edge.listening import free_address
 from headgate.edge.rls.decisions import RateLimits
 
 if TYPE_CHECKING:

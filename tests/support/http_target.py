@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import uvloop
+from tests.support.addresses import free_address
 from tests.support.admin import opened
 
 from headgate import Limiter
@@ -23,7 +24,6 @@ from headgate.edge.admin.server import serve_admin
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport, freeze_gc, serving_http
 from headgate.edge.http.service import DecisionService
-from headgate.edge.listening import free_address
 from headgate.edge.telemetry import Telemetry
 
 _TICK: Final = 0.001

@@ -95,7 +95,7 @@ def alike(minute: int = START, user: str | None = "u1", kind: str = "allowed", r
 
 def singles(batch: CountBatch) -> Iterator[Single]:
     """Each request by itself."""
-    for minute, users, tier, endpoint, is_degraded, charged, kind, rule, also in batch.counts:
+    for minute, users, tier, endpoint, is_degraded, charged, kind, rule, also, _ in batch.counts:
         for user, requests in users.items():
             one = Single(minute, user, tier, endpoint, charged[::2], kind, rule, is_degraded, also)  # type: ignore[arg-type] # names
             yield from repeat(one, requests)

@@ -28,8 +28,8 @@ _HURRY: Final = {
 class SentinelSetup:
     """Servers that elect another primary when theirs is lost."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start all of them and wait until the sentinels agree."""
+    def __init__(self, folder: Path, text: str | None = None) -> None:
+        """Start all of them and wait until the sentinels agree; `text` is a file of theirs, with {port} in it."""
         self.sentinels: list[Server] = []
         self.servers: list[Server] = []
         try:
@@ -39,7 +39,7 @@ class SentinelSetup:
             for replica in self.servers[1:]:
                 replica.ask("REPLICAOF", "127.0.0.1", first)
             for number in range(3):
-                self.sentinels.append(_sentinel(folder / f"sentinel-{number}", first))
+                self.sentinels.append(_sentinel(folder / f"sentinel-{number}", first, text))
             self.heal()
         except BaseException:
             self.stop()
@@ -88,15 +88,15 @@ class SentinelSetup:
             server.kill()
 
 
-def _sentinel(folder: Path, port: str) -> Server:
+def _sentinel(folder: Path, port: str, text: str | None) -> Server:
     folder.mkdir()
     file = folder / "sentinel.conf"
-    file.write_text(
+    quick = (
         f"sentinel monitor {NAME} 127.0.0.1 {port} 2\n"
         f"sentinel down-after-milliseconds {NAME} {_DOWN_AFTER}\n"
-        f"sentinel failover-timeout {NAME} {3 * _DOWN_AFTER}\n",
-        encoding="utf-8",
+        f"sentinel failover-timeout {NAME} {3 * _DOWN_AFTER}\n"
     )
+    file.write_text(quick if text is None else text.replace("{port}", port), encoding="utf-8")
     return Server(folder, free_port(), options=(str(file), "--sentinel"))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HEADGATE = str(Path(sys.executable).with_name("headgate"))
 EXAMPLE_RULES = Path(__file__).parents[2] / "examples" / "rules.yaml"
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened has not."""
 
 

@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-_DERIVED = {"warning"}
-"""Members of an answer that no record has as a field."""
-
-
 @pytest.mark.parametrize(
     ("view", "record", "left_out"),
     [
@@ -49,7 +45,8 @@ _DERIVED = {"warning"}
 )
 def test_every_field_of_a_record_is_answered(view: type[BaseModel], record: Any, left_out: set[str]) -> None:  # noqa: ANN401 (any dataclass)
     """A new field of a record is in the answer."""
-    assert set(view.model_fields) - _DERIVED == {each.name for each in fields(record)} - left_out
+    worked_out = {name for name in view.model_fields if isinstance(getattr(record, name, None), property)}
+    assert set(view.model_fields) - worked_out == {each.name for each in fields(record)} - left_out
 
 
 @pytest.mark.parametrize("model", [NewTier, NewUser, NewKey, NewBlock, NewToken])

@@ -30,6 +30,7 @@ def test_bad_input_is_a_value_error() -> None:
         errors.InvalidLimit,
         errors.InvalidRequest,
         errors.InvalidSettings,
+        errors.WrongUse,  # of a decorator or an option
         errors.InvalidRules,
         errors.InvalidFields,
     }

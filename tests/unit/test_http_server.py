@@ -4,11 +4,12 @@ import asyncio
 import socket
 
 import pytest
+from tests.support.addresses import free_address
 
 from headgate import Limiter
 from headgate.edge.http.server import ShutdownTimes, Transport, serve, serving_http
 from headgate.edge.http.service import DecisionService
-from headgate.edge.listening import Address, ListenOptions, free_address, reserved_address
+from headgate.edge.listening import Address, ListenOptions, reserved_address
 from headgate.errors import HeadgateError
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from typing import TYPE_CHECKING
 
+import flask_limiter
 import limits.aio.storage
 import limits.aio.strategies
 import limits.storage
 import limits.strategies
 import pytest
+from flask import Flask
+from flask_limiter.commands import cli
 from limits import RateLimitItem, RateLimitItemPerHour, RateLimitItemPerMinute, RateLimitItemPerSecond
 from limits.errors import ConfigurationError, StorageError
+from limits.limits import Granularity
 
 from headgate.adapters.memory import MemoryStore
 from headgate.adapters.redis import REDIS_SCHEMES
@@ -19,9 +24,10 @@ from headgate.adapters.zones import zone
 from headgate.core.meter import Calendars
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.deny_cache import DenyCache
-from headgate.errors import Overloaded, StoreError
+from headgate.errors import InvalidLimit, InvalidRequest, Overloaded, StoreError
 from headgate.limits import AsyncHeadgateStorage, HeadgateStorage
 from headgate.limits.counters import LimitsCounters
+from headgate.limits.storage import unit_seconds
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -40,7 +46,9 @@ def clock() -> FakeClock:
 def storage(clock: FakeClock) -> HeadgateStorage:
     """A storage in this process, with that clock."""
     made = HeadgateStorage("headgate+memory://")
-    made._counters = LimitsCounters(MemoryStore(clock), BareKeys(Calendars(zone, clock)), clock)
+    made._counters = LimitsCounters(
+        MemoryStore(clock), BareKeys(Calendars(zone, clock)), clock, unit_seconds=unit_seconds
+    )
     return made
 
 
@@ -167,7 +175,9 @@ def test_prefixes_keep_applications_apart(storage: HeadgateStorage) -> None:
     """Two storages on one store with different prefixes count apart."""
     mine = storage._counters
     other = HeadgateStorage("headgate+memory://")
-    other._counters = LimitsCounters(mine._store, mine._bare_keys, mine._clock, prefix="other")
+    other._counters = LimitsCounters(
+        mine._store, mine._bare_keys, mine._clock, unit_seconds=unit_seconds, prefix="other"
+    )
     assert storage.incr("k", 60) == 1
     assert other.incr("k", 60) == 1
     assert storage.incr("k", 60) == 2
@@ -210,7 +220,7 @@ def test_what_the_deny_cache_refuses_is_an_answer() -> None:
     clock = FakeClock()
     storage = HeadgateStorage("headgate+memory://")
     cache = DenyCache(MemoryStore(clock), lambda: clock() * 1_000)
-    storage._counters = LimitsCounters(cache, BareKeys(Calendars(zone, clock)), clock)
+    storage._counters = LimitsCounters(cache, BareKeys(Calendars(zone, clock)), clock, unit_seconds=unit_seconds)
     limiter, item = _strategy("moving-window", storage), RateLimitItemPerMinute(2)
     assert [limiter.hit(item, "a") for _ in range(5)] == [True, True, False, False, False]
     assert cache.hits == 2
@@ -234,3 +244,61 @@ def test_the_same_with_await() -> None:
         assert await storage.reset() == 3
 
     asyncio.run(run())
+
+
+class PerFortnight(RateLimitItem):
+    """A unit of the program's own."""
+
+    GRANULARITY = Granularity(14 * 86_400, "fortnight")
+
+
+def test_units_of_a_programs_own(storage: HeadgateStorage) -> None:
+    """A fresh process knows what was counted under a unit that limits does not have: `test` says what `hit` would."""
+    item = PerFortnight(1)
+    assert _strategy("fixed-window", storage).hit(item, "a")
+    mine = storage._counters
+    fresh = HeadgateStorage("headgate+memory://")
+    fresh._counters = LimitsCounters(mine._store, mine._bare_keys, mine._clock, unit_seconds=unit_seconds)
+    limiter = _strategy("fixed-window", fresh)
+    assert not limiter.test(item, "a")
+    assert limiter.get_window_stats(item, "a").remaining == 0
+    limiter.clear(item, "a")
+    assert limiter.hit(item, "a")
+    assert fresh.get("LIMITER/a/1/1/no-unit") == 0
+
+
+def test_a_moving_window_that_is_too_large_says_which_strategy_to_use(storage: HeadgateStorage) -> None:
+    """More entries than a moving window keeps are refused with a sentence in limits' own words."""
+    limiter, item = _strategy("moving-window", storage), RateLimitItemPerHour(70_000)
+    for ask in (limiter.hit, limiter.test, limiter.get_window_stats):
+        with pytest.raises(InvalidLimit, match=r"70000 is too large for the strategy moving-window.*use sliding"):
+            ask(item, "a")
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_costs_that_are_not_whole_say_what_to_do(name: str, storage: HeadgateStorage) -> None:
+    """A cost in parts is refused with a sentence."""
+    with pytest.raises(InvalidRequest, match=r"a cost is a whole number, not 0\.5; to count in parts, multiply limits"):
+        _strategy(name, storage).hit(RateLimitItemPerHour(10), "a", cost=0.5)  # type: ignore[arg-type] # on purpose
+
+
+def test_a_storage_can_be_pickled() -> None:
+    """It is made again from its address, in a process that has none of its connections."""
+    made = HeadgateStorage("headgate+redis://127.0.0.1:1?on_store_error=deny", wrap_exceptions=True, key_prefix="p")
+    again = pickle.loads(pickle.dumps(made))  # noqa: S301 (our own)
+    assert isinstance(again, HeadgateStorage)
+    assert (again.wrap_exceptions, again.storage) == (True, "redis")
+    assert again._key_prefix == "p"
+    awaiting = pickle.loads(pickle.dumps(AsyncHeadgateStorage("async+headgate+memory://")))  # noqa: S301 (our own)
+    assert isinstance(awaiting, AsyncHeadgateStorage)
+    assert awaiting.storage == "memory"
+
+
+def test_the_command_of_flask_limiter_shows_the_storage() -> None:
+    """`flask limiter config` names the kind of store and says whether it answers."""
+    app = Flask("app")
+    flask_limiter.Limiter(lambda: "all", app=app, storage_uri="headgate+memory://")
+    shown = app.test_cli_runner().invoke(cli, ["config"])
+    assert shown.exit_code == 0, shown.output
+    assert "HeadgateStorage" in shown.output
+    assert "OK" in shown.output

@@ -72,7 +72,8 @@ def test_a_start_is_refused_with_all_that_must_not_be_ignored(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("on_store_error", "deny"), ("on_overload", "deny"), ("wait_replicas", 1), ("sample", 1)]
+    ("field", "value"),
+    [("on_store_error", "deny"), ("on_overload", "deny"), ("wait_replicas", 1), ("spread", "leased"), ("sample", 1)],
 )
 def test_fields_of_rules_are_named_too(field: str, value: Any) -> None:  # noqa: ANN401 (of any field)
     """What a rule says of servers has no effect in memory; on servers it has."""
@@ -81,3 +82,13 @@ def test_fields_of_rules_are_named_too(field: str, value: Any) -> None:  # noqa:
     assert sentence.startswith(f"{field} of r0, r1, r2, r3, r4 and 2 more has no effect: ")
     assert idle_rule_fields(rules, ON_SERVERS) == []
     assert idle_rule_fields(parse_rule_set([{"name": "r", "limits": "5/minute"}]), ON_MEMORY) == []
+
+
+def test_shards_need_several_servers() -> None:
+    """On one server a counter in parts gains nothing, and a start says so; on a cluster or ring nothing is said."""
+    rules = parse_rule_set([{"name": "all", "limits": "5/minute", "spread": {"shards": 8}}])
+    for url in ("memory://", "redis://localhost", "redis+sentinel://a/b", "embedded://"):
+        (sentence,) = idle_rule_fields(rules, Settings(redis_url=url))
+        assert sentence.startswith("spread of all has no effect: shards are on different servers")
+    assert idle_rule_fields(rules, Settings(redis_url="redis+cluster://a,b")) == []
+    assert idle_rule_fields(rules, Settings(redis_url="rediss+ring://a,b")) == []

@@ -148,7 +148,7 @@ class Background(Generic[ResidentT]):
     def ask(self, method: Callable[[Any], Coroutine[Any, Any, T]], argument: object) -> T:
         """Have the loop call a method of the resident; return its result, or raise what it raises."""
         if threading.get_ident() == self._thread.ident:
-            msg = "the thread that answers cannot ask as well; it would wait for itself"
+            msg = "headgate.sync was called on its own background thread, which would wait for itself"
             raise StoreError(msg, transient=False)
         call = _Call(method, argument)
         self._calls.append(call)
@@ -158,7 +158,7 @@ class Background(Generic[ResidentT]):
             self._refuse_calls()
         while not call.done.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
             if self.ended:  # the loop broke down, or this process was forked by a signal's handler just now
-                msg = "the thread that was to answer has ended"
+                msg = "the background thread of headgate.sync has ended; open another limiter"
                 raise StoreError(msg, transient=True)
             self._wake()  # a signal may have interrupted the thread that wanted to
         if call.error is not None:

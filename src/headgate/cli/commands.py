@@ -19,6 +19,7 @@ from typer._completion_classes import completion_init
 from typer.core import TyperGroup
 
 from headgate import __version__
+from headgate.cli.examples import epilog
 from headgate.cli.extras import missing_package
 from headgate.cli.output import complain, counted, give_up_output
 from headgate.errors import HeadgateError, InvalidFields, InvalidRules
@@ -60,13 +61,16 @@ class Group(NamedTuple):
 VERBS: Final = {
     "serve": Verb("serve", "serve"),
     "gateway": Verb("gateway", "gateway"),
+    "demo": Verb("demo", "demo"),
     "check": Verb("check", "check"),
     "peek": Verb("check", "peek"),
     "explain": Verb("explain", "explain"),
     "simulate": Verb("simulate", "simulate"),
     "quota": Verb("quota", "quota"),
+    "top": Verb("top", "top"),
     "status": Verb("status", "status"),
     "processes": Verb("processes", "processes"),
+    "hot": Verb("hot", "hot"),
     "changes": Verb("activity", "changes"),
     "violators": Verb("activity", "violators"),
     "near-limits": Verb("analytics", "near_limits"),
@@ -74,6 +78,8 @@ VERBS: Final = {
     "endpoints": Verb("analytics", "endpoints"),
     "metrics": Verb("analytics", "metrics"),
     "restore": Verb("backup", "restore"),
+    "migrate": Verb("migrate", "migrate"),
+    "doctor": Verb("doctor", "doctor"),
     "completion": Verb("completion", "completion"),
 }
 GROUPS: Final = {
@@ -96,6 +102,7 @@ GROUPS: Final = {
             "dump": Verb("stored_rules", "dump"),
             "history": Verb("stored_rules", "history"),
             "rollback": Verb("stored_rules", "rollback"),
+            "rename": Verb("stored_rules", "rename"),
             "enable": Verb("stored_rules", "enable"),
             "disable": Verb("stored_rules", "disable"),
             "import": Verb("stored_rules", "import_rules"),
@@ -131,6 +138,7 @@ GROUPS: Final = {
             "create": Verb("keys", "create"),
             "rotate": Verb("keys", "rotate"),
             "revoke": Verb("keys", "revoke"),
+            "usage": Verb("keys", "usage"),
             "load": Verb("bulk_load", "load_keys"),
         },
     ),
@@ -155,13 +163,13 @@ GROUPS: Final = {
 }
 
 SUBJECTS: Final = {
-    "Run": ("serve", "gateway", "status", "processes"),
+    "Run": ("serve", "gateway", "demo", "top", "status", "processes", "hot"),
     "Ask": ("check", "peek", "explain", "quota"),
     "Rules, and the callers they limit": ("rules", "tiers", "users", "keys", "blocks", "simulate"),
     "What happened": (
         *("events", "violators", "near-limits", "utilisation", "endpoints", "metrics", "usage", "changes"),
     ),
-    "Look after it": ("tokens", "db", "backup", "restore", "archive", "completion"),
+    "Look after it": ("doctor", "tokens", "db", "backup", "restore", "archive", "migrate", "completion"),
 }
 """The help shows commands by what they are about, in this order."""
 _SUBJECT_OF: Final = {name: subject for subject, names in SUBJECTS.items() for name in names}
@@ -179,6 +187,7 @@ def application(words: Sequence[str] | None = None) -> typer.Typer:
     app = typer.Typer(
         name="headgate",
         help="A rate limiter: the decision service, and commands for its rules, users and limits.",
+        epilog=epilog(""),
         no_args_is_help=True,
         add_completion=False,
         cls=_BySubject,
@@ -189,7 +198,7 @@ def application(words: Sequence[str] | None = None) -> typer.Typer:
     is_known = first in VERBS or first in GROUPS
     for name, verb in VERBS.items():
         if words is None or name == first:
-            app.command(name, rich_help_panel=_SUBJECT_OF[name])(verb.load())
+            app.command(name, rich_help_panel=_SUBJECT_OF[name], epilog=epilog(name))(verb.load())
         elif not is_known:
             app.command(name, help=verb.help(), rich_help_panel=_SUBJECT_OF[name])(_only_named)
     for name, group in GROUPS.items():
@@ -207,7 +216,7 @@ def _loaded(name: str, group: Group, words: Sequence[str] | None) -> typer.Typer
     options: dict[str, Any] = {"help": group.help, "no_args_is_help": True}
     if group.itself is not None:
         options = {"invoke_without_command": True, "callback": group.itself.load()}
-    app = typer.Typer(name=name, **options)
+    app = typer.Typer(name=name, epilog=epilog(name), **options)
     called = words[1] if words is not None and len(words) > 1 else None
     for word, verb in group.verbs.items():
         if called not in group.verbs or called == word:

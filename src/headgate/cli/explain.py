@@ -122,6 +122,8 @@ def _applied(applied: dict[str, Any]) -> Styled:
             words.append(", never enough" if wait is None else f", enough in {span(wait)}")
         if limit["cost"] != 1:
             words.append(f", costs {limit['cost']}")
+        if limit["mode"] == "leased":
+            words.append(", leased now")
     if applied["origin"] != "rule":
         words.append(f" (from {applied['limits_from']})", "dim")
     for limit in applied["limits"]:

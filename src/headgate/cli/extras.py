@@ -17,10 +17,14 @@ _EXTRAS: Final = {
 """The extra that brings each package; all others that are imported come with `server`."""
 
 
+def extra_of(package: str) -> str:
+    """The extra that brings a package."""
+    return _EXTRAS.get(package, "server")
+
+
 def missing_package(error: ModuleNotFoundError, what: str) -> str | None:
     """A sentence on what to install, or None if what is missing is a part of headgate itself."""
     package = (error.name or "headgate").partition(".")[0]
     if package == "headgate":
         return None
-    extra = _EXTRAS.get(package, "server")
-    return f"{what} needs {package}, which is not installed: pip install 'headgate[{extra}]'"
+    return f"{what} needs {package}, which is not installed: pip install 'headgate[{extra_of(package)}]'"

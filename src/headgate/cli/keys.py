@@ -38,8 +38,8 @@ def list_keys(
     if as_json:
         print_json(keys)
         return
-    headings = ("key", "begins", "name", "user", "state", "last used (UTC)")
-    print_rows(headings, [_row(key) for key in keys], whole=["key", "begins"], below=["key"])
+    headings = ("key", "begins", "name", "user", "state", "requests", "last used (UTC)")
+    print_rows(headings, [_row(key) for key in keys], numbers=["requests"], whole=["key", "begins"], below=["key"])
     if more:
         print_more(limit)
 
@@ -52,6 +52,29 @@ def show(key: _Key, url: Url = None, token: Token = None, *, as_json: Json = Fal
         print_json(found)
     else:
         _print(found)
+
+
+def usage(
+    key: Annotated[Text, typer.Argument(metavar="KEY", help="One key's id; all of them without it.")] = None,
+    first: Annotated[Text, typer.Option("--from", metavar="DAY", help="The first day, as in 2030-01-31.")] = None,
+    last: Annotated[Text, typer.Option("--to", metavar="DAY", help="The last day; today unless told.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Show how many requests came with API keys on each day."""
+    with admin(url, token) as client:
+        found, more = client.some(at("usage", "keys"), limit, key=key, from_=first, to=last)
+    if as_json:
+        print_json(found)
+        return
+    numbers = ("requests", "denied")
+    rows = [(each["day"], each["api_key"], *(f"{each[name]:,}" for name in numbers)) for each in found]
+    print_rows(("day", "key", *numbers), rows, numbers=numbers, whole=["key"])
+    if more:
+        print_more(limit)
 
 
 def create(
@@ -128,6 +151,7 @@ def _row(key: dict[str, Any]) -> tuple[str | Styled, ...]:
         key["name"] or "",
         key["user"] or "",
         state(key["state"]),
+        f"{key['requests']:,}",
         moment(key["last_used"]),
     )
 
@@ -147,6 +171,7 @@ def _print(key: dict[str, Any]) -> None:
             "dormant limits": in_words(key["dormant_limits"]),
             "expires": moment(key["expires_at"]),
             "last used": moment(key["last_used"]),
+            "requests": f"{key['requests']:,}, {key['requests_today']:,} of them today (UTC)",
             "revoked": revoked,
             "replaced by": key["rotated_to"] or "",
             "created": f"{moment(key['created_at'])} by {key['created_by']}",

@@ -20,7 +20,7 @@ def list_rules(limit: Limit = 100, url: Url = None, token: Token = None, *, as_j
         print_json(found)
         return
     headings = ("rule", "limits", "per", "where", "action", "layer", "state", "owner")
-    print_rows(headings, [_row(rule) for rule in found], long=["limits", "where"])
+    print_rows(headings, [_row(rule) for rule in found], whole=["rule", "limits"], long=["where"])
     if more:
         print_more(limit)
 

@@ -102,6 +102,7 @@ async def _run(chosen: Settings, address: Address, carrying: Transport, ports: E
                 reserved_address(chosen.admin_host, chosen.admin_port, options=_ADMIN_OPTIONS)
             )
             telemetry.sources.append(control.admin.refused.samples)
+            await stack.enter_async_context(telemetry.rates.reading())
             await stack.enter_async_context(serving_admin(control.admin, admin_address))
         time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
         telemetry.sources += [closed.samples, refused.samples]

@@ -1,4 +1,4 @@
-"""`headgate status`: whether the service answers, by which rules, and whether all processes have them."""
+"""`headgate status`: what runs, where, since when, in which state, and by which rules."""
 
 import json
 from typing import Any
@@ -8,7 +8,8 @@ from rich.text import Text as Styled
 from headgate.cli.admin_client import admin_settings, at, open_client
 from headgate.cli.exchange import call_http
 from headgate.cli.options import Json, Token, Url
-from headgate.cli.output import counted, moment, print_fields, print_json
+from headgate.cli.output import counted, moment, print_fields, print_json, print_rows
+from headgate.cli.top_screen import PARTS, STATES
 from headgate.errors import HeadgateError, InvalidSettings
 from headgate.settings import Settings
 
@@ -18,7 +19,7 @@ _READY = "ready"
 
 
 def status(url: Url = None, token: Token = None, *, as_json: Json = False) -> int:
-    """Show whether the service at HEADGATE_URL answers, and which rules its processes have.
+    """Show what runs, where, since when and in which state: the service at HEADGATE_URL, its servers and processes.
 
     Exit code 0: all is well, 2: it is not ready or a process is behind, 1: no answer.
     """
@@ -29,6 +30,7 @@ def status(url: Url = None, token: Token = None, *, as_json: Json = False) -> in
         print_json({"service": service, "control_plane": control})
     else:
         print_fields({"service": _service_line(service), **_control_lines(control)})
+        _print_processes(control)
     if "reason" in service or (control is not None and "reason" in control):
         return 1
     return 0 if service["status"] == _READY and not _behind(control) else BEHIND
@@ -53,7 +55,12 @@ def _control(chosen: Settings) -> dict[str, Any] | None:
     try:
         with open_client(chosen) as client:
             newest = client.get(at("snapshots"), limit=1)["items"]
-            return {"snapshot": newest[0] if newest else None, "processes": client.get(at("processes"))["items"]}
+            return {
+                "snapshot": newest[0] if newest else None,
+                "processes": client.get(at("processes"))["items"],
+                "jobs": client.get(at("jobs"))["items"],
+                "overview": client.find(at("overview")),  # none where this command itself has read the database
+            }
     except InvalidSettings as error:
         return None if chosen.admin_url is None else {"reason": str(error)}
     except HeadgateError as error:
@@ -90,4 +97,52 @@ def _control_lines(control: dict[str, Any] | None) -> dict[str, str | Styled | l
         rules = f"{counted(newest['rules'], 'rule')}, snapshot {newest['number']}, {published}"
     have = f"{len(processes) - len(behind)} of {len(processes)} have the newest rules"
     late = [f"{each['host']}:{each['pid']} has snapshot {each['rules']}" for each in behind]
-    return {"rules": rules, "processes": [have, *late] if processes else "none runs on this database"}
+    jobs = [_job_line(job) for job in control["jobs"]]
+    return {
+        **_overview_lines(control.get("overview")),
+        "rules": rules,
+        "processes": [have, *late] if processes else "none runs on this database",
+        "jobs": jobs or "none has run; see HEADGATE_ARCHIVE_DAILY and HEADGATE_BACKUP_DAILY",
+    }
+
+
+def _job_line(job: dict[str, Any]) -> str:
+    said = f": {job['detail']}" if job["detail"] else ""
+    return f"{job['name']} {job['outcome']} {moment(job['began'])}, next {moment(job['next_run'])} UTC{said}"
+
+
+def _overview_lines(overview: dict[str, Any] | None) -> dict[str, str | Styled | list[str]]:
+    """The state of a running service, what it decides now, and what it stands on."""
+    if overview is None:
+        return {}
+    reasons = "".join(f"; {each['part']}: {each['message']}" for each in overview["reasons"])
+    state = Styled.assemble((overview["state"].replace("_", " "), STATES.get(overview["state"], "bold")), reasons)
+    rates = ", ".join(f"{value:.1f} {name}" for name, value in overview["rates"].items() if value) or "no requests"
+    times = overview["latency"]
+    times_text = "" if times["p50"] is None else f"; p50 {times['p50'] * 1000:.1f} ms, p99 {times['p99'] * 1000:.1f} ms"
+    health = Styled()
+    for label, part in (("Redis", "redis"), ("PostgreSQL", "postgres"), ("Kafka", "kafka"), ("spool", "spool")):
+        word = overview["health"][part]["state"]
+        health.append(f"{label} ").append(word.replace("_", " "), PARTS.get(word, "")).append("  ")
+    health.rstrip()
+    return {"state": state, "per second": f"{rates}{times_text}", "stands on": health}
+
+
+def _print_processes(control: dict[str, Any] | None) -> None:
+    """A line for each process: where it runs, as what, since when, by which rules."""
+    processes = [] if control is None else control.get("processes", [])
+    if not processes:
+        return
+    headings = ("process", "role", "rules", "from", "blocks", "since (UTC)")
+    rows = [
+        (
+            f"{each['host']}:{each['pid']}",
+            each["role"],
+            str(each["rules"]),
+            each["rules_from"],
+            str(each["blocks"]),
+            moment(each["started"]),
+        )
+        for each in processes
+    ]
+    print_rows(headings, rows, whole=["process"], numbers=["rules", "blocks"])

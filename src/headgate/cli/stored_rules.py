@@ -1,4 +1,4 @@
-"""`headgate rules dump`, `history`, `rollback`, `enable`, `disable`, `import` and `schema`."""
+"""`headgate rules dump`, `history`, `rollback`, `rename`, `enable`, `disable`, `import` and `schema`."""
 
 import json
 from typing import Annotated, Any, TypeAlias
@@ -103,6 +103,25 @@ def rollback(
             files = ", ".join(sorted({each["owner"] for each in done["set_back"]}))
             complain(f"files own some of these rules, and set them back when they are applied again: {files}")
         print_applied(client.applied)
+
+
+def rename(
+    name: _Name,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.", show_default=False)],
+    url: Url = None,
+    token: Token = None,
+    *,
+    as_json: Json = False,
+) -> None:
+    """Give a rule another name; counters, limits of users and keys, history and metrics stay with it."""
+    with admin(url, token) as client:
+        made = client.post(at("rules", name, "rename"), {"name": new})
+    if as_json:
+        print_json(made)
+        return
+    print_done("renamed", f"rule {name} is {new} (id {made['id']})")
+    _print_warning(made)
+    print_applied(client.applied)
 
 
 def enable(name: _Name, url: Url = None, token: Token = None) -> None:

@@ -11,7 +11,7 @@ from headgate.cli.admin_client import admin, at
 from headgate.cli.options import Json, Limit, Text, Token, Url
 from headgate.cli.output import complain, counted, print_json, print_more, print_note, print_rows
 from headgate.cli.output_file import Force, already_there
-from headgate.controlplane.usage_export import Format
+from headgate.controlplane.usage_export import Format, Subject
 from headgate.errors import InvalidRequest, short_repr
 
 DIFFERENT = 2
@@ -54,6 +54,7 @@ def export(
     first: _First = None,
     last: _Last = None,
     user: _Whose = None,
+    of: Annotated[Subject, typer.Option(help="Whose: users by rule, or API keys.")] = Subject.USERS,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where to; standard output unless told.")
     ] = None,
@@ -62,7 +63,11 @@ def export(
     *,
     force: Force = False,
 ) -> None:
-    """Write what was used for a billing system: a line for each day, user and rule."""
+    """Write what was used for a billing system: a line for each day, user and rule, or for each day and API key."""
+    if of is Subject.KEYS and user is not None:
+        msg = "--user has no effect with '--of keys'; leave it out"
+        raise InvalidRequest(msg)
+    path, narrowed = (at("usage", "keys"), {}) if of is Subject.KEYS else (at("usage"), {"user": user})
     with admin(url, token) as client:
         after, lines = None, 0
         try:
@@ -75,10 +80,10 @@ def export(
             msg = f"{short_repr(str(out))} cannot be written: {error.strerror}"
             raise InvalidRequest(msg) from None
         try:
-            into.write(form.heading)
+            into.write(form.heading(of))
             while True:
-                page = client.get(at("usage"), user=user, from_=first, to=last, limit=_PAGE, after=after)
-                into.write(form.lines(page["items"]))
+                page = client.get(path, **narrowed, from_=first, to=last, limit=_PAGE, after=after)
+                into.write(form.lines(page["items"], of))
                 lines += len(page["items"])
                 after = page["next"]
                 if after is None:

@@ -36,7 +36,7 @@ def list_users(
 
 def show(user: _User, url: Url = None, token: Token = None, *, as_json: Json = False) -> None:
     """Show one user."""
-    with admin(url, token) as client:
+    with admin(url, token, decides=True) as client:  # when the quota resets, the limiter says
         found = client.get(at("users", user))
     if as_json:
         print_json(found)
@@ -51,7 +51,8 @@ def show(user: _User, url: Url = None, token: Token = None, *, as_json: Json = F
             "requests": f"{found['requests_today']} today, {found['requests_month']} this month",
             "exceeded": f"{found['times_exceeded']} times" if found["times_exceeded"] else "",
             "last request": moment(found["last_request"]),
-            "quota reset": moment(found["quota_reset"]),
+            "quota resets": moment(found["quota_reset_at"]),
+            "reset by operator": moment(found["quota_reset"]),
             "changed": f"{moment(found['updated_at'])} (version {found['version']})",
         }
     )

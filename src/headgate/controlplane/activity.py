@@ -86,14 +86,31 @@ class Activity:
         after: tuple[date, str, str] | None = None,
         most: int = 50,
     ) -> Sequence[Row]:
-        """What was used each day, both days included, behind the day, user and rule `after`; yesterday and today."""
+        """What was used each day, both days included, behind the day, user and rule id `after`; yesterday and today."""
         between = days(self._now(), first, last, most=MAX_DAYS)
         return await self._database.rows("events.usage", *between, user, *(after or (None, None, None)), most)
+
+    async def key_usage(
+        self,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        key: str | None = None,
+        after: tuple[date, str] | None = None,
+        most: int = 50,
+    ) -> Sequence[Row]:
+        """The requests of API keys each day, both days included, behind the day and key `after`."""
+        between = days(self._now(), first, last, most=MAX_DAYS)
+        return await self._database.rows("keys.usage", *between, key, *(after or (None, None)), most)
 
     async def days_of(self, user: str, many: int) -> Sequence[Row]:
         """The last days of a user, the newest first: requests, denials, and what each rule has charged."""
         first, last = days(self._now(), None, None, most=MAX_DAYS, usual=many)
         return await self._database.rows("analytics.days", user, first, last)
+
+    async def jobs(self) -> Sequence[Row]:
+        """What the service does by itself: the last run of each job, and when the next is due."""
+        return await self._database.rows("jobs.list")
 
     async def reconciled(self, first: date | None = None, last: date | None = None) -> Sequence[Row]:
         """For each day, what all users have asked and were denied, beside the counts of that day."""

@@ -70,6 +70,10 @@ class KeyRecord:
     state: KeyState
     dormant_limits: Mapping[str, tuple[str, ...]]
     """Those for rules that are not active; each is used again once its rule is."""
+    requests: int
+    """With this key, in all."""
+    requests_today: int
+    """On this day, in UTC."""
 
     def as_dict(self) -> dict[str, Any]:
         """What can be set and what was done, as JSON has it."""

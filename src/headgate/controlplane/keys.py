@@ -38,13 +38,23 @@ class Keys:
         self._announce = announce
 
     async def list(
-        self, *, user: str | None = None, state: str | None = None, after: str | None = None, most: int = 50
+        self,
+        *,
+        user: str | None = None,
+        prefix: str | None = None,
+        state: str | None = None,
+        after: str | None = None,
+        most: int = 50,
     ) -> list[KeyRecord]:
-        """Keys by id, those behind the id `after`."""
+        """Keys by id, those behind the id `after`, of a user, or that begin with `prefix`."""
+        if user is not None and prefix is not None:
+            raise InvalidFields([Problem(("prefix",), "keys are found by user or by prefix; send one of both")])
         if state is not None and state not in set(KeyState):
             raise InvalidFields([Problem(("state",), f"{short_repr(state)} is not one of {', '.join(KeyState)}")])
         behind = id_before(after)
-        if user is None:
+        if prefix is not None:
+            rows = await self._database.rows("keys.list_of_prefix", storable(prefix), state, behind, most)
+        elif user is None:
             rows = await self._database.rows("keys.list", state, behind, most)
         else:
             rows = await self._database.rows("keys.list_of_user", storable(user), state, behind, most)
@@ -98,7 +108,7 @@ class Keys:
             if old.state is KeyState.EXPIRED:
                 msg = f"API key {old.id} has expired; create a new one"
                 raise Conflict(msg)
-            limits = {**old.limits, **old.dormant_limits}
+            limits = {**old.dormant_limits, **old.limits}
             form = KeyForm(None, None, old.name, old.user, old.tenant, old.tier, limits, old.expires_at)
             new, secret = await _add(writing, form, who)
             await writing.run("keys.rotate", id_of(id), id_of(new.id), await _end(writing, old, overlap_seconds))

@@ -117,7 +117,9 @@ class Presence:
             )
         except HeadgateError as error:
             if not self._trouble:
-                log.warning("this process is not listed among those that have the newest rules: %s", error)
+                log.warning(
+                    "process list: this process could not be entered, so its rules version is not shown: %s", error
+                )
             self._trouble = str(error)
         else:
             self._trouble = ""

@@ -78,9 +78,9 @@ class Publisher:
         refuse_too_many(len(data["rules"]))
         rule_set = await in_thread(self._compiled, data)
         changed = {row["name"] for row in await statements.rows("rule_sets.changed")} | set(also)
-        if changed and (
-            unfit := await _unfit(statements, rule_set, None if EVERYTHING in changed else sorted(changed))
-        ):
+        ids = [rule.id for rule in rule_set.rules if rule.name in changed] if changed else []
+        everything = EVERYTHING in changed
+        if (ids or everything) and (unfit := await _unfit(statements, rule_set, None if everything else ids)):
             raise _refused(unfit)
         return rule_set
 
@@ -145,19 +145,18 @@ def _by_name(problem: Problem, data: Mapping[str, Any]) -> Problem:
             return problem
 
 
-async def _unfit(statements: Statements, rule_set: RuleSet, names: Sequence[str] | None) -> list[Problem]:
+async def _unfit(statements: Statements, rule_set: RuleSet, ids: Sequence[str] | None) -> list[Problem]:
     """What users and keys have in place of a rule's limits, and the rule cannot use."""
-    rules = {rule.name: rule for rule in rule_set.rules}
+    rules = {rule.id: rule for rule in rule_set.rules}
     problems: list[Problem] = []
     for statement, whose in (("rule_sets.overrides", "user"), ("rule_sets.key_limits", "API key")):
-        for row in await statements.rows(statement, names):
+        for row in await statements.rows(statement, ids):
             rule = rules.get(row["rule"])
-            wrong = [] if rule is None else _wrong_with(rule, row["limits"])
-            if wrong:
+            if rule is not None and (wrong := _wrong_with(rule, row["limits"])):
                 many = f"{row['many']} {whose}{'s have' if row['many'] > 1 else ' has'}"
                 example = short_repr(row["example"])
                 message = f"{many} own limits for it ({example}, for example) that do not fit: {wrong[0]}; {_WAY_OUT}"
-                problems.append(Problem(("rules", row["rule"]), message))
+                problems.append(Problem(("rules", rule.name), message))
     return problems
 
 

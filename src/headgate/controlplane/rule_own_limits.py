@@ -9,7 +9,7 @@ from headgate.controlplane.changes import Kind
 from headgate.core.rule_difference import OwnLimitHolders
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping
 
     from headgate.ports import Statements, Writing
 
@@ -19,13 +19,13 @@ _PAGE: Final = 1_000
 _NO_ID: Final = UUID(int=0)
 
 
-async def holders(statements: Statements, rules: Sequence[str]) -> dict[str, OwnLimitHolders]:
-    """Who has limits in place of these rules' own, for each rule that has such limits."""
+async def holders(statements: Statements, rules: Mapping[str, str]) -> dict[str, OwnLimitHolders]:
+    """Who has limits in place of these rules' own, by name of those that have such; `rules` are names by id."""
     if not rules:
         return {}
     users = {row["rule"]: row for row in await statements.rows("rule_sets.override_holders", list(rules), _NAMED)}
     keys = {row["rule"]: row for row in await statements.rows("rule_sets.limited_keys", list(rules), _NAMED)}
-    return {rule: OwnLimitHolders(rule, *_many(users, rule), *_many(keys, rule)) for rule in {**users, **keys}}
+    return {rules[id_]: OwnLimitHolders(rules[id_], *_many(users, id_), *_many(keys, id_)) for id_ in {**users, **keys}}
 
 
 def _many(rows: Mapping[str, Mapping[str, Any]], rule: str) -> tuple[int, tuple[str, ...]]:
@@ -33,22 +33,22 @@ def _many(rows: Mapping[str, Mapping[str, Any]], rule: str) -> tuple[int, tuple[
     return (0, ()) if row is None else (row["many"], tuple(row["some"]))
 
 
-async def record_dormant(writing: Writing, who: str, rules: Sequence[str]) -> None:
-    """Record by value the limits that go to sleep with these rules."""
+async def record_dormant(writing: Writing, who: str, rules: Mapping[str, str]) -> None:
+    """Record by value the limits that go to sleep with these rules, which are names by id."""
     await _record(writing, who, rules, "overrides_dormant", "before")
 
 
-async def record_active(writing: Writing, who: str, rules: Sequence[str]) -> None:
-    """Record by value the limits that are active again with these rules."""
+async def record_active(writing: Writing, who: str, rules: Mapping[str, str]) -> None:
+    """Record by value the limits that are active again with these rules, which are names by id."""
     await _record(writing, who, rules, "overrides_active", "after")
 
 
-async def _record(writing: Writing, who: str, rules: Sequence[str], verb: str, side: str) -> None:
+async def _record(writing: Writing, who: str, rules: Mapping[str, str], verb: str, side: str) -> None:
     """Processes need not be told: they know a user's dormant limits too, and use them once there is the rule."""
     if not rules:
         return
     async for rule, part in _by_value(writing, list(rules)):
-        row = {"kind": Kind.RULE.value, "name": rule, "verb": verb, side: part}
+        row = {"kind": Kind.RULE.value, "name": rules[rule], "verb": verb, side: part}
         await writing.rows("rules.add_changes", who, [row])
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.controlplane.gc_paused import in_thread
 from headgate.controlplane.publisher import in_pages, refuse_too_many, tier_data
 from headgate.controlplane.rule_own_limits import holders
-from headgate.controlplane.rule_rows import RuleRecord
+from headgate.controlplane.rule_renames import id_problems, meant, with_new_names
+from headgate.controlplane.rule_rows import RuleRecord, id_in
 from headgate.core.parsing.fields import unusable
 from headgate.core.parsing.rule_set import parse_part
 from headgate.core.rule_data import complete_rule, complete_tier
@@ -120,7 +121,7 @@ class Plan:
     after: Contents
     difference: Difference
     records: Mapping[str, RuleRecord]
-    """All rules that are stored, drafts too."""
+    """All rules that are stored, drafts too, by the names that they get."""
 
     def rule_set(self) -> dict[str, Any]:
         """The rule set that would be active, as `parse_rule_set` takes it."""
@@ -134,25 +135,36 @@ async def plan_changes(statements: Statements, desired: DesiredRules) -> Plan:
     plan = await in_thread(_compared, desired, rules, tiers)
     found = plan.difference
     await _check_tiers(statements, found.tiers_removed)
-    own = await holders(statements, [*found.removed, *found.added])
+    removed = {plan.records[name].id: name for name in found.removed}
+    own = await holders(statements, removed | {id_in(name, plan.after.rules[name]): name for name in found.added})
     dormant, returning = (tuple(own[name] for name in names if name in own) for names in (found.removed, found.added))
     return replace(plan, difference=replace(found, dormant=dormant, returning=returning))
 
 
 def _compared(desired: DesiredRules, rules: Iterable[Mapping[str, Any]], tiers: Sequence[Mapping[str, Any]]) -> Plan:
     records = {row["name"]: RuleRecord.of(row) for row in rules}
+    ids = {name: record.id for name, record in records.items()}
+    found_rules = meant(desired.part.rules, ids)
+    renamed = found_rules.renamed
+    desired = replace(desired, part=replace(desired.part, rules=found_rules.rules))
     before = Contents(
         {name: record.data for name, record in records.items() if record.data is not None},
         {row["name"]: tier_data(row) for row in tiers},
         next((row["name"] for row in tiers if row["is_default"]), None),
         {name: record.owner for name, record in records.items() if record.owner is not None},
     )
+    before = with_new_names(before, renamed, ids)
+    records = {renamed.get(name, name): record for name, record in records.items()}
     after = desired.after(before)
-    found = difference(before, after)
+    found = difference(before, after, renamed)
     if desired.delete:
         found = replace(found, delete_at_most=_needed_number(found, desired.covered(before)))
     plan = Plan(before, after, replace(found, set_back=_set_back(desired, found, before)), records)
-    if problems := [*_name_problems(desired, plan), *_tier_problems(after)]:
+    if problems := [
+        *id_problems(found_rules, ids, set(found.removed)),
+        *_name_problems(desired, plan),
+        *_tier_problems(after),
+    ]:
         raise InvalidRules(problems)
     _check_owners(desired, before)
     return plan
@@ -198,7 +210,8 @@ def _set_back(desired: DesiredRules, found: Difference, before: Contents) -> tup
     """Rules that change under a file that knows nothing of it: it owns them, and goes on to."""
     if desired.owner is not None:
         return ()  # then those of others stay as they are, or are taken over
-    names = dict.fromkeys([*(change.name for change in found.changed), *found.removed])
+    renamed = (change.after for change in found.renamed)
+    names = dict.fromkeys([*(change.name for change in found.changed), *found.removed, *renamed])
     return tuple((name, before.owners[name]) for name in names if name in before.owners)
 
 
@@ -206,7 +219,8 @@ async def plan_and_check(statements: Statements, publisher: Publisher, desired: 
     """Plan, and check that the result could be active."""
     plan = await plan_changes(statements, desired)
     if plan.difference.affects_decisions:
-        names = [*plan.difference.added, *(change.name for change in plan.difference.changed)]
+        found = plan.difference
+        names = [*found.added, *(each.name for each in found.changed), *(each.after for each in found.renamed)]
         try:
             await publisher.check(statements, plan.rule_set(), names)
         except InvalidRules as error:

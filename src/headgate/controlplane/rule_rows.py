@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.controlplane.changes import Kind
 from headgate.controlplane.publisher import readable
 from headgate.controlplane.rule_own_limits import record_active, record_dormant
+from headgate.core.ids import new_id
 from headgate.core.parsing.fields import name_problem
 from headgate.errors import NotFound, short_repr
 
@@ -45,6 +46,15 @@ class RuleRecord:
         return cls(name, data, draft, *others)
 
     @property
+    def id(self) -> str:
+        """What everything else is kept under that belongs to the rule; it stays when the name changes."""
+        return id_in(self.name, self.data, self.draft)
+
+    def draft_as(self, name: str) -> Mapping[str, Any] | None:
+        """The draft under this name."""
+        return None if self.draft is None else under_name(self.draft, name, self.id)
+
+    @property
     def warning(self) -> str | None:
         """What will undo a change that is not made in the file that owns the rule; None if nothing will."""
         if self.owner is None:
@@ -69,6 +79,13 @@ class Edit:
     data: Mapping[str, Any] | None
     draft: Mapping[str, Any] | None
     owner: str | None
+    renamed_from: str | None = None
+    """What `before` is called, if that is not its name any more."""
+
+    @property
+    def rule_id(self) -> str:
+        """The rule's id, which no edit changes."""
+        return id_in(self.name, self.data, self.draft) if self.before is None else self.before.id
 
     @property
     def affects_decisions(self) -> bool:
@@ -89,6 +106,18 @@ class Edit:
     def after(self) -> dict[str, Any] | None:
         """As it stands in the record of the change."""
         return _contents(self.data, self.draft, self.owner) if self.data or self.draft else None
+
+
+def id_in(name: str, *contents: Mapping[str, Any] | None) -> str:
+    """The id that a rule of this name states in the first of its contents, or its name."""
+    stated = (data.get("id") for data in contents if data is not None)
+    return next((each for each in stated if isinstance(each, str)), name)
+
+
+def under_name(data: Mapping[str, Any], name: str, id_: str) -> dict[str, Any]:
+    """A rule's content with another name and the same id."""
+    rest = {field: value for field, value in data.items() if field != "id"}
+    return {**rest, "name": name} if id_ == name else {**rest, "name": name, "id": id_}
 
 
 def _contents(data: object, draft: object, owner: str | None) -> dict[str, Any]:
@@ -123,13 +152,14 @@ async def apply_edits(writing: Writing, who: str, edits: Sequence[Edit]) -> tupl
     number = 0
     for some in _some(edits):
         # Before the changes of the rules themselves, the last of which gives a snapshot its number.
-        await record_dormant(writing, who, [edit.name for edit in some if edit.ends])
-        await record_active(writing, who, [edit.name for edit in some if edit.begins])
+        await record_dormant(writing, who, {edit.rule_id: edit.name for edit in some if edit.ends})
+        await record_active(writing, who, {edit.rule_id: edit.name for edit in some if edit.begins})
         numbers = await _record(writing, who, some)
         number = max(number, *numbers.values())
         gone = [edit.name for edit in some if edit.after is None]
         if gone:
             await writing.run("rules.delete", gone)
+        await _rename(writing, [edit for edit in some if edit.renamed_from is not None])
         stay = [{"name": edit.name} | edit.after for edit in some if edit.after is not None]
         if stay:
             rows = await writing.rows("rules.put", who, stay)
@@ -138,6 +168,18 @@ async def apply_edits(writing: Writing, who: str, edits: Sequence[Edit]) -> tupl
         if versions:
             await writing.run("rules.add_versions", versions)
     return records, number
+
+
+async def _rename(writing: Writing, edits: Sequence[Edit]) -> None:
+    """Give rules their new names. By way of names that no rule has: some may take each other's."""
+    if not edits:
+        return
+    between = {edit.name: f"renaming.{new_id()}" for edit in edits}
+    for steps in (
+        [(edit.renamed_from, between[edit.name], edit.rule_id) for edit in edits],
+        [(between[edit.name], edit.name, edit.rule_id) for edit in edits],
+    ):
+        await writing.run("rules.rename", [dict(zip(("name", "new", "id"), step, strict=True)) for step in steps])
 
 
 async def _record(writing: Writing, who: str, edits: Sequence[Edit]) -> dict[str, int]:
@@ -154,7 +196,7 @@ async def _record(writing: Writing, who: str, edits: Sequence[Edit]) -> dict[str
 
 
 def _version(edit: Edit, change: int) -> dict[str, Any]:
-    return {"rule": edit.name, "change": change} | ({} if edit.data is None else {"data": edit.data})
+    return {"rule": edit.rule_id, "change": change} | ({} if edit.data is None else {"data": edit.data})
 
 
 def _some(edits: Sequence[Edit]) -> Iterator[Sequence[Edit]]:

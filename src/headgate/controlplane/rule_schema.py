@@ -8,7 +8,9 @@ from headgate.core.failure_policy import OnOverload, OnStoreError
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.fields import NAME
 from headgate.core.parsing.match import METHOD
-from headgate.core.rule import PER_ORDER, Action, RegionMode
+from headgate.core.rule import PER_ORDER, Action
+from headgate.core.shards import MAX_SHARDS
+from headgate.core.spread import SPREAD_WORDS, RegionMode
 from headgate.core.units import MAX_AMOUNT
 
 _PER: Final = "|".join(PER_ORDER)
@@ -98,6 +100,7 @@ def _rule() -> dict[str, Any]:
             retry_after=_DURATION,
         ),
         enabled={"type": "boolean"},
+        id=_said(_NAME, "What counters and records are kept under, also when the name changes. By default the name."),
     )
     rule["properties"]["name"] = _said(_NAME, "Unique, whatever the letter case; also the policy's name in headers.")
     gate = {"properties": {"action": {"enum": ["allow", "block"]}}, "required": ["action"]}
@@ -134,7 +137,14 @@ def _cost() -> dict[str, Any]:
 
 
 def _spread() -> dict[str, Any]:
-    return _said({"enum": ["exact"]}, "Where the parts of a limit are held; other forms are refused in this version.")
+    shards = _mapping(shards={"type": "integer", "minimum": 1, "maximum": MAX_SHARDS}) | {"required": ["shards"]}
+    share = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_AMOUNT}
+    regions = _mapping(
+        regions=_word(RegionMode, "How regions share the limit."),
+        home=_said(_NAME, "For central and borrow: the region where it is counted."),
+        shares=_named(share, "For split and gossip: whole numbers, or fractions that add up to 1."),
+    ) | {"required": ["regions"]}
+    return _said({"anyOf": [{"enum": list(SPREAD_WORDS)}, shards, regions]}, "Where the parts of a limit are held.")
 
 
 def _mapping(**properties: dict[str, Any]) -> dict[str, Any]:

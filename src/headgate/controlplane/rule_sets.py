@@ -113,14 +113,16 @@ async def write(
 
 def _edits(plan: Plan, verb: str | None) -> list[Edit]:
     done = plan.difference
-    changed = dict.fromkeys(change.name for change in (*done.changed, *done.owners))
+    old_names = {change.after: change.before for change in done.renamed}
+    changed = dict.fromkeys([*old_names, *(change.name for change in (*done.changed, *done.owners))])
     added = dict.fromkeys(done.added)
     edits = [Edit(name, verb or "deleted", plan.records[name], None, None, None) for name in done.removed]
     for name in (*changed, *added):
         before = plan.records.get(name)
-        said = verb or ("created" if name in added else "changed")
-        draft = None if before is None else before.draft
-        edits.append(Edit(name, said, before, plan.after.rules[name], draft, plan.after.owners.get(name)))
+        old = old_names.get(name)
+        said = verb or ("created" if name in added else "changed" if old is None else "renamed")
+        draft = None if before is None else before.draft_as(name)
+        edits.append(Edit(name, said, before, plan.after.rules[name], draft, plan.after.owners.get(name), old))
     return edits
 
 

@@ -9,8 +9,8 @@ from headgate.controlplane import rule_rows
 from headgate.controlplane.changes import announced, nothing
 from headgate.controlplane.gc_paused import in_thread
 from headgate.controlplane.rule_plans import DesiredRules, is_rule_set, owner_problem, plan_and_check
-from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits
-from headgate.core.parsing.fields import name_problem
+from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits, id_in, under_name
+from headgate.core.parsing.fields import name_problem, unusable
 from headgate.core.parsing.rule import rule
 from headgate.core.rule_data import complete_rule
 from headgate.errors import Conflict, InvalidFields, InvalidRules, NotFound, Problem, Stale, short_repr
@@ -55,9 +55,15 @@ class Rules:
         tier: str | None = None,
         endpoint: str | None = None,
         enabled: bool | None = None,
+        search: str | None = None,
     ) -> list[RuleRecord]:
-        """Rules by name, from behind the name `after`; `tier` and `endpoint` are as a rule's `match` names them."""
-        rows = await self._database.rows("rules.list", after, most, owner, tier, endpoint, enabled)
+        """Rules by name, from behind the name `after`; `tier` and `endpoint` are as a rule's `match` names them.
+
+        `search` is a part of the name, in letters of either case.
+        """
+        if search is not None and unusable(search):
+            return []
+        rows = await self._database.rows("rules.list", after, most, owner, tier, endpoint, enabled, search)
         return [RuleRecord.of(row) for row in rows]
 
     async def get(self, name: str) -> RuleRecord:
@@ -76,6 +82,7 @@ class Rules:
                 other = "" if there["name"] == name else ", and names differ by more than letter case"
                 msg = f"there is a rule {there['name']!r} already{other}"
                 raise Conflict(msg)
+            await _refuse_taken(writing, id_in(name, made))
             edit = Edit(
                 name, "drafted" if draft else "created", None, None if draft else made, made if draft else None, owner
             )
@@ -88,6 +95,8 @@ class Rules:
         made = await in_thread(complete, data, name)
         async with announced(self._database, self._announce) as writing:
             before = await _expected(writing, name, version)
+            _check_id(before, data)
+            made = under_name(made, name, before.id)
             edit = Edit(
                 name,
                 "drafted" if draft else "changed",
@@ -96,6 +105,22 @@ class Rules:
                 made if draft else before.draft,
                 before.owner,
             )
+            return await self._apply(writing, who, edit)
+
+    async def rename(self, name: str, new: str, who: str, version: int | None = None) -> RuleRecord:
+        """Give a rule another name. Its id stays, and with it counters, own limits, versions, events and counts."""
+        if wrong := name_problem(new):
+            raise InvalidFields([Problem(("name",), wrong)])
+        async with announced(self._database, self._announce) as writing:
+            before = await _expected(writing, name, version)
+            if new == name:
+                return before
+            there = await writing.row("rules.alike", new)
+            if there is not None and there["name"] != name:
+                msg = f"there is a rule {there['name']!r} already"
+                raise Conflict(msg)
+            data = None if before.data is None else under_name(before.data, new, before.id)
+            edit = Edit(new, "renamed", before, data, before.draft_as(new), before.owner, name)
             return await self._apply(writing, who, edit)
 
     async def delete(self, name: str, who: str, version: int | None = None) -> RuleRecord:
@@ -151,17 +176,19 @@ class Rules:
             return records.get(name)
 
     async def history(self, name: str) -> Sequence[RuleVersion]:
-        """What the rule has been, the newest first; also of one that is gone."""
-        rows = [] if name_problem(name) else await self._database.rows("rules.history", name)
+        """What the rule has been, the newest first, whatever it was called; also of one that is gone."""
+        known = None if name_problem(name) else await self._database.row("rules.known_id", name)
+        rows = [] if known is None else await self._database.rows("rules.history", known["id"])
         if not rows:
             await rule_rows.get(self._database, name)
         return [RuleVersion(**row) for row in rows]
 
     async def rollback(self, name: str, change: int, who: str, version: int | None = None) -> RuleRecord:
-        """Make a rule what it was from that change on; also one that is gone."""
+        """Make a rule what it was from that change on, but for its name; also one that is gone."""
         async with announced(self._database, self._announce) as writing:
-            row = None if name_problem(name) else await writing.row("rules.version", name, change)
-            if row is None:
+            known = None if name_problem(name) else await writing.row("rules.known_id", name)
+            row = None if known is None else await writing.row("rules.version", known["id"], change)
+            if known is None or row is None:
                 msg = f"change {change} made nothing of a rule {short_repr(name)}; its history lists those that did"
                 raise NotFound(msg)
             if row["data"] is None:
@@ -169,7 +196,9 @@ class Rules:
                 raise Conflict(msg)
             before = await rule_rows.find(writing, name)
             _check_version(name, before, version)
-            made = complete(row["data"], name, stored=True)
+            if before is None:
+                await _refuse_taken(writing, known["id"])
+            made = under_name(complete({**row["data"], "name": name}, stored=True), name, known["id"])
             draft = None if before is None else before.draft
             owner = (await rule_rows.last_owners(writing, [name])).get(name) if before is None else before.owner
             edit = Edit(name, "rolled_back", before, made, draft, owner)
@@ -218,13 +247,31 @@ def complete(data: object, name: str | None = None, *, stored: bool = False) -> 
         given = data.get("name", name)
         if given != name:
             other = short_repr(given)
-            message = f"a rule keeps its name, {name!r}; to call it {other}, create that and delete this one"
+            message = (
+                f"a rule keeps its name, {name!r}, until it is renamed; to call it {other}, use 'headgate rules rename'"
+            )
             raise InvalidRules([Problem(("name",), message)])
         data = {**data, "name": name}
     made = rule(data, (), problems, stored=stored)
     if problems:
         raise InvalidRules(problems)
     return complete_rule(made)
+
+
+def _check_id(before: RuleRecord, data: object) -> None:
+    """Raise `InvalidRules` if other content would make another rule of it."""
+    stated = data.get("id") if isinstance(data, dict) else None
+    if stated is not None and stated != before.id:
+        message = f"the rule {before.name!r} has the id {before.id!r}, and a rule keeps its id; state that one, or none"
+        raise InvalidRules([Problem(("id",), message)])
+
+
+async def _refuse_taken(statements: Statements, id_: str) -> None:
+    """Raise `Conflict` if another rule has this id, because it had that name or states it."""
+    holder = await statements.row("rules.with_id", id_)
+    if holder is not None:
+        msg = f"the id {id_!r} is that of the rule {holder['name']!r}; give this rule an id of its own ('id')"
+        raise Conflict(msg)
 
 
 def of_fields(problems: Sequence[Problem], name: str) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Usage for billing systems, a line for each day, user and rule: CSV, or CloudEvents as JSON lines."""
+"""Usage for billing systems, a line for each day, user and rule, or each API key: CSV, or CloudEvents as JSON lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,27 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_COLUMNS: Final = ("day", "user", "rule", "requests", "denied", "cost")
+_COLUMNS: Final = {
+    "users": ("day", "user", "rule", "requests", "denied", "cost"),
+    "keys": ("day", "api_key", "requests", "denied"),
+}
+
+
+class Subject(StrEnum):
+    """Whose usage it is."""
+
+    USERS = "users"
+    KEYS = "keys"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a line has."""
+        return _COLUMNS[self]
+
+    @property
+    def position(self) -> tuple[str, ...]:
+        """What tells a line from all others, also after a rule has got another name."""
+        return ("day", "user", "rule_id") if self is Subject.USERS else ("day", "api_key")
 
 
 class Format(StrEnum):
@@ -25,30 +45,30 @@ class Format(StrEnum):
         """As HTTP names it."""
         return "text/csv; charset=utf-8" if self is Format.CSV else "application/x-ndjson"
 
-    @property
-    def heading(self) -> str:
+    def heading(self, of: Subject) -> str:
         """What comes before all lines."""
-        return ",".join(_COLUMNS) + "\r\n" if self is Format.CSV else ""
+        return ",".join(of.columns) + "\r\n" if self is Format.CSV else ""
 
-    def lines(self, rows: Iterable[Mapping[str, Any]]) -> str:
-        """Some rows, as `Activity.usage` has them or as the API answers them."""
+    def lines(self, rows: Iterable[Mapping[str, Any]], of: Subject) -> str:
+        """Some rows, as `Activity` has them or as the API answers them."""
         if self is Format.CSV:
             text = io.StringIO()
-            csv.writer(text).writerows([row[name] for name in _COLUMNS] for row in rows)
+            csv.writer(text).writerows([row[name] for name in of.columns] for row in rows)
             return text.getvalue()
-        return "".join(json.dumps(_event(row), ensure_ascii=False) + "\n" for row in rows)
+        return "".join(json.dumps(_event(row, of), ensure_ascii=False) + "\n" for row in rows)
 
 
-def _event(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A CloudEvent; its id is the same for the same day, user and rule, so that the receiver recognises repeats."""
+def _event(row: Mapping[str, Any], of: Subject) -> dict[str, Any]:
+    """A CloudEvent; its id is the same for the same day and subject, so that the receiver recognises repeats."""
     day = str(row["day"])
+    parts = [str(row[name]) for name in of.position]
     return {
         "specversion": "1.0",
-        "type": "headgate.usage.day",
+        "type": "headgate.usage.day" if of is Subject.USERS else "headgate.usage.key_day",
         "source": "headgate",
-        "id": json.dumps([day, row["user"], row["rule"]], ensure_ascii=False, separators=(",", ":")),
+        "id": json.dumps(parts, ensure_ascii=False, separators=(",", ":")),
         "time": f"{day}T00:00:00Z",
-        "subject": row["user"],
+        "subject": parts[1],
         "datacontenttype": "application/json",
-        "data": {name: day if name == "day" else row[name] for name in _COLUMNS},
+        "data": {name: day if name == "day" else row[name] for name in of.columns},
     }

@@ -78,11 +78,16 @@ class Users:
         self._zones = zones
         self._announce = announce
 
-    async def list(self, *, tier: str | None = None, after: str | None = None, most: int = 50) -> list[UserRecord]:
-        """Users by id, those behind the id `after`."""
+    async def list(
+        self, *, tier: str | None = None, prefix: str | None = None, after: str | None = None, most: int = 50
+    ) -> list[UserRecord]:
+        """Users by id, those behind the id `after`, on a tier, and with ids that begin with `prefix`."""
         if after is not None and (wrong := unusable(after)):
             raise InvalidFields([Problem(("after",), wrong)])
-        if tier is None:
+        if prefix is not None:
+            of_tier = None if tier is None else storable(tier)
+            rows = await self._database.rows("users.list_of_prefix", storable(prefix), of_tier, after or "", most)
+        elif tier is None:
             rows = await self._database.rows("users.list", after or "", most)
         else:
             rows = await self._database.rows("users.list_of_tier", storable(tier), after or "", most)

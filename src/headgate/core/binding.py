@@ -159,7 +159,7 @@ class BoundRule:
         self.is_watched = rule.action is Action.LOG
         self._calendars = calendars
         self._has_prices = bool(rule.cost)
-        self._failure_policy = failure_policy_of(rule.on_store_error, rule.wait_replicas, rule.on_overload)
+        self._failure_policy = failure_policy_of(rule.on_store_error, rule.wait_replicas, rule.on_overload, rule.spread)
         self._is_held = rule.algorithm is Algorithm.CONCURRENCY
         self._templates = compiled.by_tier.get(tier, ()) if compiled.by_tier else compiled.templates
         self._overrides = compiled.overrides
@@ -171,7 +171,7 @@ class BoundRule:
         if not (parts or self._has_prices or self._overrides or self._is_held or any(compiled.calendar_meters())):
             policy = self._failure_policy
             self._always = tuple(
-                Bound(Hit(f"rl:{{g={rule.name}{middle}", meter, 1, failure_policy=policy), rule, name)
+                Bound(Hit(f"rl:{{g={rule.id}{middle}", meter, 1, failure_policy=policy), rule, name)
                 for middle, meter, name in self._templates
             )
 
@@ -202,7 +202,7 @@ class BoundRule:
             return False
         rule, subject, rest = self.rule, self._subject, ""
         if subject is None:
-            tag = f"g={rule.name}"
+            tag = f"g={rule.id}"
         else:
             tag = names.get(subject) or names.setdefault(subject, subject(request, address))
         for part in self._others:

@@ -27,6 +27,22 @@ OTHER: Final = "(other)"
 _PASSED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED, EventKind.SHADOW})
 
 
+class CacheUse(NamedTuple):
+    """How often something was known already."""
+
+    denials: int = 0
+    """Requests that were refused from memory: the deny cache knew."""
+    leases: int = 0
+    """Requests that were decided by a lease that the process held."""
+    record_hits: int = 0
+    """Users and API keys whose record was in memory."""
+    record_misses: int = 0
+    """Those whose record had to be looked up."""
+
+
+NO_CACHE_USE: Final = CacheUse()
+
+
 class Count(NamedTuple):
     """Requests of one minute that are alike, but for who made them."""
 
@@ -39,13 +55,15 @@ class Count(NamedTuple):
     """The route, where a framework names it, or the path; only so many of them are told apart."""
     is_degraded: bool
     charged: tuple[str | int, ...]
-    """The limits that are enforced: the name of the rule and what it charges, one pair after the other."""
+    """The limits that are enforced: the id of the rule and what it charges, one pair after the other."""
     kind: str
     """An `EventKind`, as text."""
     rule: str | None
-    """The rule that denied, blocked, held back or would have denied."""
+    """The id of the rule that denied, blocked, held back or would have denied."""
     also: tuple[str | None, ...] = ()
     """See `headgate.core.event.beside`: rules that charge nothing, and those that made a request wait."""
+    caches: CacheUse = NO_CACHE_USE
+    """Of all of them together."""
 
     @property
     def requests(self) -> int:
@@ -65,6 +83,18 @@ class LatencyBucket(NamedTuple):
     requests: int
 
 
+class KeyCount(NamedTuple):
+    """Requests of one day with one API key."""
+
+    day: Micros
+    """Its beginning."""
+    key: str
+    """The key's id, or the digest of one that is not ours; `(other)` for those that are not told apart."""
+    requests: int
+    denied: int
+    """Of these, those that were refused."""
+
+
 class CountBatch(NamedTuple):
     """Counts that are sent together. A sink that has stored a batch with this id has stored this one."""
 
@@ -73,11 +103,12 @@ class CountBatch(NamedTuple):
     region: str
     counts: list[Count]
     latencies: list[LatencyBucket]
+    keys: tuple[KeyCount, ...] = ()
 
     @property
     def size(self) -> int:
-        """So many numbers of its stream a batch takes: one for each user of each count, and one for each time."""
-        return sum([len(count.users) for count in self.counts]) + len(self.latencies)
+        """So many numbers of its stream a batch takes: one for each user of each count, each time and each key."""
+        return sum([len(count.users) for count in self.counts]) + len(self.latencies) + len(self.keys)
 
 
 class UsageColumns(NamedTuple):
@@ -104,8 +135,10 @@ def cut(counts: Iterable[Count], most: int) -> Iterator[list[Count]]:
             room -= len(count.users)
             continue
         users = iter(count.users.items())
+        caches = count.caches  # in one part of it only
         while some := dict(islice(users, room)):
-            part.append(count._replace(users=some))
+            part.append(count._replace(users=some, caches=caches))
+            caches = NO_CACHE_USE
             room -= len(some)
             if not room:
                 yield part
@@ -127,14 +160,27 @@ def added_up(batches: Sequence[CountBatch]) -> CountBatch:
     if len(batches) == 1:
         return batches[0]
     users: dict[tuple[Any, ...], dict[str | None, int]] = {}
+    uses: dict[tuple[Any, ...], CacheUse] = {}
+    keys: dict[tuple[Micros, str], list[int]] = {}
     times: Counter[LatencyBucket] = Counter()
     for batch in batches:
-        for minute, of_each, *alike in batch.counts:
+        for minute, of_each, *alike, caches in batch.counts:
             add_up(users.setdefault((minute, *alike), {}), of_each)
+            if caches != NO_CACHE_USE:
+                uses[minute, *alike] = CacheUse(*map(add, uses.get((minute, *alike), NO_CACHE_USE), caches))
+        for day, key, *numbers in batch.keys:
+            keys[day, key] = [*map(add, keys.get((day, key), (0, 0)), numbers)]
         for each in batch.latencies:
             times[each._replace(requests=0)] += each.requests
-    counts = [Count(minute, of_each, *alike) for (minute, *alike), of_each in users.items()]
-    return batches[0]._replace(counts=counts, latencies=[each._replace(requests=many) for each, many in times.items()])
+    counts = [
+        Count(minute, of_each, *alike)._replace(caches=uses.get((minute, *alike), NO_CACHE_USE))
+        for (minute, *alike), of_each in users.items()
+    ]
+    return batches[0]._replace(
+        counts=counts,
+        latencies=[each._replace(requests=many) for each, many in times.items()],
+        keys=tuple([KeyCount(day, key, *numbers) for (day, key), numbers in keys.items()]),
+    )
 
 
 def usage_columns(batch: CountBatch) -> UsageColumns:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from headgate.core.ids import new_id
 
@@ -37,6 +37,17 @@ class Source(StrEnum):
     DEGRADED_ALLOW = "degraded_allow"
     DEGRADED_DENY = "degraded_deny"
     DEGRADED_LOCAL = "degraded_local"
+
+
+BY_WEIGHT: Final = (
+    Source.LEASE,
+    Source.STORE,
+    Source.DEGRADED_ALLOW,
+    Source.DEGRADED_LOCAL,
+    Source.DEGRADED_DENY,
+    Source.DENY_CACHE,
+)
+"""Of several decisions' sources the last of these is the verdict's."""
 
 
 class Hit(NamedTuple):
@@ -91,6 +102,7 @@ class Receipt(NamedTuple):
     stamp: Stamp
     amount: int
     id: str
+    """Empty if it never leaves its maker, who gives it back once: then no store has to remember it."""
 
 
 def receipt_of(hit: Hit, decision: Decision) -> Receipt:

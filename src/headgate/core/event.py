@@ -65,7 +65,7 @@ class Event(NamedTuple):
     endpoint: str | None
     """The path of the request."""
     rule: str | None
-    """The rule that decided: of a shadow the one that would have denied, of a wait the one that made it."""
+    """The id of the rule that decided: of a shadow the one that would have denied, of a wait the one that made it."""
     decision: str
     """An `EventKind`, as text."""
     source: str
@@ -122,20 +122,20 @@ def would_deny(verdict: Verdict) -> RuleDecision | None:
 
 
 def beside(verdict: Verdict) -> tuple[str | None, ...]:
-    """What becomes of a request under rules that charge nothing or hold back: the name of each, and an `EventKind`.
+    """What becomes of a request under rules that charge nothing or hold back: the id of each, and an `EventKind`.
 
     A watched rule without a decision has None: another rule has denied the request.
     """
     plan = verdict.plan
     if plan.gate is not None:
-        return (plan.gate.name, (EventKind.ALLOWED if verdict.allowed else EventKind.BLOCKED).value)
-    found: dict[str, str | None] = {bound.rule.name: None for bound in plan.shadows}
+        return (plan.gate.id, (EventKind.ALLOWED if verdict.allowed else EventKind.BLOCKED).value)
+    found: dict[str, str | None] = {bound.rule.id: None for bound in plan.shadows}
     if verdict.allowed:
         for _, rule, _, decision, is_watched in verdict.findings:
             if not is_watched and decision.delay:
-                found[rule.name] = EventKind.THROTTLED.value
-            elif is_watched and found[rule.name] != EventKind.SHADOW:  # of several limits one is enough
-                found[rule.name] = (EventKind.ALLOWED if decision.allowed else EventKind.SHADOW).value
+                found[rule.id] = EventKind.THROTTLED.value
+            elif is_watched and found[rule.id] != EventKind.SHADOW:  # of several limits one is enough
+                found[rule.id] = (EventKind.ALLOWED if decision.allowed else EventKind.SHADOW).value
     return tuple([part for pair in found.items() for part in pair])
 
 
@@ -198,7 +198,7 @@ def event_of(
             verdict.id,
             *texts,
             path or None,
-            None if rule is None else rule.name,
+            None if rule is None else rule.id,
             kind.value,
             "store" if type(decision) is Decision else verdict.source.value,
             used,

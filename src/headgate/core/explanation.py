@@ -12,6 +12,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.api_key import public_name
+from headgate.core.decision import Source
 from headgate.core.rule import Action, default_layer
 from headgate.core.rule_fit import RequestView, RuleFit, outranked
 from headgate.core.units import SECOND
@@ -70,6 +71,7 @@ class Applied:
             "endpoint": self.pattern,
             "per": list(self.rule.per),
             "algorithm": self.rule.algorithm.value,
+            "spread": self.rule.spread.mode.value,
             "origin": self.origin.value,
             "limits_from": self.limits_from,
             "limits": [_counter(bound.hit) | standing(bound.hit, decisions(bound.hit.key)) for bound in self.bounds],
@@ -230,4 +232,5 @@ def standing(hit: Hit, decision: Decision | None) -> dict[str, Any]:
         "remaining": decision.remaining,
         "reset_after": decision.reset_after / SECOND,
         "retry_after": None if decision.retry_after is None else decision.retry_after / SECOND,
+        "mode": "leased" if decision.source is Source.LEASE else "exact",
     }

@@ -1,9 +1,17 @@
-"""The failure policy of a rule: what it does without its store or above capacity, and how many replicas it needs."""
+"""The failure policy of a rule: what it does without its store or above capacity, and how many replicas it needs.
+
+With it goes where the parts of the limit are held, because both are the same for every hit of a rule.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.core.spread import SpreadMode
+
+if TYPE_CHECKING:
+    from headgate.core.spread import Spread
 
 
 class OnStoreError(StrEnum):
@@ -33,11 +41,17 @@ class FailurePolicy(NamedTuple):
     replicas: int = 0
     """How many replicas must have the count before the answer is given."""
     on_overload: OnOverload = OnOverload.WAIT
+    spread: Spread | None = None
+    """Where the parts of the limit are held; None is in one place, the store."""
 
 
 def failure_policy_of(
-    on_error: OnStoreError, replicas: int = 0, on_overload: OnOverload = OnOverload.WAIT
+    on_error: OnStoreError,
+    replicas: int = 0,
+    on_overload: OnOverload = OnOverload.WAIT,
+    spread: Spread | None = None,
 ) -> FailurePolicy | None:
     """The policy of a hit; None for the default, so that the hot path has nothing to check."""
-    failure_policy = FailurePolicy(on_error, replicas, on_overload)
+    held = None if spread is None or spread.mode is SpreadMode.EXACT else spread
+    failure_policy = FailurePolicy(on_error, replicas, on_overload, held)
     return None if failure_policy == FailurePolicy() else failure_policy

@@ -4,11 +4,14 @@
     rl:{u=u_42}:search:sc1h|e=/api/search     the same, per user and endpoint
     rl:{u@203.0.113.9}:search:sc1h            no user was known: the address stands in, marked
     rl:{k=sha256:4e07408562bedb8b60ce05c1decfe3ad}:search:sc1h   per API key: its id, or a digest; never the key
-    rl:{g=search}:search:fw1s                 a global rule; its own name spreads such rules over slots
+    rl:{g=search}:search:fw1s                 a global rule; its own id spreads such rules over slots
+    rl:{g=all}:all:fw1s|#8                    a counter in 8 parts, which have keys of their own: see `shards`
+    rl:{g=all}:all:fw1s|@central.eu           a counter that regions share: see `regions`
     rl:h:fw1m:login:203.0.113.9               Limiter.hit, a key without a rule
     rl:{u=u_42}:search:sc1h|~ID               beside the counter: that the receipt ID was given back
     rl:~{rl:h:fw1m:login:203.0.113.9}:ID      the same for a key without a rule
 
+A rule stands in them by its id, which is its name unless it says otherwise.
 Redis Cluster chooses the slot by what is in braces, the subject, so all counters of one
 subject can be taken together. A value can neither choose its slot nor
 imitate another key: braces, "|" and "%" are percent-encoded, as is everything that is
@@ -24,11 +27,13 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.meter import Meter, meter_for
+from headgate.core.spread import SpreadMode
 from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from headgate.core.limit import Limit
     from headgate.core.rule import Rule
+    from headgate.core.spread import Spread
 
 _MAX_VALUE: Final = 96
 _MAX_REMEMBERED: Final = 1_024
@@ -112,6 +117,15 @@ def check_key(key: object) -> str:
     return key
 
 
+def spread_mark(spread: Spread) -> str:
+    """What the names of a rule's counters say about where their parts are held."""
+    if spread.mode is SpreadMode.SHARDS:
+        return f"|#{spread.shards}"
+    if spread.regions is not None:
+        return f"|@{spread.regions.value}{'' if spread.home is None else f'.{spread.home}'}"
+    return ""
+
+
 class KeyTemplate(NamedTuple):
     """One limit of a rule."""
 
@@ -128,9 +142,10 @@ _meter = lru_cache(1_024)(meter_for)
 def key_templates(rule: Rule, limits: tuple[Limit, ...]) -> tuple[KeyTemplate, ...]:
     """One template for each limit that counts. Raises `InvalidLimit` if a limit does not fit the rule."""
     meters = [_meter(limit, rule.algorithm, rule.max_delay) for limit in limits]
+    mark = spread_mark(rule.spread)
     return tuple(
         KeyTemplate(
-            f"}}:{rule.name}:{meter.code}",
+            f"}}:{rule.id}:{meter.code}{mark}",
             meter,
             rule.name if len(meters) == 1 else f"{rule.name}:{meter.code[2:]}",
         )

@@ -32,6 +32,9 @@ Series: TypeAlias = tuple[str, str, str]
 _UNNAMED: Final = frozenset({"", OTHER})
 _TOTAL: Final = 0
 _DEGRADED: Final = 6
+_CACHES: Final = 7
+"""From here on: cache hits and misses, lease hits, record hits and misses."""
+_NUMBERS: Final = 12
 _COLUMNS: Final[dict[str, int]] = {
     EventKind.ALLOWED: 1,
     EventKind.DENIED: 2,
@@ -39,7 +42,7 @@ _COLUMNS: Final[dict[str, int]] = {
     EventKind.BLOCKED: 4,
     EventKind.SHADOW: 5,
 }
-"""Of a row's seven numbers, which of them a kind is counted in."""
+"""Of a row's numbers, which of them a kind is counted in."""
 
 
 class Bounds(NamedTuple):
@@ -83,6 +86,13 @@ class MetricRow(NamedTuple):
     blocked: int
     shadow: int
     degraded: int
+    cache_hits: int
+    """Refused from memory."""
+    cache_misses: int
+    """Decided by the store."""
+    lease_hits: int
+    record_hits: int
+    record_misses: int
     latency: list[int]
     """A histogram; see `headgate.core.histogram`."""
 
@@ -103,7 +113,7 @@ def metric_rows(
         for rule in ("", *dict.fromkeys(each.rules)):
             buckets = latencies.setdefault((each.minute, rule, each.endpoint or "", each.tier or "", ""), {})
             buckets[each.bucket] = buckets.get(each.bucket, 0) + each.requests
-    nothing = [0] * 7
+    nothing = [0] * _NUMBERS
     rows = [
         MetricRow(*series, *totals.get(series, nothing), latency=histogram(latencies.get(series, {}).items()))  # type: ignore[arg-type, misc] # mypy cannot count them
         for series in dict.fromkeys(chain(totals, latencies))
@@ -117,7 +127,7 @@ def _of_users(counts: Sequence[Count], known: Mapping[Micros, Known], most: int)
     totals: dict[Row, list[int]] = {}
     for count in counts:
         for user in told_apart[count.minute] & count.users.keys():
-            _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind)
+            _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind, of_user=True)
     return [MetricRow(*series, *numbers, latency=[]) for series, numbers in totals.items()]  # type: ignore[arg-type, misc] # mypy cannot count them
 
 
@@ -189,15 +199,22 @@ class _Room:
 
 def _sum(one: MetricRow, other: MetricRow) -> MetricRow:
     """Two rows of one series as one."""
-    numbers = map(add, one[5:12], other[5:12])
+    numbers = map(add, one[5:-1], other[5:-1])
     return MetricRow(*one[:5], *numbers, latency=added(one.latency, other.latency))  # type: ignore[misc] # mypy cannot count them
 
 
-def _add(totals: dict[Row, list[int]], row: Row, count: Count, requests: int, kind: str | None) -> None:
-    """Add so many requests of a count to a row."""
-    numbers = totals.setdefault(row, [0] * 7)
+def _add(
+    totals: dict[Row, list[int]], row: Row, count: Count, requests: int, kind: str | None, *, of_user: bool = False
+) -> None:
+    """Add so many requests of a count to a row; what was known already is not told apart by user."""
+    numbers = totals.setdefault(row, [0] * _NUMBERS)
     numbers[_TOTAL] += requests
     if kind is not None:
         numbers[_COLUMNS[kind]] += requests
     if count.is_degraded:
         numbers[_DEGRADED] += requests
+    if of_user:
+        return
+    denials, leases, *records = count.caches
+    decided = requests - denials - leases if count.charged and not count.is_degraded else 0
+    numbers[_CACHES:] = map(add, numbers[_CACHES:], (denials, decided, leases, *records))

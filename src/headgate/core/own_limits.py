@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LimitsByRule:
-    """The limits of one user or one API key, by the names of rules. Compiled once for each rule."""
+    """The limits of one user or one API key, by the ids of rules. Compiled once for each rule."""
 
     __slots__ = ("_compiled", "by_rule")
 
@@ -45,15 +45,15 @@ class LimitsByRule:
 
     def templates(self, rule: Rule, calendars: Calendars) -> tuple[KeyTemplate, ...] | None:
         """What is counted in place of the rule's own limits; None if these say nothing about it."""
-        if rule.name not in self.by_rule:
+        if rule.id not in self.by_rule:
             return None
-        known = self._compiled.get(rule.name)
-        if known is None or known[0] is not rule:  # a new rule set may give an old name another algorithm
-            known = self._compiled[rule.name] = (rule, self._compile(rule, calendars))
+        known = self._compiled.get(rule.id)
+        if known is None or known[0] is not rule:  # a new rule set may give an old id another algorithm
+            known = self._compiled[rule.id] = (rule, self._compile(rule, calendars))
         return known[1]
 
     def _compile(self, rule: Rule, calendars: Calendars) -> tuple[KeyTemplate, ...] | None:
-        own = self.by_rule[rule.name]
+        own = self.by_rule[rule.id]
         if fit_problems(rule, own):
             return None
         templates = key_templates(rule, own)

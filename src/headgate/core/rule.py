@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.core import endpoint
 from headgate.core.failure_policy import OnOverload, OnStoreError
 from headgate.core.meter import Algorithm
+from headgate.core.spread import EXACT, Spread
 from headgate.core.units import SECOND, Micros
 
 if TYPE_CHECKING:
@@ -36,36 +37,6 @@ class Action(StrEnum):
     LOG = "log"
     ALLOW = "allow"
     BLOCK = "block"
-
-
-class SpreadMode(StrEnum):
-    """Whether a counter is one number in one place, or parts of it are held elsewhere."""
-
-    EXACT = "exact"
-    LEASED = "leased"
-    AUTO = "auto"
-    SHARDS = "shards"
-    REGIONS = "regions"
-
-
-class RegionMode(StrEnum):
-    """How regions share one limit."""
-
-    CENTRAL = "central"
-    SPLIT = "split"
-    GOSSIP = "gossip"
-    BORROW = "borrow"
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Where the parts of a limit are held."""
-
-    mode: SpreadMode = SpreadMode.EXACT
-    shards: int = 1
-    regions: RegionMode | None = None
-    home: str | None = None
-    shares: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +85,19 @@ class Rule:
     max_delay: Micros | None = None
     on_store_error: OnStoreError = OnStoreError.ALLOW
     on_overload: OnOverload = OnOverload.WAIT
-    spread: Spread = Spread()
+    spread: Spread = EXACT
     wait_replicas: int = 0
     sample: float = 0.01
     priority: int = 100
     response: Response = Response(429)
     enabled: bool = True
+    id: str = ""
+    """What counters and records are kept under, so that both stay when the name changes; by default the name."""
+
+    def __post_init__(self) -> None:
+        """A rule that states no id has its name for one."""
+        if not self.id:
+            object.__setattr__(self, "id", self.name)
 
     @property
     def is_gate(self) -> bool:

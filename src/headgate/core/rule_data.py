@@ -7,14 +7,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from headgate.core.rule import DEFAULT_MAX_DELAY, Action, Response, Rule, SpreadMode, default_layer
+from headgate.core.rule import DEFAULT_MAX_DELAY, Action, Response, Rule, default_layer
+from headgate.core.spread import SpreadMode
 from headgate.core.units import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headgate.core.limit import Limit
-    from headgate.core.rule import RuleSet, Spread, Tier
+    from headgate.core.rule import RuleSet, Tier
+    from headgate.core.spread import Spread
     from headgate.core.units import Micros
 
 _NESTED: Final = ("match", "response")
@@ -49,6 +51,7 @@ def rule_data(rule: Rule) -> dict[str, Any]:
     match = rule.match
     return {
         "name": rule.name,
+        "id": None if rule.id == rule.name else rule.id,
         "layer": None if rule.layer in {"", default_layer(rule.per, match)} else rule.layer,
         "match": {
             "endpoints": [_ENCODED.sub(_encode, endpoint) for endpoint in match.endpoints] or None,

@@ -86,6 +86,8 @@ class Difference:
     default_tier: FieldChange | None = None
     owners: tuple[FieldChange, ...] = ()
     """Rules that get another owner."""
+    renamed: tuple[FieldChange, ...] = ()
+    """Rules that get another name, each under the old one. All else here is said of the new ones."""
     dormant: tuple[OwnLimitHolders, ...] = ()
     """Whose limits go to sleep with the rules that are removed."""
     returning: tuple[OwnLimitHolders, ...] = ()
@@ -103,7 +105,7 @@ class Difference:
     @property
     def affects_decisions(self) -> bool:
         """Whether requests are decided by something else than before."""
-        rules = self.added or self.changed or self.removed
+        rules = self.added or self.changed or self.removed or self.renamed
         return bool(rules or self.tiers_added or self.tiers_changed or self.tiers_removed or self.default_tier)
 
     def lines(self) -> list[str]:
@@ -116,6 +118,7 @@ class Difference:
             *(f"- tier {name}" for name in self.tiers_removed),
             *([f"~ {self.default_tier}"] if self.default_tier else []),
             *(f"+ rule {name}{awake.get(name, '')}" for name in self.added),
+            *(f"~ rule {change}, and keeps its counters, own limits and history" for change in self.renamed),
             *(f"~ rule {change}" for change in self.changed),
             *(f"- rule {name}{asleep.get(name, '')}" for name in self.removed),
             *(f"~ rule {change}" for change in self.owners),
@@ -132,6 +135,7 @@ class Difference:
             "tiers_changed": [change.as_dict() for change in self.tiers_changed],
             "tiers_removed": list(self.tiers_removed),
             "default_tier": self.default_tier and self.default_tier.as_dict(),
+            "renamed": [{"before": change.before, "after": change.after} for change in self.renamed],
             "owners": [change.as_dict() for change in self.owners],
             "dormant": [each.as_dict() for each in self.dormant],
             "returning": [each.as_dict() for each in self.returning],
@@ -141,13 +145,15 @@ class Difference:
         }
 
 
-def difference(before: Contents, after: Contents) -> Difference:
-    """What has to be done to get from one to the other."""
+def difference(before: Contents, after: Contents, renamed: Mapping[str, str] | None = None) -> Difference:
+    """What has to be done to get from one to the other; `renamed` are new names that `before` has already."""
+    renamed = renamed or {}
     default = None
     if before.default_tier != after.default_tier:
         default = FieldChange("tiers", "default_tier", before.default_tier, after.default_tier)
     changed = _changed(before.rules, after.rules)
-    stay = len(before.rules.keys() & after.rules.keys()) - len({change.name for change in changed})
+    differ = {change.name for change in changed}.union(renamed.values())
+    stay = len((before.rules.keys() & after.rules.keys()) - differ)
     return Difference(
         added=tuple(name for name in after.rules if name not in before.rules),
         changed=changed,
@@ -162,6 +168,7 @@ def difference(before: Contents, after: Contents) -> Difference:
             for name in after.rules
             if name in before.rules and before.owners.get(name) != after.owners.get(name)
         ),
+        renamed=tuple(FieldChange(old, "name", old, new) for old, new in renamed.items()),
     )
 
 

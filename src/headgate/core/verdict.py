@@ -6,9 +6,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.core import headers, problem
-from headgate.core.decision import Decision, Hit, Receipt, Source
+from headgate.core.decision import BY_WEIGHT, Decision, Hit, Receipt, Source
 from headgate.core.ids import new_id
 from headgate.core.keys import hit_key
+from headgate.core.lease import LEASED, FromLease
 from headgate.core.matching import Bound, Plan
 from headgate.core.rule import Action, Rule
 from headgate.core.units import SECOND
@@ -24,9 +25,7 @@ NO_RULE = "default"
 """The policy name of a bare key, which has no rule."""
 ASSUMED = "assumed"
 """What `Verdict.identity` says where the caller's record could not be read."""
-_WEIGHT = (Source.STORE, Source.DEGRADED_ALLOW, Source.DEGRADED_LOCAL, Source.DEGRADED_DENY, Source.DENY_CACHE)
-"""Of several decisions' sources the last of these is the verdict's."""
-_REPLICABLE = (Source.STORE, Source.DENY_CACHE)
+_REPLICABLE = (Source.STORE, Source.LEASE, Source.DENY_CACHE)
 """What the store has counted, or, from memory, not counted."""
 _UNLIMITED = Plan(0, (), (), None, ())
 
@@ -97,7 +96,8 @@ class Verdict:
             return basis
         if isinstance(basis, str):
             basis = Hit(hit_key(basis, self._meter.code), self._meter, self._cost)
-            self._answer = ((Decision(*self._answer[1:]),), ())
+            made = FromLease if self._answer[0] is LEASED else Decision
+            self._answer = ((made(*self._answer[1:]),), ())
         self._plan_or_key = plan = bare_plan(basis)
         return plan
 
@@ -131,7 +131,7 @@ class Verdict:
         gate = self.plan.gate
         if gate is not None:
             return Source.EXEMPT if gate.action is Action.ALLOW else Source.BLOCK
-        return max((decision.source for decision in self.decisions), key=_WEIGHT.index, default=Source.EXEMPT)
+        return max((decision.source for decision in self.decisions), key=BY_WEIGHT.index, default=Source.EXEMPT)
 
     @property
     def identity(self) -> str | None:

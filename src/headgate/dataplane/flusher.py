@@ -11,17 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import zip_longest
+from operator import sub
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from headgate.core.counts import CountBatch, cut
-from headgate.core.event import EventBatch
+from headgate.core.counts import CacheUse, Count, CountBatch, cut
+from headgate.core.event import EventBatch, EventKind
 from headgate.core.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Self
 
-    from headgate.core.counts import Count, LatencyBucket
+    from headgate.core.counts import KeyCount, LatencyBucket
     from headgate.core.event import Event
     from headgate.core.units import Micros
 
@@ -32,6 +33,7 @@ COUNTS: Final = "counts"
 _TOGETHER: Final = 2_000
 _COUNTED_TOGETHER: Final = 20_000
 """Users, and times: more than events, because only the users with most requests of a batch get rows by the minute."""
+_ALLOWED: Final = EventKind.ALLOWED.value
 _RATHER_FULL: Final = 10_000
 _SECONDS_BETWEEN_LOOKS: Final = (0.01, 0.25)
 
@@ -63,6 +65,21 @@ class Recorder(Protocol):
 
     def take_keys(self) -> Mapping[str, Micros]:
         """The API keys that were used since the last time, and when."""
+
+    def take_key_counts(self) -> list[KeyCount]:
+        """How many requests came with each API key since the last time."""
+
+
+class RecordCache(Protocol):
+    """What knows users and API keys."""
+
+    @property
+    def hits(self) -> int:
+        """How often a record was known already, so far."""
+
+    @property
+    def misses(self) -> int:
+        """How often it had to be looked up, so far."""
 
 
 class Counted(NamedTuple):
@@ -126,11 +143,14 @@ class Flusher:
         *,
         counts: bool,
         observers: Sequence[Callable[[Counted], None]] = (),
+        records: RecordCache | None = None,
     ) -> None:
         """Flush every so many seconds. Without `counts`, because no sink stores them, only `observers` get them.
 
-        Without a journal nothing is kept.
+        Without a journal nothing is kept. With `records` it is counted how often they were known.
         """
+        self._records = records
+        self._record_use = (0, 0)
         self._recorder = recorder
         self._observers = observers
         self._journal = journal
@@ -170,13 +190,16 @@ class Flusher:
         """Write everything that was recorded by now."""
         events = self._recorder.take_events(is_last=is_last)
         counts, latencies = self._take_counts()
+        keys = self._recorder.take_key_counts()
         if self._journal is None:
             return
         dropped, self._dropped = self._recorder.dropped - self._dropped, self._recorder.dropped
         self._in_hand = len(events)
-        if not self._has_counts:
-            counts, latencies = [], []
-        writing = partial(self._write, self._journal, events, counts, latencies, dropped)
+        if self._has_counts:
+            counts += self._use_of_records(counts)
+        else:
+            counts, latencies, keys = [], [], []
+        writing = partial(self._write, self._journal, events, (counts, latencies, keys), dropped)
         await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, writing))
 
     def _take_counts(self) -> tuple[list[Count], list[LatencyBucket]]:
@@ -188,6 +211,16 @@ class Flusher:
             except Exception:
                 log.exception("an observer of the counts failed")  # no reason to lose the counts
         return counts, latencies
+
+    def _use_of_records(self, counts: Sequence[Count]) -> list[Count]:
+        """How often records were known since the last time, in the minute of the last requests; later, without any."""
+        if self._records is None or not counts:
+            return []
+        before, self._record_use = self._record_use, (self._records.hits, self._records.misses)
+        hits, misses = map(sub, self._record_use, before)
+        minute = max(count.minute for count in counts)
+        use = CacheUse(record_hits=hits, record_misses=misses)
+        return [Count(minute, {}, None, None, is_degraded=False, charged=(), kind=_ALLOWED, rule=None, caches=use)]
 
     async def _run(self) -> None:
         least, most = _SECONDS_BETWEEN_LOOKS
@@ -201,9 +234,14 @@ class Flusher:
                 await self.flush()
 
     def _write(
-        self, journal: Journal, events: list[Event], counts: list[Count], latencies: list[LatencyBucket], dropped: int
+        self,
+        journal: Journal,
+        events: list[Event],
+        counted: tuple[list[Count], list[LatencyBucket], list[KeyCount]],
+        dropped: int,
     ) -> None:
         """In the thread. What was dropped is older than what is there."""
+        counts, latencies, keys = counted
         server, region = self._origin
         if dropped:
             journal.skip(EVENTS, dropped)
@@ -211,6 +249,7 @@ class Flusher:
             journal.append(EVENTS, EventBatch(new_id(), server, region, events[start : start + _TOGETHER]))
         self._in_hand = 0
         times = [latencies[start : start + _COUNTED_TOGETHER] for start in range(0, len(latencies), _COUNTED_TOGETHER)]
-        for some, beside in zip_longest(cut(counts, _COUNTED_TOGETHER), times):
-            journal.append(COUNTS, CountBatch(new_id(), server, region, some or [], beside or []))
+        of_keys = [keys[start : start + _COUNTED_TOGETHER] for start in range(0, len(keys), _COUNTED_TOGETHER)]
+        for some, beside, also in zip_longest(cut(counts, _COUNTED_TOGETHER), times, of_keys):
+            journal.append(COUNTS, CountBatch(new_id(), server, region, some or [], beside or [], tuple(also or ())))
         journal.write()

@@ -11,16 +11,17 @@ from collections import Counter
 from operator import add
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core.counts import OTHER, Count, LatencyBucket
+from headgate.core.counts import OTHER, CacheUse, Count, LatencyBucket
 from headgate.core.event import EventKind
 from headgate.core.histogram import bucket_of
 from headgate.core.units import MINUTE, SECOND
 
 if TYPE_CHECKING:
-    Group: TypeAlias = tuple[list[str | None], list[float]]
-    """The user of each of some alike requests, and how long those took that were timed."""
+    Group: TypeAlias = tuple[list[str | None], list[float], list[int]]
+    """The user of each of some alike requests, how long those took that were timed, and how many were refused by the
+    deny cache and decided by a lease."""
     Charged: TypeAlias = tuple[str | int, ...]
-    """The limits that are enforced: the name of the rule and what it charges, one pair after the other."""
+    """The limits that are enforced: the id of the rule and what it charges, one pair after the other."""
     Outcome: TypeAlias = tuple[Any, ...]
     """`PLAIN`, `DENIED`, or as `PLAIN`: kind, rule, whether it is degraded, and what is beside."""
     Key: TypeAlias = tuple[int, str | None, str | None, Charged, Outcome]
@@ -64,7 +65,7 @@ class Groups:
     def fold(self) -> None:
         """Count users and times instead of keeping each of them."""
         is_full = sum(map(len, self._counted.values())) >= MAX_USERS
-        for key, (users, latencies) in self._groups.items():
+        for key, (users, latencies, _) in self._groups.items():
             if users:
                 counted = self._counted.setdefault(key, Counter())
                 counted.update([user if user in counted else None for user in users] if is_full else users)
@@ -78,7 +79,14 @@ class Groups:
         """Everything since the last call."""
         self.fold()
         counts = [
-            Count(minute * MINUTE, users, tier, endpoint, *_end(charged, outcome))
+            Count(
+                minute * MINUTE,
+                users,
+                tier,
+                endpoint,
+                *_end(charged, outcome),
+                CacheUse(*self._groups[minute, tier, endpoint, charged, outcome][2]),
+            )
             for (minute, tier, endpoint, charged, outcome), users in self._counted.items()
         ]
         latencies = [
@@ -101,7 +109,7 @@ class Groups:
         endpoints, tiers = self._names[minute]
         key = (minute, tiers.name(tier), endpoints.name(endpoint), charged, outcome)
         if len(self._groups) < MAX_GROUPS or key in self._groups:
-            return self._groups.setdefault(key, ([], []))
+            return self._groups.setdefault(key, ([], [], [0, 0]))
         above = self._above.setdefault((minute, OTHER, OTHER, charged[::2], outcome), [0, *[0] * (len(charged) // 2)])
         above[:] = map(add, above, (1, *charged[1::2]))
         return None

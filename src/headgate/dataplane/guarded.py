@@ -130,6 +130,11 @@ class Guarded:
         if self._beating is None or self._beating.done():  # as it is after its event loop has ended
             self._beating = asyncio.get_running_loop().create_task(self._heartbeats())
 
+    def live_processes(self) -> int:
+        """How many processes share the limits, as far as is known; begins to find out. Called in an event loop."""
+        self.begin()
+        return self._local.processes
+
     def _keep_warm(self, hits: Sequence[Hit], decisions: Sequence[Decision]) -> None:
         self.begin()
         if all(decision.allowed for decision in decisions):

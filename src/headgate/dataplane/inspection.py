@@ -122,10 +122,16 @@ async def quota(limiter: Limiter, user: Request) -> list[QuotaEntry]:
     return await asyncio.to_thread(_as_they_stand, entries, decisions)
 
 
-async def reset(limiter: Limiter, user: Request) -> int:
-    """Forget what was counted for the user alone; returns how many counters. Those shared with others stay."""
+async def reset(limiter: Limiter, user: Request, rule: str | None = None) -> int:
+    """Forget what was counted for the user alone; returns how many counters. Those shared with others stay.
+
+    With `rule` only the counters of the rule of this name are forgotten.
+    """
     entries = await asyncio.to_thread(_entries, limiter.snapshots.current, user.check())
-    keys = [entry.hit.key for entry in entries if entry.hit and entry.is_users_own and not entry.depends_on]
+    own = [
+        entry for entry in entries if entry.is_users_own and not entry.depends_on and rule in (None, entry.rule.name)
+    ]
+    keys = [entry.hit.key for entry in own if entry.hit]
     for start in range(0, len(keys), _TOGETHER):
         await limiter.store.reset(keys[start : start + _TOGETHER])
     return len(keys)

@@ -17,19 +17,19 @@ from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
 from headgate.dataplane.bare_keys import span
 from headgate.dataplane.reservations import Reservation, Slot
 from headgate.errors import InvalidRequest, Overloaded, short_repr
-from headgate.ports import LocalStore
+from headgate.ports import LeasingStore, LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
     from typing import Self
 
-    from headgate.core.decision import Decision, Hit
+    from headgate.core.decision import Decision, Hit, Key
     from headgate.core.limit import Limit
     from headgate.core.matching import Bound, Plan
     from headgate.dataplane.bare_keys import BareKeys
     from headgate.dataplane.observer import DecisionObserver
     from headgate.dataplane.snapshots import Follower, Planner, Snapshots
-    from headgate.ports import CounterStore
+    from headgate.ports import CounterStore, HeldHitFunction
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -52,6 +52,8 @@ class Limiter:
         `observer` is told of every check. `planner` makes the plans in place of `snapshots`.
         """
         self.store = store
+        self._returns = store
+        """The store for what gives something back; those who wait for it are told, where a limiter has waiters."""
         self.snapshots = snapshots
         self.bare_keys = bare_keys
         self.follower = follower
@@ -66,6 +68,15 @@ class Limiter:
             self.hit_now = store.fast_path(bare_keys.meters, self._hit_on_the_slow_path)
             self.check_now = self._check_without_waiting
             self._take_now = store.take_now
+        self.hit_held: HeldHitFunction | None = None
+        self._take_held = None
+        self._held: Mapping[Key, object] = {}
+        """`hit` and `CounterStore.take` without waiting, where this process holds enough; None where it does not."""
+        if isinstance(store, LeasingStore):
+            self.hit_held = store.held_path(bare_keys.meters, _not_held)
+            self._take_held, self._held = store.take_held, store.held
+        self.check_held = self._check_from_leases
+        """`check` in the same way."""
         self._follower_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -85,7 +96,7 @@ class Limiter:
             with suppress(asyncio.CancelledError):
                 await self._follower_task
             self._follower_task = None
-        await self.store.close()
+        await self._returns.close()
 
     async def _follow(self, follower: Follower) -> None:
         while True:
@@ -105,7 +116,27 @@ class Limiter:
         elif self._take_now is not None or not plan.enforced:
             made = self._decided_now(plan)
         else:
-            made = verdict(plan, await self.store.take([bound[0] for bound in plan.enforced]))
+            hits = [bound[0] for bound in plan.enforced]
+            held = None if self._take_held is None else self._take_held(hits)
+            made = verdict(plan, await self.store.take(hits) if held is None else held)
+        if observer is not None:
+            observer.offer(request, cost, made, started)
+        return made
+
+    def _check_from_leases(self, request: Request, cost: int | None = None) -> Verdict | None:
+        """`check` without waiting, where this process holds enough of every counter; else None, and nothing is done."""
+        if self._take_held is None or not self._held:  # else the plan would be made twice for nothing
+            return None
+        observer = self.observer
+        timer = None if observer is None else observer.turn()
+        started = 0.0 if timer is None else timer()
+        plan = self.plan(request, cost)
+        if plan.shadows or not plan.enforced:
+            return None
+        held = self._take_held([bound[0] for bound in plan.enforced])
+        if held is None:
+            return None
+        made = verdict(plan, held)
         if observer is not None:
             observer.offer(request, cost, made, started)
         return made
@@ -145,6 +176,10 @@ class Limiter:
         """Take `cost` from a key's limit."""
         if self.hit_now is not None:
             return self.hit_now(key, limit, cost, algorithm=algorithm)
+        if self.hit_held is not None:
+            held = self.hit_held(key, limit, cost, algorithm=algorithm)
+            if held is not None:
+                return held
         hit = self.bare_keys.hit(key, limit, cost, algorithm)
         return verdict(bare_plan(None), ()) if hit is None else bare_verdict(hit, await self.store.take((hit,)))
 
@@ -175,11 +210,11 @@ class Limiter:
                 return await self.check(subject, cost)
             return await self.hit(subject, limit or "", 1 if cost is None else cost, algorithm=algorithm)
 
-        return Reservation(self.store, ask, span(ttl))
+        return Reservation(self._returns, ask, span(ttl))
 
     def slot(self, key: str, limit: str | Limit, *, ttl: float | None = None) -> Slot:
         """Hold one of a key's slots while a block runs; free again after `ttl` seconds if the holder dies."""
-        return Slot(self.store, self.bare_keys.slot(key, limit, ttl))
+        return Slot(self._returns, self.bare_keys.slot(key, limit, ttl))
 
     # Both
 
@@ -209,7 +244,7 @@ class Limiter:
     ) -> None:
         """Forget what was counted for a request's counters, or for a key under a limit."""
         plan = self._plan_for(subject, limit, None, algorithm)
-        await self.store.reset([bound.hit.key for bound in (*plan.enforced, *plan.shadows)])
+        await self._returns.reset([bound.hit.key for bound in (*plan.enforced, *plan.shadows)])
 
     async def refund(self, verdict: Verdict, amount: int | None = None) -> None:
         """Give back what a verdict took, slots included, or `amount` of it. Only the first refund of it counts."""
@@ -221,7 +256,7 @@ class Limiter:
             most = check_cost(amount)
             receipts = tuple(receipt._replace(amount=min(most, receipt.amount)) for receipt in receipts)
         if receipts:
-            await self.store.give_back(receipts)
+            await self._returns.give_back(receipts)
 
     def _plan_for(
         self,
@@ -240,6 +275,10 @@ class Limiter:
             msg = "a limit goes with a key; a request is decided by the rules"
             raise InvalidRequest(msg)
         return self._plan_counters(subject, cost)
+
+
+def _not_held(key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> None:
+    """In place of a verdict: the store has to be asked."""
 
 
 def _all_allowed(decisions: Iterable[Decision]) -> bool:

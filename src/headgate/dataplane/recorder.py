@@ -20,15 +20,17 @@ from headgate.core.decision import Decision
 from headgate.core.degraded import DegradedAllow, DegradedDeny, DegradedLocal
 from headgate.core.denial import FromDenyCache
 from headgate.core.event import Event, EventKind, beside, deciding, event_of, kind_of
+from headgate.core.lease import FromLease
 from headgate.core.rule import Action, Rule
 from headgate.core.thinning import Share, Thinning
 from headgate.core.units import MINUTE
 from headgate.dataplane.groups import DENIED, MAX_NAME, PLAIN, Groups
+from headgate.dataplane.key_use import KeyUse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headgate.core.counts import Count, LatencyBucket
+    from headgate.core.counts import Count, KeyCount, LatencyBucket
     from headgate.core.matching import Plan
     from headgate.core.request import Request
     from headgate.core.units import Micros
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     Offer: TypeAlias = Callable[[Request, int | None, Verdict, float], None]
     Timer: TypeAlias = Callable[[], float]
     Shortcut: TypeAlias = tuple[
-        Micros, Micros, str | None, list[str | None], list[float], EventKind, float | None, bool, bool
+        Micros, Micros, str | None, list[str | None], list[float], list[int], EventKind, float | None, bool, bool
     ]
     """From when to when, for which route, the lists of a group, what became of them, how probably one becomes an event
     (None: as `Thinning` says) and whether only if it is timed, and whether they have several limits."""
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
 MAX_EVENTS: Final = 20_000
 """That wait to be taken. When more come, the oldest go. With the longest texts (ASCII) they take 115 MB."""
 MAX_SHORTCUTS: Final = 5_000
-MAX_KEYS: Final = 100_000
 _MAX_ONE_IN: Final = 64
 _LESS: Final = 4
 _FEW: Final = 100
@@ -59,6 +60,9 @@ _MADE_TOGETHER: Final = 128
 _DEGRADED: Final = frozenset({DegradedAllow, DegradedDeny, DegradedLocal})
 _STORED: Final = frozenset({Decision, FromDenyCache}).issuperset
 """Whether all of some types are that of a store's decision."""
+_BY_DENY_CACHE: Final = 0
+_KNOWN: Final[dict[type[Decision], int]] = {FromDenyCache: _BY_DENY_CACHE, FromLease: 1}
+"""Which of a group's numbers counts what needed no store."""
 _SAMPLED: Final = frozenset({EventKind.ALLOWED, EventKind.THROTTLED})
 
 
@@ -101,7 +105,7 @@ class Recorder:
         self._passing: dict[object, Shortcut] = {}
         """By `Plan.alike`: where requests are counted that pass."""
         self._refused: dict[object, Shortcut] = {}
-        self._keys: dict[str, Micros] = {}
+        self._key_use = KeyUse()
         self.offer = self._offering()
         self._look_at_one_in(1)
 
@@ -128,7 +132,7 @@ class Recorder:
     def _offering(self) -> Offer:
         """`offer`, as a closure over all it needs; indexes instead of names, which takes half the time."""
         passing, refused = self._passing.get, self._refused.get
-        attend, sample, use, record = self._attend, self._sample, self._use, self._record
+        attend, sample, use, record = self._attend, self._sample, self._key_use.count, self._record
 
         def offer(request: Request, cost: int | None, verdict: Verdict, started: float) -> None:
             plan: Any = verdict._plan_or_key  # noqa: SLF001 (a third of the time of `verdict.plan`, and it is one here)
@@ -136,7 +140,7 @@ class Recorder:
             if shortcut is None:
                 record(request, cost, verdict, started)
                 return
-            begin, end, route, users, latencies, kind, chance, is_seldom, is_several = shortcut
+            begin, end, route, users, latencies, known, kind, chance, is_seldom, is_several = shortcut
             decisions = verdict._answer[0]  # noqa: SLF001 (as above)
             first = decisions[0]
             at = first[6]
@@ -150,12 +154,14 @@ class Recorder:
                 return
             user = request[0]
             users.append(user if user is None or len(user) <= MAX_NAME else None)
+            if first.__class__ is not Decision:
+                known[_BY_DENY_CACHE] += 1
             if started:
                 sample(request, cost, verdict, kind, chance, at, attend(latencies, started))
             elif not is_seldom:
                 sample(request, cost, verdict, kind, chance, at, None)
             if request[2]:
-                use(request[2], at)
+                use(request[2], at, verdict.allowed)
 
         return offer
 
@@ -170,25 +176,27 @@ class Recorder:
             outcome = _outcome(verdict, kind)
         elif kind is EventKind.DENIED:
             outcome = DENIED
-        charged = tuple([part for hit, rule, _ in plan.enforced for part in (rule.name, hit.cost)])
+        charged = tuple([part for hit, rule, _ in plan.enforced for part in (rule.id, hit.cost)])
         endpoint = request.route or plan.template or request.path
         group = self._groups.of((at // MINUTE, request.tier, endpoint, charged, outcome))
-        users, latencies = group or ([], [])  # without a group it is counted already
+        users, latencies, known = group or ([], [], [0, 0])  # without a group it is counted already
+        if decisions and type(decisions[0]) in _KNOWN:
+            known[_KNOWN[type(decisions[0])]] += 1
         users.append(request.user if request.user is None or len(request.user) <= MAX_NAME else None)
         chance, is_seldom = self._chance(plan, kind)
         if is_simple and group is not None and plan.alike is not None and not _can_wait(plan):
             shortcuts = self._passing if verdict.allowed else self._refused
-            known = shortcuts.get(plan.alike)
-            if (known is None and len(shortcuts) < MAX_SHORTCUTS) or (known is not None and known[1] <= at):
+            there = shortcuts.get(plan.alike)
+            if (there is None and len(shortcuts) < MAX_SHORTCUTS) or (there is not None and there[1] <= at):
                 begin, several = at - at % MINUTE, len(decisions) > 1
                 shortcuts[plan.alike] = (
-                    begin, begin + MINUTE, request.route, users, latencies, kind, chance, is_seldom, several,
+                    begin, begin + MINUTE, request.route, users, latencies, known, kind, chance, is_seldom, several,
                 )  # fmt: skip
         latency = self._attend(latencies, started) if started else None
         if started or not is_seldom:
             self._sample(request, cost, verdict, kind, chance, at, latency)
         if request.api_key:
-            self._use(request.api_key, at)
+            self._key_use.count(request.api_key, at, verdict.allowed)
 
     def _chance(self, plan: Plan, kind: EventKind) -> tuple[float | None, bool]:
         """How probably a request becomes an event (None: it is not sampled), and whether only if it is timed."""
@@ -226,8 +234,11 @@ class Recorder:
 
     def take_keys(self) -> dict[str, Micros]:
         """When each API key that was used since the last time was used last."""
-        keys, self._keys = self._keys, {}
-        return keys
+        return self._key_use.take_last()
+
+    def take_key_counts(self) -> list[KeyCount]:
+        """How many requests came with each API key since the last time."""
+        return self._key_use.take_counts()
 
     def _attend(self, latencies: list[float], started: float) -> float:
         """Note how long a decision took, and look after what is kept of it and those that are not timed."""
@@ -282,10 +293,6 @@ class Recorder:
         self._made += len(self._kept)
         self._kept.clear()
 
-    def _use(self, api_key: str, at: Micros) -> None:
-        if api_key in self._keys or (len(self._keys) < MAX_KEYS and len(api_key) <= MAX_NAME):
-            self._keys[api_key] = at
-
 
 def _turns(timer: Timer, one_in: int) -> Iterator[Timer | None]:
     """Who is timed: one in so many, without a rhythm that traffic could have as well."""
@@ -311,7 +318,7 @@ def _can_wait(plan: Plan) -> bool:
 def _outcome(verdict: Verdict, kind: EventKind) -> tuple[Any, ...]:
     """What became of a request, which rule decided it, whether without the store, and what is `beside`."""
     plan, rule = verdict.plan, deciding(verdict, kind).rule
-    decider = None if kind is EventKind.ALLOWED or rule is None else rule.name
+    decider = None if kind is EventKind.ALLOWED or rule is None else rule.id
     is_degraded = any(type(decision) in _DEGRADED for decision in verdict.decisions)
     has_more = plan.shadows or plan.gate is not None or kind is EventKind.THROTTLED
     return (kind.value, decider, is_degraded, beside(verdict) if has_more else ())

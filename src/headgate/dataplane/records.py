@@ -74,6 +74,8 @@ class Records:
         """What was read and is to be put into the shared cache."""
         self._is_sharing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.hits = self.misses = 0
+        """How often a record was in the memory of this process, and how often it had to be looked up."""
 
     @property
     def is_available(self) -> bool:
@@ -138,10 +140,14 @@ class Records:
 
     def _fresh(self, name: str) -> Entry | None:
         entry = self._cache.get(name)
-        return entry if entry is not None and entry[2] == self._era and self._clock() < entry[1] else None
+        if entry is None or entry[2] != self._era or self._clock() >= entry[1]:
+            return None
+        self.hits += 1
+        return entry
 
     async def _look_up(self, name: str, subject: str | bytes) -> Entry:
         """Wait for a record together with all callers that want it."""
+        self.misses += 1
         wanted = self._wanted.get(name)
         loop = asyncio.get_running_loop()
         if wanted is None:

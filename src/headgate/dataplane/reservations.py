@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _ONE_ALONE: Final = Meter(Slots(1), Algorithm.CONCURRENCY)
 _CHARGED_AFTERWARDS: Final = DAY
 """How long after a reservation has expired more can be charged for it, which has to be remembered for as long."""
+_SHARED: Final = frozenset({Source.STORE, Source.LEASE})
+"""What was counted in the shared store, so that every process can give it back."""
 # While the store is unavailable nothing is settled: the caller must know, and try again.
 _MUST_BE_KNOWN: Final = FailurePolicy(OnStoreError.DENY)
 
@@ -70,7 +72,7 @@ def charges(verdict: Verdict, *, everywhere: bool = False) -> list[Charge]:
     """What an admission has taken, hit by hit; `everywhere` also with receipts that only this process can use."""
     receipts = {receipt.key: receipt for receipt in verdict.receipts}
     return [
-        Charge(hit, receipts.get(hit.key) if everywhere or decision.source is Source.STORE else None)
+        Charge(hit, receipts.get(hit.key) if everywhere or decision.source in _SHARED else None)
         for _, _, hit, decision, _ in verdict.findings
         if decision.allowed
     ]
@@ -135,7 +137,7 @@ def _claim(held: Reserved, holder: str) -> Hit:
 
 def _check_known(source: Source) -> None:
     if source is not Source.STORE:
-        msg = "the counters are out of reach, so nothing was settled"
+        msg = "the counter store is unavailable, so nothing was settled; settle again"
         raise StoreError(msg, transient=True)
 
 
@@ -229,17 +231,21 @@ class Reservation:
 class Slot:
     """One of a number of slots, held until the block ends or the ttl is up."""
 
-    def __init__(self, store: CounterStore, hit: Hit) -> None:
-        """Nothing is taken yet."""
+    def __init__(self, store: CounterStore, hit: Hit, wait: Callable[[Hit], Awaitable[Verdict]] | None = None) -> None:
+        """Nothing is taken yet. `wait` takes it as soon as one is free; without it a slot is free now or refused."""
         self._store = store
         self._hit = hit
+        self._wait = wait
         self._open = False
         self.verdict = verdict(bare_plan(None), ())
         """How taking it went."""
 
     async def take(self) -> Self:
         """Take it, unless it is held already; a denial is in `verdict`."""
-        if not self._open:
+        if not self._open and self._wait is not None:
+            self.verdict = await self._wait(self._hit)
+            self._open = True
+        elif not self._open:
             await self._ask()
         return self
 

@@ -12,11 +12,12 @@ from headgate.core.rule import Action, Rule, RuleSet
 from headgate.errors import InvalidRequest, InvalidRules, NoRules, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headgate.core.blocklist import BlockList
     from headgate.core.meter import Zones
     from headgate.core.units import Micros
+    from headgate.errors import Problem
 
 log = logging.getLogger("headgate")
 
@@ -60,8 +61,14 @@ class _Unknown(Snapshot):
 class Snapshots:
     """Compiles rule sets, holds the newest good one and the active blocks, and plans requests by them."""
 
-    def __init__(self, zones: Zones, clock: Callable[[], Micros]) -> None:
-        """Start with a rule set that is known, and empty."""
+    def __init__(
+        self,
+        zones: Zones,
+        clock: Callable[[], Micros],
+        problems_here: Callable[[RuleSet], Sequence[Problem]] | None = None,
+    ) -> None:
+        """Start with a rule set that is known, and empty. `problems_here` says what this process cannot do of one."""
+        self._problems_here = problems_here
         self._zones = zones
         self.clock = clock
         self.current = Snapshot(RuleSet(), 0, zones, clock)
@@ -84,6 +91,8 @@ class Snapshots:
 
         Without a `number` of its own it gets the next.
         """
+        if self._problems_here is not None and (problems := self._problems_here(rule_set)):
+            raise InvalidRules(problems)
         number = self.current.number + 1 if number is None else number
         snapshot = Snapshot(rule_set, number, self._zones, self.clock)
         self.current = snapshot

@@ -43,6 +43,7 @@ _SECONDS_BETWEEN_SCANS: Final = 0.25
 _MAX_SCANNED: Final = 1_000
 """Connections in one scan, which takes milliseconds."""
 _MAX_CANDIDATES: Final = 1_024
+_SECONDS_BETWEEN_LOOKS: Final = 0.01
 
 
 class CloseReason(StrEnum):
@@ -98,9 +99,12 @@ class Acceptor(Generic[C]):
     """Accepts connections of one listening socket. TLS handshakes count towards the limit."""
 
     def __init__(
-        self, max_connections: int, tls: ssl.SSLContext | None = None, closed: ClosedConnections | None = None
+        self,
+        max_connections: int,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        closed: ClosedConnections | None = None,
     ) -> None:
-        """`closed` counts the idle connections that are closed at the limit."""
+        """`tls` gives the context for a new connection; `closed` counts idle ones that are closed at the limit."""
         self.connections: set[C] = set()
         """Open connections, after the TLS handshake."""
         self.closed = closed or ClosedConnections("other")
@@ -110,7 +114,7 @@ class Acceptor(Generic[C]):
         """Tasks that set up a connection, with their start time."""
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
-        self._is_watching = False
+        self._is_watching = self._is_finishing = False
         self._candidates: list[C | asyncio.Task[None]] = []
         """Idle at the last scan; the next one to close is the last."""
         self._scanned = self._logged = float("-inf")
@@ -124,6 +128,19 @@ class Acceptor(Generic[C]):
         self._listener = listener
         self._watch()
 
+    async def finish(self, seconds: float) -> None:
+        """Accept what the kernel has connected, and announce the end to all, for `seconds` or until none is left."""
+        self._is_finishing = True
+        for connection in tuple(self.connections):
+            connection.announce_end()
+        ends = self._loop.time() + seconds
+        while True:
+            if self._listener is not None and self._has_room:
+                self._accept(self._listener)
+            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            if self._loop.time() >= ends or not (self.connections or self._connecting):
+                return
+
     def stop(self) -> None:
         """Accept no more, and cancel handshakes."""
         self._unwatch()
@@ -134,6 +151,8 @@ class Acceptor(Generic[C]):
     def add(self, connection: C) -> None:
         """A connection is open."""
         self.connections.add(connection)
+        if self._is_finishing:
+            connection.announce_end()
 
     def remove(self, connection: C) -> None:
         """A connection is closed."""
@@ -179,15 +198,14 @@ class Acceptor(Generic[C]):
             task.add_done_callback(self._connected)
 
     async def _connect(self, accepted: socket.socket) -> None:
-        tls = self._tls
         try:
-            if tls is None:
+            if self._tls is None:
                 await self._loop.connect_accepted_socket(self.make_protocol, accepted)
             else:
                 async with asyncio.timeout(_HANDSHAKE_SECONDS):
                     await self._readable(accepted)
                     async with self._handshaking:  # each takes 0.3 ms: one per loop iteration
-                        handshake = self._loop.create_task(self._shake_hands(accepted, tls))
+                        handshake = self._loop.create_task(self._shake_hands(accepted, self._tls()))
                         try:
                             await asyncio.sleep(0)
                             await asyncio.sleep(0)

@@ -12,7 +12,7 @@ from headgate.edge.refused_sign_ins import NO_TOKEN, WRONG_TOKEN
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headgate.edge.refused_sign_ins import RefusedSignIns
     from headgate.protocols.http1.messages import Head
@@ -63,7 +63,7 @@ class Access:
 class GrpcProtection(NamedTuple):
     """TLS and token of the gRPC server; by default neither."""
 
-    tls: ssl.SSLContext | None = None
+    tls: Callable[[], ssl.SSLContext] | None = None
     access: Access | None = None
 
     def admits(self, fields: Mapping[str, str]) -> bool:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import logging
 import resource
 import socket
 import ssl
+import struct
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from headgate.adapters.changed_files import ReloadedValue
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
     from headgate.edge.acceptor import Acceptor, C
@@ -24,6 +28,20 @@ log = logging.getLogger("headgate")
 _BACKLOG: Final = 1_024
 _OTHER_FILES: Final = 128
 _RETRY_SECONDS: Final = 0.01
+_LINGER_SECONDS: Final = 0.5
+"""After the end is announced: for handshakes of TCP that are not complete, and for requests that are on their way."""
+_SO_ATTACH_FILTER: Final = 26
+_WITHOUT_SYN: Final = b"".join(
+    struct.pack("HBBI", *each)
+    for each in (
+        (0x30, 0, 0, 13),  # load the byte with the flags of the TCP header
+        (0x54, 0, 0, 0x12),  # of which SYN and ACK count
+        (0x15, 0, 1, 0x02),  # SYN alone?
+        (0x06, 0, 0, 0),  # then drop it
+        (0x06, 0, 0, 0x40000),  # else keep all of it
+    )
+)
+"""A filter in the kernel's own code: the first segment of a new connection is dropped, all others pass."""
 _REASONS: Final = {
     errno.EADDRINUSE: "another program uses it; stop that program, or choose another port",
     errno.EACCES: "permission denied; choose a port from 1024 on",
@@ -71,6 +89,13 @@ class Tls(NamedTuple):
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
+    def reloaded(self, *protocols: str) -> Callable[[], ssl.SSLContext]:
+        """Gives the server context of the files as they are now; files that cannot be used leave the one before."""
+        files = [self.certificate, self.key, *([] if self.client_ca is None else [self.client_ca])]
+        return ReloadedValue(
+            "certificates of the service", files, partial(self.context, *protocols), self.context(*protocols)
+        )
+
 
 class ServerConnection(Protocol):
     """A connection of a server, as the acceptor and `listening` see it."""
@@ -88,6 +113,9 @@ class ServerConnection(Protocol):
 
     def is_in_flight(self) -> bool:
         """Whether a response would be lost if the connection closed now."""
+
+    def announce_end(self) -> None:
+        """The server ends soon: tell the client with the next response, but answer what it has sent by then."""
 
     def drain(self) -> None:
         """Start nothing new, and close once everything is answered."""
@@ -130,20 +158,15 @@ def reserved_address(
         yield Address(found[0], found[1], scheme)
 
 
-def free_address(host: str, port: int) -> Address:
-    """Resolve an address without reserving it: the caller listens there at once."""
-    with reserved_address(host, port) as address:
-        return address
-
-
 @asynccontextmanager
 async def listening(
     acceptor: Acceptor[C], address: Address, drain_seconds: float, what: str = "requests", max_read: int | None = None
 ) -> AsyncIterator[None]:
     """Accept connections inside the block. At its end, what is in flight has `drain_seconds` to complete.
 
-    Several processes may listen on one address. `what` is for the log. `max_read` is about how many bytes the kernel
-    buffers for each connection.
+    Clients that the kernel has connected by then are accepted and answered too: a listening socket that is closed
+    resets those in its backlog. Several processes may listen on one address. `what` is for the log. `max_read` is
+    about how many bytes the kernel buffers for each connection.
     """
     listener = _listening_socket(address)
     if max_read is not None:
@@ -152,6 +175,8 @@ async def listening(
     try:
         yield
     finally:
+        _refuse_new(listener)
+        await acceptor.finish(min(_LINGER_SECONDS, drain_seconds))
         acceptor.stop()
         listener.close()
         for connection in tuple(acceptor.connections):
@@ -163,6 +188,14 @@ async def listening(
             log.warning("shutdown: %s still in flight after a drain of %g seconds were cut off", what, drain_seconds)
         for connection in tuple(acceptor.connections):
             connection.abort()
+
+
+def _refuse_new(listener: socket.socket) -> None:
+    """Have the kernel ignore new connections: clients retry a second later, and reach the next server there."""
+    program = ctypes.create_string_buffer(_WITHOUT_SYN, len(_WITHOUT_SYN))
+    count = len(_WITHOUT_SYN) // struct.calcsize("HBBI")
+    with suppress(OSError):  # not on Linux, or not permitted: then those that come just now may be reset
+        listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", count, ctypes.addressof(program)))
 
 
 def connection_limit(wanted: int) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headgate.adapters.redis import RedisStore
 from headgate.controlplane.subscriber import Followed, Origin
 from headgate.core.breaker import State
 from headgate.core.metrics import Sample
 from headgate.core.units import SECOND
+from headgate.dataplane.regional import Regional
 from headgate.ports import RULES
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.dataplane.flusher import Flusher
     from headgate.dataplane.guarded import Guarded
     from headgate.dataplane.identity import Identity
+    from headgate.dataplane.leased import LeaseCounts, Leased
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.http.service import DecisionService
 
@@ -45,10 +47,14 @@ def rules_samples(worker: str, service: DecisionService, limiter: Limiter) -> Ca
     return samples
 
 
-def store_samples(worker: str, cache: DenyCache | None, guarded: Guarded | None) -> Callable[[], Iterator[Sample]]:
-    """Samples of a store on a server; a store in memory has neither part, and no samples."""
+def store_samples(
+    worker: str, cache: DenyCache | None, guarded: Guarded | None, leased: Leased | None = None
+) -> Callable[[], Iterator[Sample]]:
+    """Samples of a store on a server; a store in memory has none of these parts, and no samples."""
 
     def samples() -> Iterator[Sample]:
+        if leased is not None:
+            yield from _lease_samples(worker, leased.counts)
         if cache is not None:
             yield Sample("headgate_deny_cache_hits_total", cache.hits)
             yield Sample("headgate_deny_cache_entries", cache.entries, (worker,))
@@ -57,15 +63,47 @@ def store_samples(worker: str, cache: DenyCache | None, guarded: Guarded | None)
             return
         for source, number in guarded.degraded.items():
             yield Sample("headgate_degraded_limits_total", number, (source.value,))
-        if isinstance(guarded.store, RedisStore):
-            load = guarded.store.load
+        regional, shared = _layer(guarded.store, Regional), _layer(guarded.store, RedisStore)
+        if regional is not None:
+            yield from _region_samples(worker, regional)
+        if shared is not None:
+            load = shared.load
             yield Sample("headgate_checks_in_flight", load.in_flight, (worker,))
             yield Sample("headgate_checks_waiting", load.waiting, (worker,))
             yield Sample("headgate_checks_shed_total", load.shed)
-            for node in guarded.store.topology.nodes():
+            for node in shared.topology.nodes():
                 yield Sample("headgate_store_breaker", _BREAKER[node.state], (worker, node.name))
 
     return samples
+
+
+T = TypeVar("T")
+
+
+def _layer(store: object, kind: type[T]) -> T | None:
+    """The store of a kind among those that wrap each other."""
+    return store if store is None or isinstance(store, kind) else _layer(getattr(store, "store", None), kind)
+
+
+def _region_samples(worker: str, regional: Regional) -> Iterator[Sample]:
+    now = regional.clock()
+    for peer in regional.gossip.peers():
+        age = (now - peer.last_exchange) / SECOND
+        yield Sample("headgate_region_exchange_age_seconds", age, (worker, peer.region))
+        yield Sample("headgate_region_silent", peer.is_silent, (worker, peer.region))
+    for name, borrower in regional.borrowers.items():
+        yield Sample("headgate_region_borrowed", borrower.outstanding, (worker, name))
+
+
+def _lease_samples(worker: str, counts: LeaseCounts) -> Iterator[Sample]:
+    yield Sample("headgate_lease_hits_total", counts.hits)
+    yield Sample("headgate_lease_grants_total", counts.granted, ("granted",))
+    yield Sample("headgate_lease_grants_total", counts.refused, ("refused",))
+    yield Sample("headgate_lease_granted_units_total", counts.granted_units)
+    yield Sample("headgate_lease_returned_units_total", counts.returned_units)
+    yield Sample("headgate_lease_expired_units_total", counts.expired_units)
+    yield Sample("headgate_lease_outstanding_units", counts.outstanding_units, (worker,))
+    yield Sample("headgate_leased_counters", counts.counters, (worker,))
 
 
 def control_samples(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.adapters.clock import monotonic, wall_clock
 from headgate.adapters.process_samples import WorkerSamples, process_samples
 from headgate.core.metrics import DecisionTotals, exposition, summed
+from headgate.edge.overview.live_rates import LiveRates
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Telemetry:
             process_samples(worker, wall_clock()),
         ]
         """A part of the service that has samples to report adds a function here."""
+        self.rates = LiveRates(self.gathered, wall_clock)
+        """How fast the counters grow, inside `rates.reading()`."""
 
     def observe(self, counted: Counted) -> None:
         """Add what was decided since the last time."""
@@ -68,11 +71,13 @@ class Telemetry:
             self._text = self._shared.kept() or self._text
         return self._text
 
-    def _written(self) -> str:
+    def gathered(self) -> list[Sample]:
+        """The samples of all processes now."""
         mine = self._share()
-        if self._shared is not None:
-            mine = summed([*mine, *self._shared.of_others()])
-        return exposition(mine)
+        return mine if self._shared is None else summed([*mine, *self._shared.of_others()])
+
+    def _written(self) -> str:
+        return exposition(self.gathered())
 
     def _share(self) -> list[Sample]:
         """What is shared before it is told is still known if this process dies; so no sum is told and then falls."""

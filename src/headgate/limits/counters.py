@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.core import degraded
 from headgate.core.decision import Source
 from headgate.core.limit import Rate
-from headgate.core.meter import Algorithm
-from headgate.core.units import DAY, HOUR, MAX_AMOUNT, MINUTE, SECOND
-from headgate.errors import Overloaded, StoreError
+from headgate.core.meter import MAX_LOG, Algorithm
+from headgate.core.units import MAX_AMOUNT, SECOND
+from headgate.errors import InvalidLimit, InvalidRequest, Overloaded, StoreError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,15 +30,7 @@ if TYPE_CHECKING:
     from headgate.ports import CounterStore
 
 _MAX_REMEMBERED: Final = 100_000
-_ITEM: Final = re.compile(r".*/[0-9]+/(?P<multiples>[0-9]{1,9})/(?P<unit>second|minute|hour|day|month|year)", re.DOTALL)
-_UNITS: Final = {
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    "day": DAY,
-    "month": 30 * DAY,  # as limits has them
-    "year": 12 * 30 * DAY,
-}
+_ITEM: Final = re.compile(r".*/[0-9]+/(?P<multiples>[0-9]{1,9})/(?P<unit>[^/]+)", re.DOTALL)
 _ON_CLEAR: Final = (Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_LOG)
 _SOUND: Final = (Source.STORE, Source.DENY_CACHE)
 _PING: Final = "limits: ping"
@@ -59,13 +51,16 @@ class LimitsCounters:
         bare_keys: BareKeys,
         clock: Callable[[], Micros],
         *,
+        unit_seconds: Callable[[str], int | None],
         prefix: str = "",
         degrades: bool = False,
     ) -> None:
         """`degrades` says that answers without the store are fine; else they are raised as `StoreError`.
 
-        `clock` is this process's, for answers that the store's clock is not there for.
+        `clock` is this process's, for answers that the store's clock is not there for. `unit_seconds` says how
+        long a unit of `limits` is, those of a program's own included.
         """
+        self._unit_seconds = unit_seconds
         self._clock = clock
         self._store = store
         self._bare_keys = bare_keys
@@ -106,11 +101,13 @@ class LimitsCounters:
 
     async def acquire_entry(self, key: str, limit: int, seconds: float, amount: int) -> bool:
         """Take, if every interval of the window's length stays within the limit."""
+        _check_moving_window(limit)
         counter = self._counter(key, seconds, Algorithm.SLIDING_WINDOW_LOG)
         return (await self._take(counter, limit, amount)).allowed
 
     async def get_moving_window(self, key: str, limit: int, seconds: float) -> tuple[float, int]:
         """The instant of the oldest entry in view, in Unix seconds, and how many there are."""
+        _check_moving_window(limit)
         counter = self._counter(key, seconds, Algorithm.SLIDING_WINDOW_LOG)
         found = await self._look(counter, limit)
         if found.remaining < limit:
@@ -208,6 +205,9 @@ class LimitsCounters:
         await self._store.reset([self._hit(counter, 1, 0).key for counter in counters])
 
     def _hit(self, counter: _Counter, limit: int, amount: int) -> Hit:
+        if isinstance(amount, float):  # limits' own storages add up whatever they are given
+            msg = f"a cost is a whole number, not {short_repr(amount)}; to count in parts, multiply limits and costs"
+            raise InvalidRequest(msg)
         rate = Rate(limit, counter.period)
         hit = self._bare_keys.hit(self._prefix + counter.key, rate, amount, counter.algorithm)
         assert hit is not None  # noqa: S101 (a rate is never unlimited)
@@ -227,4 +227,15 @@ class LimitsCounters:
         if known is not None:
             return known
         item = _ITEM.fullmatch(key)
-        return None if item is None else int(item["multiples"]) * _UNITS[item["unit"]]
+        seconds = None if item is None else self._unit_seconds(item["unit"])
+        return None if item is None or seconds is None else int(item["multiples"]) * seconds * SECOND
+
+
+def _check_moving_window(limit: int) -> None:
+    """The library shows a storage no limit before its first hit, so this is the earliest moment to say it."""
+    if limit > MAX_LOG:
+        msg = (
+            f"{limit} is too large for the strategy moving-window, which keeps every hit (at most {MAX_LOG}); "
+            "use sliding-window-counter"
+        )
+        raise InvalidLimit(msg)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 try:
     import limits.aio.storage
     import limits.storage
     from limits.errors import ConfigurationError
+    from limits.limits import GRANULARITIES
 except ModuleNotFoundError as error:
     msg = "headgate.limits is a storage for the library limits, which is not installed: pip install limits"
     raise ModuleNotFoundError(msg) from error
@@ -38,11 +39,36 @@ def _counters(uri: str | None, prefix: str, options: dict[str, float | str | boo
             store = wiring.blocking_store(url)
     except InvalidSettings as error:
         raise ConfigurationError(str(error)) from error
-    return LimitsCounters(store, bare_keys, wall_clock, prefix=prefix, degrades="on_store_error=" in url)
+    degrades = "on_store_error=" in url
+    return LimitsCounters(store, bare_keys, wall_clock, unit_seconds=unit_seconds, prefix=prefix, degrades=degrades)
+
+
+def unit_seconds(unit: str) -> int | None:
+    """How long a unit is: one of limits', or of a class that the program has derived from `RateLimitItem`."""
+    item = GRANULARITIES.get(unit)
+    return None if item is None else item.GRANULARITY.seconds
+
+
+class _Origin:
+    """What a storage was made of, to make it again in another process; counters in memory do not travel."""
+
+    def _remember(self, uri: str | None, prefix: str) -> None:
+        self._uri = uri or f"{_OURS}memory://"
+        self._key_prefix = prefix
+
+    @property
+    def storage(self) -> str:
+        """The kind of store, as ``flask limiter config`` shows it; the address may hold a password."""
+        return self._uri.removeprefix(_ASYNC).removeprefix(_OURS).partition(":")[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Make it again from its address."""
+        wraps: Any = self
+        return type(self), (self._uri, wraps.wrap_exceptions, self._key_prefix)
 
 
 class HeadgateStorage(
-    limits.storage.Storage, limits.storage.MovingWindowSupport, limits.storage.SlidingWindowCounterSupport
+    _Origin, limits.storage.Storage, limits.storage.MovingWindowSupport, limits.storage.SlidingWindowCounterSupport
 ):
     """A storage for `limits`, flask-limiter and slowapi. Safe under threads and after forks."""
 
@@ -57,6 +83,7 @@ class HeadgateStorage(
     ) -> None:
         """`uri` is an address of headgate behind ``headgate+``; `key_prefix` stands before all keys."""
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
+        self._remember(uri, key_prefix)
         self._counters = _counters(uri, key_prefix, options, awaits=False)
 
     @property
@@ -110,7 +137,10 @@ class HeadgateStorage(
 
 
 class AsyncHeadgateStorage(
-    limits.aio.storage.Storage, limits.aio.storage.MovingWindowSupport, limits.aio.storage.SlidingWindowCounterSupport
+    _Origin,
+    limits.aio.storage.Storage,
+    limits.aio.storage.MovingWindowSupport,
+    limits.aio.storage.SlidingWindowCounterSupport,
 ):
     """A storage for `limits.aio`."""
 
@@ -125,6 +155,7 @@ class AsyncHeadgateStorage(
     ) -> None:
         """As `HeadgateStorage`, behind ``async+``."""
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
+        self._remember(uri, key_prefix)
         self._counters = _counters(uri, key_prefix, options, awaits=True)
 
     @property

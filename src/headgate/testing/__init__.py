@@ -10,9 +10,12 @@
     clock.advance(seconds=120)
     assert limiter.hit("login:u_42", "1/minute").allowed
 
-`CounterStoreContract` proves a store of your own, and `FaultProxy` plays a server that is slow, silent or gone.
+`assert_limited` calls an application until it refuses. pytest has the fixtures `headgate_clock`, `headgate_limiter`
+and `headgate_sync_limiter`. `CounterStoreContract` proves a store of your own, and `FaultProxy` plays a server that is
+slow, silent or gone.
 """
 
+from headgate.testing.assertions import assert_limited
 from headgate.testing.clock import FakeClock
 from headgate.testing.contract import CounterStoreContract
 from headgate.testing.fault_proxy import FaultProxy
@@ -26,6 +29,7 @@ __all__ = [
     "Fault",
     "FaultProxy",
     "Scenario",
+    "assert_limited",
     "load_vectors",
     "replay",
 ]

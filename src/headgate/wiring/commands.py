@@ -65,7 +65,8 @@ async def admin_application(settings: Settings, *, decides: bool = False) -> Asy
     async with runtime:
         if decides:
             await runtime.load(identity, subscriber)
-        yield admin_app(admin_parts(opened.database, notifier.announce, limiter, identity, token)), token
+        parts = admin_parts(opened.database, notifier.announce, limiter, identity, token, hot=counters.hot)
+        yield admin_app(parts), token
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.saved_documents import SavedDocuments
 from headgate.archive.retention import Retention, maintain_events
+from headgate.archive.schedule import run_jobs
 from headgate.controlplane import documents
 from headgate.controlplane.changes import StoredChanges
 from headgate.controlplane.document_applier import appliers
@@ -29,19 +30,20 @@ from headgate.controlplane.runtime import WITH_SAVED_RULES, ControlParts, Contro
 from headgate.controlplane.subscriber import Subscriber
 from headgate.controlplane.usage_totals import UsageTotals
 from headgate.core.tally import Tally
+from headgate.edge.simulator import SimulatorProcess
 from headgate.ports import RULES
 from headgate.setting_values import OnNoRules
+from headgate.settings import child_environment
 from headgate.wiring.admin import admin_parts
 from headgate.wiring.identity import identity_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headgate.adapters.embedded import OpenedDatabase
     from headgate.adapters.rules_file import RulesFile
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.admin.parts import AdminParts
+    from headgate.edge.telemetry import Telemetry
     from headgate.settings import Settings
     from headgate.wiring import Counters
 
@@ -67,11 +69,11 @@ def control_plane(
     rules: RulesFile | None = None,
     *,
     leads: bool = True,
-    metrics: Callable[[], str] | None = None,
+    telemetry: Telemetry | None = None,
 ) -> ControlPlane:
     """The control plane of one process of a service; of several processes one `leads`.
 
-    The leader applies `rules`, a file, to the database. `metrics` is the text of the admin API's ``/metrics``.
+    The leader applies `rules`, a file, to the database. `telemetry` is what the admin API tells of.
     """
     limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
     opened = open_database(settings.database_url or "", settings.data_dir)
@@ -89,7 +91,8 @@ def control_plane(
         empty={} if rules else {RULES: documents.NO_RULES},
     )
     token = settings.admin_token or kept_token(settings.data_dir)
-    admin = admin_parts(opened.database, notifier.announce, limiter, identity, token, metrics)
+    simulate = SimulatorProcess(child_environment(settings))
+    admin = admin_parts(opened.database, notifier.announce, limiter, identity, token, telemetry, counters.hot, simulate)
     usage = UsageTotals(opened.another(_SECONDS_FOR_A_RECORD), Tally(wall_clock))
     patience = WITH_SAVED_RULES if saved.has(RULES) else Patience()
     parts = ControlParts(
@@ -115,7 +118,8 @@ def _leader(
         admin.blocks,
         [
             Rollups(opened.another(_SECONDS_TO_ROLL_UP)).run,
-            partial(maintain_events, retention, settings, archives=True),
+            partial(maintain_events, retention),
+            partial(run_jobs, opened.database, settings, wall_clock),
         ],
         partial(import_module, "headgate.edge.admin.app"),
     )

@@ -75,6 +75,7 @@ async def recorded(
             settings.flush_seconds,
             counts=COUNTS in limits,
             observers=observers,
+            records=None if control is None else control.identity.records,
         )
         await stack.enter_async_context(flusher)
         yield flusher, exporter

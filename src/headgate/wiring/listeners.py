@@ -63,7 +63,7 @@ async def rate_limit_service(
     carrying, token = transport(chosen), chosen.service_token
     files = carrying.tls
     access = None if token is None else Access(token, refused or RefusedSignIns("grpc"))
-    protection = GrpcProtection(None if files is None else files.context(ALPN), access)
+    protection = GrpcProtection(None if files is None else files.reloaded(ALPN), access)
     denies = chosen.rls_on_overload is RlsOnOverload.OVER_LIMIT
     answering = methods(rate_limits, is_ready, denies_on_overload=denies)
     bounds = GrpcBounds(first_call=chosen.header_seconds, incomplete=chosen.body_seconds)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headgate.dataplane.limiter import Limiter
+    from headgate.edge.frameworks.options import Setup
     from headgate.edge.frameworks.threads import BlockingIdentity
     from headgate.settings import Settings
 
@@ -134,6 +135,11 @@ def _identity(settings: Settings, at: Central | None) -> Identity:
 
 def _by_address(settings: Settings) -> Identity:
     return Identity(wall_clock, proxies=Proxies(settings.trusted_proxies), api_key_header=settings.api_key_header)
+
+
+def with_settings(setup: Setup) -> Setup:
+    """What an application says, and `HEADGATE_ENABLED` where it does not say whether it limits at all."""
+    return setup if setup.enabled is not None else replace(setup, enabled=from_environment().enabled)
 
 
 def check_workers() -> None:

@@ -14,6 +14,7 @@ from headgate.adapters.rules_file import RulesFile
 from headgate.core.ids import new_id
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
+from headgate.dataplane.leased import Leased
 from headgate.dataplane.limiter import Limiter
 from headgate.edge.http.service import DecisionService
 from headgate.edge.state_samples import control_samples, event_samples, rules_samples, store_samples
@@ -58,6 +59,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
     What there is to report goes to `telemetry`.
     """
     store_url = settings.redis_url or ""
+    regions = wiring.Regions(settings.region, dict(settings.region_urls), settings.gossip_seconds)
     try:
         counters = wiring.open_counters(
             store_url,
@@ -65,6 +67,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             max_wait=settings.overload_seconds,
             deny_cache_mb=settings.deny_cache_mb,
             processes=settings.workers,
+            regions=regions,
         )
     except InvalidSettings as error:
         msg = f"HEADGATE_REDIS_URL is malformed: {error}"
@@ -75,7 +78,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         traces = await stack.enter_async_context(opened_traces(settings, worker))
         recorder = recorder_for(settings)
         observer = observer_of(recorder, traces)
-        limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here), observer=observer)
+        limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here, regions=regions), observer=observer)
         await stack.enter_async_context(limiter)
         embedded = wiring.layer(limiter.store, EmbeddedStore)
         if embedded is not None:
@@ -89,7 +92,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             from headgate.wiring.control import control_plane  # noqa: PLC0415 (see above)
 
             file = None if settings.rules_file is None else RulesFile(settings.rules_file, settings.rules_owner)
-            control = control_plane(settings, counters, limiter, file, leads=leads, metrics=telemetry.text)
+            control = control_plane(settings, counters, limiter, file, leads=leads, telemetry=telemetry)
             await stack.enter_async_context(control.runtime)
             time = asyncio.get_running_loop().time
             telemetry.sources.append(control_samples(worker, control.runtime, control.identity, time))
@@ -112,8 +115,11 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
         telemetry.sources += [
             service.samples,
             rules_samples(worker, service, limiter),
-            store_samples(worker, cache, guarded),
+            store_samples(worker, cache, guarded, wiring.layer(limiter.store, Leased)),
         ]
+        if counters.hot is not None:
+            telemetry.sources.append(partial(counters.hot.samples, worker))
+            await stack.enter_async_context(counters.hot.sharing())
         await stack.enter_async_context(telemetry.sharing())
         # Behind the control plane, whose database it stores to when everything else has ended.
         observers: list[Callable[[Counted], None]] = [telemetry.observe]

@@ -26,6 +26,7 @@ from headgate.adapters.spool import log as spool_log
 from headgate.adapters.spool.batches import counts_from, encoded, events_from
 from headgate.adapters.spool.log import framed
 from headgate.adapters.spool.stream import COUNTS_TOGETHER, ENOUGH_AT_ONCE
+from headgate.core.counts import NO_CACHE_USE, CacheUse, KeyCount
 from headgate.core.delivery_ledger import DeliveryLedger
 from headgate.core.event import EventBatch
 
@@ -451,8 +452,8 @@ def test_what_another_version_has_spooled_is_read(monkeypatch: pytest.MonkeyPatc
     single = [9, "u1", "free", "/a", ["search", 1], "denied", "search", True, 3]
     once = ["b", "s", "r", [single, [9, None, *single[2:], ["watched", None]]], []]  # when each count had one user
     assert counts_from(msgspec.msgpack.encode(once)).counts == [
-        (9, {"u1": 3}, "free", "/a", True, ("search", 1), "denied", "search", ()),
-        (9, {None: 3}, "free", "/a", True, ("search", 1), "denied", "search", ("watched", None)),
+        (9, {"u1": 3}, "free", "/a", True, ("search", 1), "denied", "search", (), NO_CACHE_USE),
+        (9, {None: 3}, "free", "/a", True, ("search", 1), "denied", "search", ("watched", None), NO_CACHE_USE),
     ]
     monkeypatch.setattr(batches, "Event", _LaterEvent)
     earlier = events_from(msgspec.msgpack.encode(["b", "s", "r", [[7, 1]]]))
@@ -484,3 +485,24 @@ def test_what_has_no_form_is_cleaned_or_lost_alone() -> None:
     assert clean.users == {None: 1, "u1": 3, "u2": 2**63 - 1}
     assert sorted(each.users["?"] for each in apart) == [2, 4]
     assert encoded(EventBatch("b", "s", "r", []), 10**6) == ([], 0)
+
+
+def test_what_was_known_and_requests_by_key_come_back() -> None:
+    """Both are spooled with the counts, in halves of a batch that is too large too, and are there once."""
+    whole = count_batch(4)
+    use = CacheUse(3, 2, 1, 0)
+    whole = whole._replace(
+        counts=[count._replace(caches=use) for count in whole.counts],
+        keys=tuple(KeyCount(9, f"key-{number}", number, 0) for number in range(4)),
+    )
+    for largest in (10**6, 400):
+        payloads, lost = encoded(whole, largest)
+        made = [counts_from(payload) for _, payload in payloads]
+        assert lost == 0
+        assert sum(size for size, _ in payloads) == whole.size
+        assert sorted(key for each in made for key in each.keys) == sorted(whole.keys)
+        denials = sum(count.caches.denials for each in made for count in each.counts)
+        assert denials == 3 * len(whole.counts)
+    odd = whole._replace(counts=[whole.counts[0]._replace(users={"\ud800": 1, "\udc01x": 2})], latencies=[])
+    (payload,) = [payload for _, payload in encoded(odd, 10**6)[0]]
+    assert [count.caches for count in counts_from(payload).counts] == [use, NO_CACHE_USE]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headgate.core.rule import RuleSet
 
 OLD = [
-    {"name": "search", "limits": "5/hour", "spread": "leased"},
+    {"name": "search", "limits": "5/hour", "spread": {"shards": 8}},
     {"name": "office", "action": "allow", "per": "user", "match": {"ip_ranges": ["10.0.0.0/8"]}},
     {"name": "tab", "limits": "5/hour", "match": {"endpoints": ["/a\tb"]}},
 ]

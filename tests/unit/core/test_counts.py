@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from headgate.core.counts import OTHER, Count, CountBatch, LatencyBucket, cut, usage_columns
+from headgate.core.counts import (
+    OTHER,
+    CacheUse,
+    Count,
+    CountBatch,
+    KeyCount,
+    LatencyBucket,
+    added_up,
+    cut,
+    usage_columns,
+)
 from headgate.core.event import EventKind
 from headgate.core.metric_rows import Bounds, Known, metric_rows
 from headgate.core.units import DAY, MINUTE
@@ -156,3 +166,34 @@ def test_tiers_that_callers_make_up_are_bounded_too() -> None:
     for rule in ("", "a"):
         assert sum(row.denied for row in rows if row.rule == rule) == 40
         assert sum(row.denied for row in rows if (row.rule, row.endpoint, row.tier) == (rule, OTHER, OTHER)) > 30
+
+
+def test_what_was_known_already_is_beside_the_totals() -> None:
+    """Cache hits, misses and lease hits are in all rows but those of users; records have a row of their own."""
+    use = CacheUse(denials=2, leases=1)
+    counts = [
+        _count("denied", "a", 1, rule="a", requests=5)._replace(caches=use),
+        _count("allowed", requests=4),
+        _count("denied", "a", 1, rule="a", requests=3)._replace(is_degraded=True),
+        _count("allowed")._replace(users={}, endpoint=None, tier=None, caches=CacheUse(record_hits=7, record_misses=2)),
+    ]
+    rows = {(row.rule, row.endpoint, row.user): row[12:17] for row in metric_rows(_batch(*counts))}
+    assert rows == {
+        ("", "/a", ""): (2, 2, 1, 0, 0),
+        ("a", "/a", ""): (2, 2, 1, 0, 0),
+        ("", "", ""): (0, 0, 0, 7, 2),
+        ("", "", "u1"): (0, 0, 0, 0, 0),
+    }
+
+
+def test_what_was_known_already_stays_exact_in_parts_and_sums() -> None:
+    """A count that is cut has it in one part; batches that are added up have the sum, and so have API keys."""
+    count = _count("denied", "a", 1)._replace(users={"u1": 1, "u2": 1, "u3": 1}, caches=CacheUse(denials=3))
+    parts = [each.caches for part in cut([count], 2) for each in part]
+    assert parts == [CacheUse(denials=3), CacheUse()]
+    keys = (KeyCount(NOON, "k", 2, 1), KeyCount(NOON, "l", 1, 0))
+    one, other = _batch(count)._replace(keys=keys), _batch(count, _count("allowed"))._replace(keys=keys[:1])
+    both = added_up([one, other])
+    assert [each.caches for each in both.counts] == [CacheUse(denials=6), CacheUse()]
+    assert both.keys == (KeyCount(NOON, "k", 4, 2), KeyCount(NOON, "l", 1, 0))
+    assert (one.size, both.size) == (5, 6)

@@ -200,6 +200,7 @@ def test_an_explanation_is_ready_for_json() -> None:
         "endpoint": "/*",
         "per": ["user"],
         "algorithm": "sliding_window_counter",
+        "spread": "exact",
         "origin": "rule",
         "limits_from": "the rule itself",
         "limits": [counter],

@@ -15,8 +15,9 @@ from headgate.core.failure_policy import OnStoreError
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule import Action, Match, Response, Rule, Spread, SpreadMode
+from headgate.core.rule import Action, Match, Response, Rule
 from headgate.core.rule_data import brief_rule, brief_rule_set, complete_rule, complete_tier, rule_data
+from headgate.core.spread import Spread, SpreadMode
 from headgate.core.units import MINUTE, SECOND
 from headgate.errors import InvalidRules
 
@@ -24,6 +25,7 @@ LIMITS = (Rate(5, MINUTE),)
 RULES = [
     Rule("plain", limits=LIMITS, layer="global"),
     Rule("tiered", tier_limit="search", layer="global"),
+    Rule("in-parts", limits=LIMITS, layer="global", spread=Spread(SpreadMode.SHARDS, shards=8)),
     Rule("gate", action=Action.BLOCK, layer="global", response=Response(451, "Not here.")),
     Rule(
         "full",

@@ -49,6 +49,14 @@ def test_differences_in_lines() -> None:
     assert difference(BEFORE, AFTER).unchanged == 1
 
 
+def test_a_new_name_is_told_under_the_old_one() -> None:
+    """A renamed rule is neither added nor removed, and is not among those that stay as they are."""
+    found = difference(BEFORE, BEFORE, {"former": "old"})
+    assert found.lines() == ["~ rule former: name former → old, and keeps its counters, own limits and history"]
+    assert (found.is_empty, found.affects_decisions, found.unchanged) == (False, True, 2)
+    assert found.as_dict()["renamed"] == [{"before": "former", "after": "old"}]
+
+
 def test_differences_as_data() -> None:
     """Programs get the same as JSON."""
     data = difference(BEFORE, AFTER).as_dict()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.spool import AT, count_batch, event
 
-from headgate.core.counts import CountBatch
+from headgate.core.counts import CacheUse, CountBatch, KeyCount
 from headgate.core.event import EventBatch
 from headgate.dataplane import flusher
 from headgate.dataplane.flusher import COUNTS, EVENTS, Counted, Flusher, Origin, Recorded
@@ -31,6 +31,7 @@ class _Recorder:
         self.is_last = False
         self._events: list[Event] = []
         self.counts: tuple[list[Count], list[LatencyBucket]] = ([], [])
+        self.key_counts: list[KeyCount] = []
 
     @property
     def waiting(self) -> int:
@@ -55,6 +56,10 @@ class _Recorder:
 
     def take_keys(self) -> dict[str, int]:
         return {"key": AT}
+
+    def take_key_counts(self) -> list[KeyCount]:
+        taken, self.key_counts = self.key_counts, []
+        return taken
 
 
 class _Journal:
@@ -97,7 +102,7 @@ def test_everything_is_brought_over_in_batches_of_bounded_size() -> None:
         recorder, journal = _Recorder(), _Journal()
         async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=True) as bringing:
             recorder.emit(4_500)
-            recorder.counts = count_batch(15_000, groups=3)[3:]
+            recorder.counts = count_batch(15_000, groups=3)[3:5]
             assert bringing.state() == Recorded(4_500, 4_500, 0)
             await bringing.flush()
             assert bringing.state() == Recorded(4_500, 4_500, 0)
@@ -138,7 +143,7 @@ def test_counts_without_a_sink_are_forgotten() -> None:
 
     async def run() -> None:
         recorder, journal = _Recorder(), _Journal()
-        recorder.counts = count_batch()[3:]
+        recorder.counts = count_batch()[3:5]
         async with Flusher(recorder, journal, ORIGIN, 3600.0, counts=False) as bringing:
             await bringing.flush()
         assert journal.given == []
@@ -236,3 +241,37 @@ def test_an_observer_that_fails_costs_no_event(caplog: pytest.LogCaptureFixture)
 
     asyncio.run(run())
     assert caplog.messages == ["an observer of the counts failed"]
+
+
+class _Records:
+    hits = misses = 0
+
+
+def test_requests_by_key_and_the_use_of_records_go_with_the_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are cut into batches too; how often records were known is in the last minute, once there are requests."""
+    monkeypatch.setattr(flusher, "_COUNTED_TOGETHER", 2)
+
+    async def run() -> None:
+        recorder, journal, records = _Recorder(), _Journal(), _Records()
+        keys = [KeyCount(AT, str(number), 2, 1) for number in range(3)]
+        flushing = Flusher(recorder, journal, ORIGIN, 60, counts=True, records=records)
+        records.hits, records.misses = 5, 1
+        recorder.key_counts = keys
+        await flushing.flush()
+        batches = [batch for batch in journal.given if isinstance(batch, CountBatch)]
+        assert [[*batch.keys] for batch in batches] == [keys[:2], keys[2:]]
+        assert not any(batch.counts for batch in batches)
+        recorder.counts = (count_batch().counts, [])
+        records.hits = 7
+        await flushing.flush()
+        last = journal.given[-1]
+        assert isinstance(last, CountBatch)
+        assert last.counts[-1].caches == CacheUse(record_hits=7, record_misses=1)
+        assert last.counts[-1].requests == 0
+        recorder.counts = (count_batch().counts, [])
+        await flushing.flush()
+        last = journal.given[-1]
+        assert isinstance(last, CountBatch)
+        assert last.counts[-1].caches == CacheUse()
+
+    asyncio.run(run())

@@ -12,6 +12,7 @@ from headgate import Limiter as AsyncLimiter
 from headgate.adapters.rules_file import RulesFile
 from headgate.adapters.zones import zone
 from headgate.core.parsing.rule_set import parse_rule_set
+from headgate.core.regions import region_problems
 from headgate.core.request import Request
 from headgate.core.rule import RuleSet
 from headgate.dataplane import limiter as async_limiter
@@ -54,6 +55,18 @@ def test_snapshots_are_numbered() -> None:
     assert [snapshots.publish(RuleSet()).number for _ in range(3)] == [1, 2, 3]
     assert snapshots.current.number == 3
     assert [snapshots.publish(RuleSet(), number).number for number in (40, 7)] == [40, 7]
+
+
+def test_what_this_process_cannot_do_is_not_published() -> None:
+    """Rules that are right in themselves are refused where they cannot be kept, and the active ones stay."""
+    regional = parse_rule_set({"rules": [{"name": "r", "limits": "5/minute", "spread": {"regions": "gossip"}}]})
+    snapshots = Snapshots(zone, FakeClock(), lambda rule_set: region_problems(rule_set, None, []))
+    active = snapshots.publish(RuleSet())
+    with pytest.raises(InvalidRules, match=r"rules\[0\]\.spread: regions share this limit"):
+        snapshots.publish(regional)
+    assert snapshots.current is active
+    reachable = Snapshots(zone, FakeClock(), lambda rule_set: region_problems(rule_set, "eu", ["us"]))
+    assert reachable.publish(regional).rule_set is regional
 
 
 def test_what_does_not_compile_is_not_published() -> None:

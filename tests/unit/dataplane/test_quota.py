@@ -160,6 +160,24 @@ def test_what_spares_or_refuses_the_user_is_listed_too() -> None:
     assert trial["action"] == "log"
 
 
+def test_a_reset_of_one_rule_leaves_the_others() -> None:
+    """Only the counters of the named rule are forgotten; an unknown name forgets none."""
+
+    async def run() -> None:
+        rules = [
+            {"name": name, "per": "user", "limits": "5/minute", "match": {"endpoints": [f"/{name}"]}} for name in "ab"
+        ]
+        async with Limiter.open(rules=rules, clock=FakeClock()) as limiter:
+            for name in "ab":
+                await limiter.check(Request(user="u1", path=f"/{name}"))
+            assert await reset(limiter, Request(user="u1"), "a") == 1
+            assert await reset(limiter, Request(user="u1"), "c") == 0
+            listed = await quota(limiter, Request(user="u1"))
+            assert {entry.rule.name: entry.as_dict()["used"] for entry in listed} == {"a": 0, "b": 1}
+
+    asyncio.run(run())
+
+
 def test_a_reset_forgets_what_is_the_users_own() -> None:
     """After a reset the user's counters are empty; those of others and those shared with them stay."""
 

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from headgate import Limiter, Request
 from headgate.core.api_key import public_name
-from headgate.core.counts import OTHER, CountBatch, usage_columns
+from headgate.core.counts import OTHER, CacheUse, CountBatch, KeyCount, usage_columns
 from headgate.core.degraded import allowed as degraded_allow
+from headgate.core.denial import FromDenyCache
 from headgate.core.event import EventKind
+from headgate.core.lease import FromLease
 from headgate.core.metric_rows import metric_rows
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.thinning import Share
-from headgate.core.units import MINUTE, SECOND
+from headgate.core.units import DAY, MINUTE, SECOND
 from headgate.core.verdict import verdict as made_of
-from headgate.dataplane import groups, multi_descriptor
+from headgate.dataplane import groups, key_use, multi_descriptor
 from headgate.dataplane import recorder as recorders
 from headgate.dataplane.groups import MAX_NAME
 from headgate.dataplane.recorder import Recorder
@@ -191,7 +193,7 @@ def test_what_becomes_of_a_request_is_told() -> None:
     assert counts["/", "denied"].rule == "users"
     assert counts["/two", "allowed"].charged == ("all", 1, "users", 1)
     assert counts["/watched", "shadow"].rule == "watched"
-    assert counts["/shut", "blocked"][4:] == (False, (), "blocked", "shut", ("shut", "blocked"))
+    assert counts["/shut", "blocked"][4:9] == (False, (), "blocked", "shut", ("shut", "blocked"))
 
 
 def test_every_rule_that_applied_has_its_own_outcome() -> None:
@@ -364,7 +366,7 @@ def test_callers_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None
     """Long names and too many endpoints or keys are counted, but not told apart."""
     monkeypatch.setattr(groups, "MAX_ENDPOINTS", 3)
     monkeypatch.setattr(groups, "MAX_TIERS", 3)
-    monkeypatch.setattr(recorders, "MAX_KEYS", 2)
+    monkeypatch.setattr(key_use, "MAX_KEYS", 2)
     monkeypatch.setattr(recorders, "_TOGETHER", 2)
     scene = Scene([{"name": "wide", "limits": "100000/hour"}])
     for number in range(400):
@@ -561,3 +563,53 @@ def test_an_event_is_bounded_whatever_callers_send() -> None:
         assert (event.extra["attributes_left_out"], len(event.extra["route"])) == (1, 1_000)
     scene.check(user="half\ud800" * 100)
     assert len(scene.recorder.take_events()[0].user or "") == 255
+
+
+def test_requests_by_api_key_are_counted_by_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each key has its requests and refusals, under its id or a digest; above the bound they are counted together."""
+    monkeypatch.setattr(key_use, "MAX_KEYS", 2)
+    scene = Scene()
+    ours, foreign = "018f6f8e-0000-4000-8000-000000000000", "someone-elses-key"
+    for _ in range(4):
+        scene.check(api_key=ours)
+    scene.check("/shut", api_key=foreign)
+    scene.check("/open", api_key="third")
+    scene.check("/open", api_key="x" * 300)
+    day = scene.clock() - scene.clock() % DAY
+    assert sorted(scene.recorder.take_key_counts()) == sorted(
+        [
+            KeyCount(day, ours, 4, 1),
+            KeyCount(day, public_name(foreign) or "", 1, 1),
+            KeyCount(day, OTHER, 2, 0),
+        ]
+    )
+    assert scene.recorder.take_key_counts() == []
+
+
+def test_refusals_from_memory_are_counted_as_such() -> None:
+    """Of the refusals of a minute those that the deny cache gave are told, the first of them and those that follow."""
+    scene = Scene()
+    requests = [Request(user="ann", path="/") for _ in range(6)]
+    assert scene.limiter.check_now is not None
+    verdicts = [scene.limiter.check_now(request) for request in requests]
+    refused = verdicts[-1]
+    known = made_of(refused.plan, [FromDenyCache(*refused.decisions[0])])
+    scene.recorder.take_counts()
+    for verdict in (known, known, refused, known):
+        scene.recorder.offer(requests[0], None, verdict, 0.0)
+    (count,) = scene.recorder.take_counts()[0]
+    assert (count.requests, count.caches) == (4, CacheUse(denials=3))
+
+
+def test_decisions_of_leases_are_counted_as_such() -> None:
+    """Requests that a lease admitted are told apart from those that the store decided."""
+    scene = Scene()
+    request = Request(user="ann", path="/")
+    assert scene.limiter.check_now is not None
+    admitted = scene.limiter.check_now(request)
+    scene.recorder.take_counts()
+    leased = made_of(admitted.plan, [FromLease(*admitted.decisions[0])])
+    for verdict in (leased, admitted, leased):
+        scene.recorder.offer(request, None, verdict, 0.0)
+    counts = scene.recorder.take_counts()[0]
+    assert (sum(count.requests for count in counts), sum(count.caches.leases for count in counts)) == (3, 2)

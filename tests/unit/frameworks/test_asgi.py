@@ -109,7 +109,7 @@ def test_identify_may_say_anything_about_the_caller() -> None:
 @pytest.mark.parametrize("said", [7, Request(ip="nonsense"), b"ann"])
 def test_nonsense_about_a_caller_is_no_way_in(said: object) -> None:
     """An invalid result of `identify` gets 400, not 500, and does not reach the application."""
-    app = RateLimitMiddleware(hello, rules=DAILY, identify=lambda _: said)  # type: ignore[arg-type,return-value] # nonsense
+    app = RateLimitMiddleware(hello, rules=DAILY, identify=lambda _: said)
     assert statuses(app, scope_of()) == [400]
 
 

@@ -10,7 +10,7 @@ import flask
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
-from django.urls import include
+from django.urls import URLPattern, URLResolver, include
 from django.urls import path as at
 from django.utils.decorators import method_decorator
 from django.views import View
@@ -58,14 +58,15 @@ def test_what_is_no_view_takes_no_mark(container: Any) -> None:  # noqa: ANN401 
     """A blueprint, a router, a route or an application would keep a limit without effect, so it raises."""
     limiter = RateLimiter(rules=DAILY)
     decorators: list[Callable[[Any], Any]] = [
-        limiter.limit("2/minute"),
-        limiter.exempt,
         starlette.rate_limit("2/minute"),
         starlette.exempt,
+        fastapi.rate_limit("2/minute"),
         fastapi.exempt,
-        of_django.rate_limit("2/minute"),
-        of_django.exempt,
     ]
+    if not isinstance(container, flask.Blueprint):  # Flask finds the blueprint of a call
+        decorators += [limiter.limit("2/minute"), limiter.exempt]
+    if not isinstance(container, URLPattern | URLResolver):  # in Django a pattern is made anew, with limited views
+        decorators += [of_django.rate_limit("2/minute"), of_django.exempt]
     for decorator in decorators:
         with pytest.raises(InvalidSettings, match=r"is not a view, so a limit or exemption there would have no effect"):
             decorator(container)
@@ -206,11 +207,17 @@ def test_a_mounted_application_takes_no_mark(where: str) -> None:
     assert "would have no effect" in str(lived(app))
 
 
-def test_a_limit_of_fastapi_is_no_decorator() -> None:
-    """It is a dependency, and says so where it is used as a decorator."""
+def test_a_limit_of_fastapi_is_a_decorator() -> None:
+    """It limits the view below it, in whatever order the decorators stand; other things get the right line."""
+    app = FastAPI()
+    app.get("/below")(fastapi.rate_limit("2/day")(lambda: "found"))
+    fastapi.rate_limit("2/day")(app.get("/above")(lambda: "found"))
+    fastapi.setup(app)
+    for path in ("/below", "/above"):
+        assert statuses(app, *(scope_of(path) for _ in range(3))) == [200, 200, 429]
     limit: Any = fastapi.rate_limit("2/day")
-    with pytest.raises(InvalidSettings, match="is a dependency, not a decorator"):
-        limit(lambda: "found")
+    with pytest.raises(TypeError, match=r'write @rate_limit\("10/minute", per="user"\) above the function'):
+        limit(APIRouter())
 
 
 # Django

@@ -102,9 +102,11 @@ def as_owner_of(folder: Path) -> Sequence[str]:
         )
         raise DatabaseError(msg, transient=False)
     owner = folder.stat()
-    # The other user may not be allowed to enter the folders of root, so this one capability is kept.
+    # The other user may not be allowed to enter the folders of root, so this one capability is kept; and PostgreSQL
+    # asks access(2) whether it may run its programs, which heeds a capability only with this bit.
     return (
-        *(setpriv, f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"),
+        *(setpriv, "--securebits=+no_setuid_fixup"),
+        *(f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"),
         *("--inh-caps=+dac_override", "--ambient-caps=+dac_override"),
     )
 

@@ -213,16 +213,17 @@ class MemoryStore:
         if isinstance(stamp, _Elsewhere):
             key, stamp = stamp.counter, stamp.stamp
         if meter.creditable_until is not None:  # slots are released by name, which once is enough for
-            name = f"{name} {key}"  # the receipts of one request may share their name
             until = meter.creditable_until(stamp, meter)
-            if until <= now or name in self._spent or not self._remember_spent(name, until, now):
-                return
+            if until <= now or (name and not self._is_first(f"{name} {key}", until, now)):
+                return  # the receipts of one request may share their name
         record = self.table.find(key)
         if record is not None:
             record[0] = meter.give_back(record[0], meter, now, stamp, amount)
 
-    def _remember_spent(self, name: str, until: Micros, now: Micros) -> bool:
-        """Note that a receipt is used up; False if there is no room to remember it, so that it must not count."""
+    def _is_first(self, name: str, until: Micros, now: Micros) -> bool:
+        """Note that a receipt is used up; False if it was, or there is no room to remember it: it must not count."""
+        if name in self._spent:
+            return False
         for old in self._spent_expiries.due(now, _SWEPT_PER_GIVE_BACK):
             self._spent.discard(old)
         if len(self._spent) >= self.table.max_counters:

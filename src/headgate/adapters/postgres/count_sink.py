@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.postgres.daily_users import MAX_USERS, DailyUsers
-from headgate.core.counts import added_up, usage_columns
+from headgate.core.counts import OTHER, added_up, usage_columns
 from headgate.core.metric_rows import Known, Series, metric_rows
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
@@ -23,7 +23,7 @@ from headgate.ports import Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from headgate.core.counts import Count, CountBatch, LatencyBucket, UsageColumns
+    from headgate.core.counts import Count, CountBatch, KeyCount, LatencyBucket, UsageColumns
     from headgate.core.metric_rows import MetricRow
     from headgate.core.units import Micros
     from headgate.ports import Database, Writing
@@ -32,6 +32,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _END: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _UNFIT: Final = re.compile("[\x00\ud800-\udfff]")
 """What no text in PostgreSQL can hold."""
+_ID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Of an API key on record, as records name it."""
 _MAX_USER: Final = 255
 _MAX_NAME: Final = 255
 _MAX_ENDPOINT: Final = 1_000
@@ -81,6 +83,7 @@ class PostgresCounts:
         metrics = sorted(await asyncio.to_thread(metric_rows, batch, known))
         usage = await asyncio.to_thread(usage_columns, await self._daily_users.bounded(writing, batch))
         await _store(writing, metrics, usage, region)
+        await _store_keys(writing, batch.keys)
 
 
 def _fit(batch: CountBatch) -> CountBatch:
@@ -88,6 +91,7 @@ def _fit(batch: CountBatch) -> CountBatch:
     return batch._replace(
         counts=[count for count in batch.counts if 0 <= count.minute < _END],
         latencies=[each for each in batch.latencies if 0 <= each.minute < _END],
+        keys=tuple(each for each in batch.keys if 0 <= each.day < _END),
     )
 
 
@@ -109,6 +113,27 @@ async def _store(writing: Writing, metrics: list[MetricRow], usage: UsageColumns
         await writing.run("counts.add_usage", days, *names, *numbers)
     hours = sorted({row.minute - row.minute % HOUR for row in metrics})
     await writing.run("counts.note", [_time(hour) for hour in hours])
+
+
+async def _store_keys(writing: Writing, keys: Sequence[KeyCount]) -> None:
+    """Add to the days of keys that are on record and to their totals; the others, which callers choose, are one."""
+    ids = {each.key for each in keys if _ID.fullmatch(each.key)}
+    rows = await writing.rows("counts.keys_among", [*ids]) if ids else []
+    there = {row["id"] for row in rows}
+    days: dict[tuple[int, str], list[int]] = {}
+    totals: Counter[str] = Counter()
+    for day, key, requests, denied in keys:
+        name = key if key in there else OTHER
+        numbers = days.setdefault((day // DAY, name), [0, 0])
+        numbers[:] = numbers[0] + requests, numbers[1] + denied
+        totals[name] += requests
+    if days:
+        ordered = sorted(days.items())
+        columns = [[day for (day, _), _ in ordered], [key for (_, key), _ in ordered]]
+        numbers_of = [[numbers[index] for _, numbers in ordered] for index in (0, 1)]
+        await writing.run("counts.add_key_usage", *columns, *numbers_of)
+    if ours := sorted(there):
+        await writing.run("counts.add_key_totals", ours, [totals[id_] for id_ in ours])
 
 
 async def _known(writing: Writing, minutes: set[Micros], region: str) -> dict[Micros, Known]:

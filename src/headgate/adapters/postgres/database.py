@@ -14,9 +14,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import asyncpg
 
+from headgate.adapters.changed_files import ReloadedValue
 from headgate.adapters.postgres.connection import Statements, is_lost, set_jsonb_codec
 from headgate.adapters.postgres.faults import outcome_is_unknown, translated
 from headgate.errors import DatabaseError, InvalidSettings
+from headgate.setting_values import TextFromFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -105,6 +107,12 @@ class Database:
         `before_connecting` is awaited before each new connection, and may start the server.
         """
         self._address = parse_address(url)
+        self._read_again: Callable[[], Address] = lambda: self._address
+        if isinstance(url, TextFromFile):
+            file = url.file
+            self._read_again = ReloadedValue(
+                "address of the database", [file], lambda: parse_address(TextFromFile.read(file)), self._address
+            )
         self._seconds = seconds
         self._most = max_connections
         self._before_connecting = before_connecting
@@ -204,9 +212,10 @@ class Database:
                 )
             return self._pool
 
-    async def _connect(self, *address: Any, **options: Any) -> asyncpg.Connection[asyncpg.Record]:  # noqa: ANN401 (asyncpg's)
+    async def _connect(self, *_url: Any, **options: Any) -> asyncpg.Connection[asyncpg.Record]:  # noqa: ANN401 (asyncpg's)
         await self._before_connecting()
-        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(*address, **options)
+        # By the address as its file has it now: the password may be another one than when the pool was made.
+        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(self._read_again().url, **options)
         try:
             _check_version(connection.get_server_version().major)
             await set_jsonb_codec(connection)

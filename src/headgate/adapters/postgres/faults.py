@@ -56,7 +56,7 @@ def translated() -> Iterator[None]:
         msg = f"the database refuses: {_words(error)}"
         raise DatabaseError(msg, transient=passing) from error
     except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        msg = f"the database cannot be asked that: {_words(error)}"
+        msg = f"the database rejected the query: {_words(error)}"
         raise DatabaseError(msg, transient=False) from error
 
 

@@ -6,6 +6,7 @@ from headgate.adapters.redis.counter_copies import CounterCopies
 from headgate.adapters.redis.direct_store import DirectStore
 from headgate.adapters.redis.factory import copies_at, copies_on, feed_at, feed_on, store_at, store_on
 from headgate.adapters.redis.feed import RedisFeed
+from headgate.adapters.redis.hot_lists import RedisHotLists
 from headgate.adapters.redis.store import RedisStore
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "DirectStore",
     "RedisCache",
     "RedisFeed",
+    "RedisHotLists",
     "RedisStore",
     "ServerAddress",
     "StoreAddress",

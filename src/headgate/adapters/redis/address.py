@@ -26,11 +26,14 @@ from ipaddress import IPv6Address
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+from headgate.adapters.changed_files import ReloadedValue
 from headgate.core.failure_policy import OnOverload, OnStoreError
+from headgate.core.spread import SPREAD_WORDS, SpreadMode
 from headgate.errors import InvalidSettings, short_repr
+from headgate.setting_values import TextFromFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _KINDS: Final = ("", "+sentinel", "+cluster", "+ring")
 REDIS_SCHEMES: Final = (
@@ -146,6 +149,7 @@ _OPTIONS: Final = {
     "protocol",
     "sentinel_password",
     "sentinel_user",
+    "spread",
     "ssl_ca",
     "ssl_cert",
     "ssl_check",
@@ -167,6 +171,8 @@ class ServerAddress:
     db: int = 0
     protocol: int = 2
     tls: ssl.SSLContext | None = field(default=None, compare=False)
+    credentials: Callable[[], ServerAddress] | None = field(default=None, compare=False, repr=False)
+    """Gives an address with user, password and certificates as their files have them now; None without files."""
 
     def __str__(self) -> str:
         """The shard, without secrets."""
@@ -181,6 +187,13 @@ class ServerAddress:
     def at(self, host: str, port: int) -> ServerAddress:
         """Another server, which is entered in the same way."""
         return replace(self, host=host, port=port, path=None)
+
+    def current(self) -> ServerAddress:
+        """The same server, with what its files say now about how to enter it."""
+        if self.credentials is None:
+            return self
+        now = self.credentials()
+        return replace(self, user=now.user, password=now.password, tls=now.tls)
 
     def handshake(self) -> list[tuple[str, ...]]:
         """The commands to send before anything else."""
@@ -209,12 +222,30 @@ class StoreAddress(NamedTuple):
     deadline: float
     probe_every: float
     on_store_error: OnStoreError
-    """For keys without a rule, as is the next."""
+    """For keys without a rule, as are the next."""
     on_overload: OnOverload
+    spread: SpreadMode
 
     @classmethod
     def parse(cls, url: str) -> StoreAddress:
-        """Read a URL, or raise `InvalidSettings` with a sentence that names what is wrong but no secret."""
+        """Read a URL, or raise `InvalidSettings` with a sentence that names what is wrong but no secret.
+
+        Of files that it names, or that it was read from, new connections see what they hold by then.
+        """
+        read = cls._parse(url)
+        files = [*_Options(_UrlParts.split(url)).files()]
+        if isinstance(url, TextFromFile):
+            files.append(str(url.file))
+        if not files:
+            return read
+        reread = ReloadedValue("credentials of redis", files, lambda: cls._parse(_read_again(url)), read)
+        return read._replace(
+            servers=[replace(each, credentials=lambda: reread().servers[0]) for each in read.servers],
+            primary=replace(read.primary, credentials=lambda: reread().primary),
+        )
+
+    @classmethod
+    def _parse(cls, url: str) -> StoreAddress:
         parts = _UrlParts.split(url)
         kind = parts.scheme.partition("+")[2] or ("unix" if parts.scheme == "unix" else "")
         options = _Options(parts)
@@ -248,7 +279,12 @@ class StoreAddress(NamedTuple):
             options.number("probe_ms", "1000", 1, _MAX_WAIT_MS) / 1000,
             options.choice("on_store_error", OnStoreError.ALLOW),
             options.choice("on_overload", OnOverload.WAIT),
+            options.choice("spread", SpreadMode.EXACT, among=SPREAD_WORDS),
         )
+
+
+def _read_again(url: str) -> str:
+    return TextFromFile.read(url.file) if isinstance(url, TextFromFile) else url
 
 
 class _Options:
@@ -260,6 +296,9 @@ class _Options:
         if unknown := set(self._given) - _OPTIONS:
             self._refuse(f"unknown option {short_repr(min(unknown))}; known are {', '.join(sorted(_OPTIONS))}")
 
+    def files(self) -> list[str]:
+        return [self._given[name] for name in ("ssl_ca", "ssl_cert", "ssl_key") if name in self._given]
+
     def text(self, name: str) -> str:
         return self._given.get(name, "")
 
@@ -270,12 +309,11 @@ class _Options:
             self._refuse(f"{'the database' if name == 'db' else name} is a number from {least} to {most}")
         return int(text)
 
-    def choice(self, name: str, usual: Choice) -> Choice:
+    def choice(self, name: str, usual: Choice, among: Sequence[Choice] | None = None) -> Choice:
         text = self._given.get(name, usual)
-        try:
-            return type(usual)(text)
-        except ValueError:
-            self._refuse(f"{name} is one of {', '.join(type(usual))}, not {short_repr(text)}")
+        words = list(type(usual)) if among is None else among
+        found = next((word for word in words if word == text), None)
+        return found or self._refuse(f"{name} is one of {', '.join(words)}, not {short_repr(text)}")
 
     def tls(self) -> ssl.SSLContext:
         try:

@@ -1,7 +1,10 @@
 """A Redis Cluster: which node has which slot, kept up to date by what the nodes report.
 
 A call for a slot that has moved gets a redirect to the new node and goes there. A lost node, or a redirect, makes the
-slot map be read again in the background, until every slot has a node whose circuit is closed.
+slot map be read again in the background, until every slot has a node whose circuit is closed. A node that was cut off
+from the others redirects no call, and counts for nothing if its replica has taken over. So one node is asked for the
+epoch every two seconds, and a higher one makes the map be read again; of the maps that nodes have, the one with the
+highest epoch counts.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import asyncio
 import logging
 import random
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.adapters.redis.connection import execute_once
 from headgate.adapters.redis.node import Node
@@ -18,6 +21,7 @@ from headgate.adapters.redis.replies import ASK, MOVED, TRYAGAIN, code_of, is_ou
 from headgate.adapters.redis.topology import SLOTS, Redirect, always, slot_of
 from headgate.core.breaker import State
 from headgate.errors import StoreError
+from headgate.protocols.resp import ReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +38,9 @@ _random: Final = random.SystemRandom()
 _REDIRECT: Final = re.compile(r"\w+ \d+ (?P<host>\S*):(?P<port>\d{1,5})$")
 _SECONDS_PER_NODE: Final = 0.5
 _SECONDS_BETWEEN_READS: Final = 0.25
+_SECONDS_BETWEEN_EPOCHS: Final = 2.0
+_NODES_AT_ONCE: Final = 3
+_EPOCH: Final = re.compile(rb"cluster_current_epoch:(\d{1,18})")
 _MAX_PAUSES: Final = 40
 
 
@@ -51,6 +58,10 @@ class Cluster:
         self._refreshing: asyncio.Task[None] | None = None
         self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
+        self._epoch = 0
+        """That of the map in use; 0 if the node may not say it."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Task[None] | None = None
 
     def shard_of(self, key: Key) -> Shard:
         """See `Topology.shard_of`."""
@@ -118,32 +129,68 @@ class Cluster:
             )  # so that a fleet does not come at the same moment
 
     async def _read_map(self) -> None:
-        """Read the slot map from the first node that answers."""
+        """Read the slot map from a few nodes, or from all if these know less than we do; the highest epoch counts."""
+        addresses = self._addresses()
+        maps: list[_SlotMap] = []
+        reasons: list[str] = []
+        for start in range(0, len(addresses), _NODES_AT_ONCE):
+            some = addresses[start : start + _NODES_AT_ONCE]
+            for answer in await asyncio.gather(*[_slot_map(address) for address in some]):
+                maps.append(answer) if isinstance(answer, _SlotMap) else reasons.append(answer)
+            if any(each.epoch >= self._epoch for each in maps):
+                break
+        if not maps:
+            msg = f"no node of the cluster answers ({'; '.join(reasons)})"
+            raise StoreError(msg, transient=True)
+        self._adopt(max(maps, key=lambda each: each.epoch))
+        self._ask_later()
+
+    def _addresses(self) -> list[ServerAddress]:
+        """All known nodes, in random order."""
         known = [self._seeds[0].at(*_split(name)) for name in self._nodes]
         addresses = list({str(address): address for address in (*known, *self._seeds)}.values())
         _random.shuffle(addresses)
-        reasons = []
-        for address in addresses:
-            try:
-                ranges = await _cluster_slots(address)
-            except StoreError as error:
-                reasons.append(f"{address}: {error}")
-                continue
-            self._adopt(ranges, address.host)
-            return
-        msg = f"no node of the cluster answers ({'; '.join(reasons)})"
-        raise StoreError(msg, transient=True)
+        return addresses
 
-    def _adopt(self, ranges: list[list[Any]], source_host: str) -> None:
+    def _adopt(self, slot_map: _SlotMap) -> None:
         owners: list[Node | None] = [None] * SLOTS
-        for start, end, primary, *_replicas in ranges:
+        for start, end, primary, *_replicas in slot_map.ranges:
             host, port = primary[:2]
-            node = self._node_at(host.decode() if host else source_host, port)
+            node = self._node_at(host.decode() if host else slot_map.source.host, port)
             owners[start : end + 1] = [node] * (end - start + 1)
+        lost = [before for before, now in zip(self._owners, owners, strict=True) if before not in {None, now}]
+        if lost:
+            log.info("slot map changed: redis cluster, epoch %d, %d slots have another node", slot_map.epoch, len(lost))
+        self._epoch = slot_map.epoch
         self._owners = owners
+        for node in {node for node in lost if node is not None}:
+            node.moved()
         for name in [name for name, node in self._nodes.items() if node not in owners]:
             node = self._nodes.pop(name)
             self._leaving[node] = asyncio.get_running_loop().create_task(self._close_later(node))
+
+    # The epoch
+
+    def _ask_later(self) -> None:
+        """Ask for the epoch, a little later; timers and short tasks, so that an event loop may end without a word."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed:
+            pause = _SECONDS_BETWEEN_EPOCHS * _random.uniform(0.8, 1.2)
+            self._timer = asyncio.get_running_loop().call_later(pause, self._ask)
+
+    def _ask(self) -> None:
+        self._asking = asyncio.get_running_loop().create_task(self._follow_epoch())
+
+    async def _follow_epoch(self) -> None:
+        """Read the map again if a node knows of a higher epoch, or may not say."""
+        try:
+            epoch = await _epoch(self._addresses()[0])
+            if epoch is None or epoch > self._epoch:
+                await self._read_map()
+        except Exception as error:  # noqa: BLE001 (another node is asked next time, whatever it is)
+            log.debug("epoch not read: redis cluster, %s", error)
+        self._ask_later()
 
     async def _close_later(self, node: Node) -> None:
         """Close a node that has no slots any more, once its calls are concluded."""
@@ -163,9 +210,12 @@ class Cluster:
     async def close(self) -> None:
         """See `Topology.close`."""
         self._closed = True
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.wait([self._refreshing])
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in (self._refreshing, self._asking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
         for leaving in self._leaving.values():
             leaving.cancel()
         await asyncio.gather(*self._leaving.values(), return_exceptions=True)
@@ -173,7 +223,37 @@ class Cluster:
         await asyncio.gather(*[node.close() for node in (*self._nodes.values(), *self._leaving)])
 
 
-async def _cluster_slots(address: ServerAddress) -> list[list[Any]]:
+class _SlotMap(NamedTuple):
+    """The slot map as one node has it."""
+
+    epoch: int
+    ranges: list[list[Any]]
+    """The first slot, the last, then nodes as lists that begin with host and port."""
+    source: ServerAddress
+
+
+async def _slot_map(address: ServerAddress) -> _SlotMap | str:
+    """The slot map of a node; the reason, if it has none."""
+    try:
+        ranges = await cluster_slots(address)
+        return _SlotMap(await _epoch(address) or 0, ranges, address)
+    except StoreError as error:
+        return f"{address}: {error}"
+
+
+async def _epoch(address: ServerAddress) -> int | None:
+    """The epoch of the cluster by one node; None if we may not ask."""
+    try:
+        reply = await execute_once(address, _SECONDS_PER_NODE, "CLUSTER", "INFO")
+    except StoreError as error:
+        if isinstance(error.__cause__, ReplyError):
+            return None
+        raise
+    found = _EPOCH.search(reply) if isinstance(reply, bytes) else None
+    return int(found[1]) if found else None
+
+
+async def cluster_slots(address: ServerAddress) -> list[list[Any]]:
     """Ranges of slots: the first, the last, then nodes as lists that begin with host and port."""
     reply = await execute_once(address, _SECONDS_PER_NODE, "CLUSTER", "SLOTS")
     if not isinstance(reply, list) or not reply:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     Command = tuple[bytes | str | int, ...]
 
 CONNECT_SECONDS: Final = 1.0
+_SECONDS_BETWEEN_LOOKS: Final = 0.05
+_MAX_LOOKS: Final = 20
 _WITH_SECRETS: Final = {"AUTH", "HELLO"}
 
 
@@ -129,6 +131,8 @@ class Connector:
         self._handshaking: Connection | None = None
         """The connection that is being opened."""
         self._found_at = 0.0
+        self._left: set[Connection] = set()
+        """Connections that only wait for their last replies."""
 
     @property
     def last_reply_at(self) -> float:
@@ -145,22 +149,47 @@ class Connector:
         """Connect and authenticate, unless connected; raises `StoreError` if that fails."""
         if self.connection is not None:
             return
+        connection = await self._open(self._find)
+        if self.connection is not None:  # another task connected first
+            connection.abort()
+        elif not connection.is_lost:
+            self.connection = connection
+
+    async def move(self, find: Callable[[], Awaitable[ServerAddress]]) -> None:
+        """Connect to another server, and leave the one before; raises `StoreError` if that fails.
+
+        Commands in flight keep their connection until they have their replies.
+        """
+        connection = await self._open(find)
+        before, self.connection = self.connection, connection
+        if connection.is_lost:  # meanwhile: as if it had been lost a moment later
+            self._on_connection_lost(connection)
+        if before is not None:
+            self._left.add(before)
+            self._close_when_idle(before, _MAX_LOOKS)
+
+    def _close_when_idle(self, connection: Connection, looks: int) -> None:
+        """Close a connection once its last reply has arrived, or after a second."""
+        if looks and connection.in_flight:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_SECONDS_BETWEEN_LOOKS, self._close_when_idle, connection, looks - 1)
+        else:
+            self._left.discard(connection)
+            connection.abort()
+
+    async def _open(self, find: Callable[[], Awaitable[ServerAddress]]) -> Connection:
         address = None
         try:
             async with awake_timeout(CONNECT_SECONDS):
-                address = await self._find()
+                address = await find()
                 self._found_at = asyncio.get_running_loop().time()
-                connection = await open_connection(address, self._on_connection_lost, self._on_connection_made)
+                return await open_connection(address, self._on_connection_lost, self._on_connection_made)
         except (OSError, TimeoutError) as error:
             reason = str(error) or f"timeout: no reply within {CONNECT_SECONDS:g} s"
             msg = f"cannot connect to {address}: {reason}" if address is not None else reason
             raise StoreError(msg, transient=True) from error
         finally:
             self._handshaking = None
-        if self.connection is not None:  # another task connected first
-            connection.abort()
-        elif not connection.is_lost:
-            self.connection = connection
 
     def _on_connection_made(self, connection: Connection) -> None:
         self._handshaking = connection
@@ -175,6 +204,12 @@ class Connector:
         if self.connection is not None:
             self.connection.abort()
 
+    def close(self) -> None:
+        """Close all connections; the commands in flight fail."""
+        self.drop()
+        for connection in self._left:
+            connection.abort()
+
 
 def _ignore(_connection: Connection) -> None:
     """Nothing to do for a connection that was made or lost."""
@@ -184,6 +219,7 @@ async def open_connection(
     address: ServerAddress, on_lost: Callable[[Connection], None], on_made: Callable[[Connection], None] = _ignore
 ) -> Connection:
     """A connection whose handshake the server has accepted; `on_made` gets it before the handshake."""
+    address = address.current()
     loop = asyncio.get_running_loop()
     if address.path is not None:
         _, connection = await loop.create_unix_connection(lambda: Connection(on_lost), address.path)

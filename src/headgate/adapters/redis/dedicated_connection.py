@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
     from headgate.adapters.redis.connection import Connection
+    from headgate.adapters.redis.node import Node
     from headgate.adapters.redis.topology import Topology
     from headgate.core.decision import Key
 
@@ -33,6 +34,8 @@ class DedicatedConnection:
         self._shard = topology.shard_of(key)
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
+        self._followed: Node | None = None
+        """The node that says when the server is another one."""
 
     async def execute(self, seconds: float, *commands: Sequence[bytes | str | int]) -> Sequence[object]:
         """The replies to some commands, within `seconds` once the commands before them are done.
@@ -75,6 +78,8 @@ class DedicatedConnection:
             async with awake_timeout(CONNECT_SECONDS):
                 connection = await self._connect(lambda _: arrived.put_nowait(_END), protocol=2)
                 connection.on_push = on_push
+        node = self._topology.node(self._shard)
+        node.on_moved.add(connection.abort)
         try:
             with self._as_store_error(CONNECT_SECONDS):
                 async with awake_timeout(CONNECT_SECONDS):
@@ -85,12 +90,17 @@ class DedicatedConnection:
                     case [b"message", _, bytes() as text]:
                         yield text
         finally:
+            node.on_moved.discard(connection.abort)
             connection.abort()
         msg = "the connection was lost"
         raise StoreError(msg, transient=True)
 
     async def _connect(self, on_lost: Callable[[Connection], None], protocol: int | None = None) -> Connection:
-        address = await self._topology.node(self._shard).find()
+        node = self._topology.node(self._shard)
+        if node is not self._followed:
+            node.on_moved.add(self._drop)
+            self._followed = node
+        address = await node.find()
         return await open_connection(address if protocol is None else replace(address, protocol=protocol), on_lost)
 
     @contextmanager

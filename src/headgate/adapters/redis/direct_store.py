@@ -88,7 +88,7 @@ class DirectStore:
         if not self._is_closed and self._opening.acquire(blocking=False):
             try:
                 if self._connection is None:
-                    self._connection = _SharedConnection(self._address, self._deadline)
+                    self._connection = _SharedConnection(self._address.current(), self._deadline)
             except (OSError, StoreError):
                 pass  # the slow path is still there
             finally:

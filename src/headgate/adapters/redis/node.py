@@ -66,6 +66,8 @@ class Node:
         self._forbidden: set[str] = set()
         """The refusals for want of permission that are logged."""
         self._last_error = ""
+        self.on_moved: set[Callable[[], None]] = set()
+        """Called when what was here is on another server: connections that are not this node's must follow."""
 
     @property
     def deadline(self) -> float:
@@ -242,6 +244,19 @@ class Node:
         await self._connector.connect()
         self._was_tried = True
 
+    async def move(self, find: Callable[[], Awaitable[ServerAddress]]) -> None:
+        """Go to another server, if there is a connection; raises `StoreError`. Without one, the next one finds it."""
+        if self._connector.connection is not None:
+            await self._connector.move(find)
+        if self._twin is not None:
+            await self._twin.move(find)
+        self.moved()
+
+    def moved(self) -> None:
+        """Say that what was on this server is on another one from now on."""
+        for callback in tuple(self.on_moved):
+            callback()
+
     async def close(self) -> None:
         """Close the connection and open no other."""
         self._closed = True
@@ -251,7 +266,7 @@ class Node:
                 await asyncio.wait([self._recovering])
         finally:  # also if the caller is cancelled meanwhile
             self._release(StoreError("the connection was closed", transient=True))
-            self._connector.drop()
+            self._connector.close()
             self._watch.close()
             self._probe_watch.close()
         if self._twin is not None:

@@ -1,18 +1,20 @@
-"""A primary behind Sentinel: the sentinels name its address, for each new connection.
+"""A primary behind Sentinel: the sentinels name its address, for each new connection, and while it is in use.
 
 All of them are queried in parallel, because one may be silent, and one that was cut off from the others may name a
 server that is dead or a replica by now. So their answers are votes, and a vote counts only if the server that it names
-reports the role of a primary.
+reports the role of a primary. The primary in use is left for another when more sentinels name that one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.adapters.redis.connection import execute_once
-from headgate.adapters.redis.topology import OneServer
+from headgate.adapters.redis.sentinel_watch import SentinelWatch
+from headgate.adapters.redis.topology import OneServer, always
 from headgate.errors import StoreError
 from headgate.protocols.resp import ReplyError
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.adapters.redis.timeouts import Timeouts
+
+log = logging.getLogger("headgate")
 
 _SECONDS_PER_QUERY: Final = 0.3
 """Two queries, one after the other, leave time to connect within `connection.CONNECT_SECONDS`."""
@@ -37,11 +41,50 @@ class Sentinel(OneServer):
         self._sentinels = sentinels
         self._name = name
         self._primary = primary
+        self._in_use: ServerAddress | None = None
+        self._watch = SentinelWatch(sentinels, name, self._follow)
         super().__init__(f"{name} (by Sentinel)", self._find, timeouts)
 
     async def _find(self) -> ServerAddress:
-        """The primary's address: as soon as half of the sentinels agree, or by most votes when all have answered."""
-        roles: dict[ServerAddress, asyncio.Task[str]] = {}
+        """The primary's address, which is watched from now on."""
+        self._in_use = found = await self._named()
+        self._watch.start()
+        return found
+
+    async def _follow(self) -> bool:
+        """Leave the server in use if more sentinels name another; returns whether that happened."""
+        in_use = self._in_use
+        if in_use is None:
+            return False
+        known = asyncio.get_running_loop().create_future()
+        known.set_result("")
+        roles: dict[ServerAddress, asyncio.Future[str]] = {in_use: known}  # its own replies say whether it can write
+        try:
+            answers = await asyncio.gather(*[self._vote(sentinel, roles) for sentinel in self._sentinels])
+        finally:
+            await _cancel([*roles.values()])
+        votes = Counter(answer for answer in answers if not isinstance(answer, str))
+        if not votes or self._in_use is not in_use:
+            return False
+        named, most = votes.most_common(1)[0]
+        if named == in_use or most <= votes[in_use]:
+            return False
+        log.warning(
+            "primary changed: redis %s, from %s to %s, by %d of %d sentinels",
+            *(self._node.name, in_use, named, most, len(self._sentinels)),
+        )
+        await self._node.move(always(named))
+        self._in_use = named
+        return True
+
+    async def close(self) -> None:
+        """See `Topology.close`."""
+        await self._watch.close()
+        await super().close()
+
+    async def _named(self) -> ServerAddress:
+        """The primary by the sentinels: as soon as half of them agree, or by most votes when all have answered."""
+        roles: dict[ServerAddress, asyncio.Future[str]] = {}
         queries = [asyncio.create_task(self._vote(sentinel, roles)) for sentinel in self._sentinels]
         votes: Counter[ServerAddress] = Counter()
         reasons = []
@@ -62,7 +105,7 @@ class Sentinel(OneServer):
         return votes.most_common(1)[0][0]
 
     async def _vote(
-        self, sentinel: ServerAddress, roles: dict[ServerAddress, asyncio.Task[str]]
+        self, sentinel: ServerAddress, roles: dict[ServerAddress, asyncio.Future[str]]
     ) -> ServerAddress | str:
         """The primary that a sentinel names; the reason, if that is none."""
         try:
@@ -98,7 +141,7 @@ async def _why_no_primary(server: ServerAddress) -> str:
     return "" if isinstance(role, list) and role[:1] == [b"master"] else "is not a primary"
 
 
-async def _cancel(tasks: Sequence[asyncio.Task[object]]) -> None:
+async def _cancel(tasks: Sequence[asyncio.Future[Any]]) -> None:
     """Cancel the queries whose answers are not needed any more."""
     for task in tasks:
         task.cancel()

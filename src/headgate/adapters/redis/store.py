@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -118,6 +119,10 @@ class RedisStore:
             return await self._cross_slot.take(hits, only_peek=True)
         return await self.enqueue(hits, shard, only_peek=True)
 
+    def server_of(self, key: Key) -> Node:
+        """The server that has a key now, as far as is known."""
+        return self.topology.node(self.topology.shard_of(key))
+
     def _shard(self, hits: Sequence[Hit]) -> Shard | None:
         """The shard of all hits of a request; None if they are in several, or there are none."""
         if len(hits) > 1 and len({hit.key for hit in hits}) < len(hits):
@@ -201,7 +206,11 @@ class RedisStore:
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
         """See `CounterStore.give_back`."""
-        await self._cross_slot.by_shard(receipts, lambda receipt: receipt.key, self.send_back)
+        named = [receipt for receipt in receipts if receipt.id]
+        await self._cross_slot.by_shard(named, lambda receipt: receipt.key, self.send_back)
+        if len(named) < len(receipts):
+            nameless = [receipt for receipt in receipts if not receipt.id]
+            await self._cross_slot.by_shard(nameless, lambda receipt: receipt.key, partial(self.send_back, undo=True))
 
     async def send_back(self, receipts: Sequence[Receipt], shard: Shard, *, undo: bool = False) -> None:
         """Give back receipts of one shard. To `undo` leaves no trace, not even of the receipt."""

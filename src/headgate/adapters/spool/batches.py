@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from headgate.core.counts import Count, CountBatch, LatencyBucket, cut
+from headgate.core.counts import NO_CACHE_USE, CacheUse, Count, CountBatch, KeyCount, LatencyBucket, cut
 from headgate.core.event import Event, EventBatch
 from headgate.core.ids import new_id
 
@@ -73,7 +73,7 @@ def counts_from(payload: bytes) -> CountBatch:
     """A batch of counts again; `ValueError` if it is none."""
     batch = _decoded(payload)
     try:
-        id_, server, region, counts, latencies, *_ = batch
+        id_, server, region, counts, latencies, *more = batch
         known_fields = len(LatencyBucket._fields)
         return CountBatch(
             id_,
@@ -81,6 +81,7 @@ def counts_from(payload: bytes) -> CountBatch:
             region,
             [_count(*fields) for fields in counts],
             [LatencyBucket(*each[:known_fields])._replace(rules=tuple(each[3])) for each in latencies],
+            tuple(KeyCount(*each[: len(KeyCount._fields)]) for each in (more[0] if more else ())),
         )
     except (*_UNFIT, LookupError) as error:
         msg = f"it is not a batch of counts: {error}"
@@ -94,7 +95,8 @@ def _count(minute: int, users: Any, tier: Any, endpoint: Any, *fields: Any) -> C
         charged, kind, rule, is_degraded, requests, *more = fields
         users = {users: requests}
     also = tuple(more[0]) if more else ()
-    return Count(minute, users, tier, endpoint, is_degraded, tuple(charged), kind, rule, also)
+    caches = CacheUse(*more[1][: len(CacheUse._fields)]) if len(more) > 1 else NO_CACHE_USE
+    return Count(minute, users, tier, endpoint, is_degraded, tuple(charged), kind, rule, also, caches)
 
 
 def _decoded(payload: bytes) -> Any:  # noqa: ANN401 (whatever it is)
@@ -110,11 +112,14 @@ def _halves(batch: Batch) -> tuple[Batch, Batch]:
     if isinstance(batch, EventBatch):
         half = len(batch.events) // 2
         return batch._replace(events=batch.events[:half]), batch._replace(id=new_id(), events=batch.events[half:])
-    latencies, users = len(batch.latencies) // 2, batch.size - len(batch.latencies)
+    latencies, keys = len(batch.latencies) // 2, len(batch.keys) // 2
+    users = batch.size - len(batch.latencies) - len(batch.keys)
     counts = cut(batch.counts, (users + 1) // 2)
     return (
-        batch._replace(counts=next(counts, []), latencies=batch.latencies[:latencies]),
-        batch._replace(id=new_id(), counts=next(counts, []), latencies=batch.latencies[latencies:]),
+        batch._replace(counts=next(counts, []), latencies=batch.latencies[:latencies], keys=batch.keys[:keys]),
+        batch._replace(
+            id=new_id(), counts=next(counts, []), latencies=batch.latencies[latencies:], keys=batch.keys[keys:]
+        ),
     )
 
 
@@ -124,7 +129,11 @@ def _cleaned(batch: Batch) -> tuple[Batch, int]:
         events = _usable(batch.events, Event._make)
         return batch._replace(events=events), len(batch.events) - len(events)
     counts = _usable([each for count in batch.counts for each in _told_apart(count)], Count._make)
-    clean = batch._replace(counts=counts, latencies=_usable(batch.latencies, LatencyBucket._make))
+    clean = batch._replace(
+        counts=counts,
+        latencies=_usable(batch.latencies, LatencyBucket._make),
+        keys=tuple(_usable(batch.keys, KeyCount._make)),
+    )
     return clean, size(batch) - size(clean)
 
 
@@ -134,7 +143,8 @@ def _told_apart(count: Count) -> Iterator[Count]:
     if fit:
         yield count._replace(users=fit)
     for user in count.users.keys() - fit.keys():
-        yield count._replace(users={user: count.users[user]})
+        yield count._replace(users={user: count.users[user]}, caches=NO_CACHE_USE if fit else count.caches)
+        fit = fit or {user: 0}
 
 
 def _usable(records: Iterable[Any], make: Callable[[Any], Any]) -> list[Any]:

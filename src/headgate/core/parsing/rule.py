@@ -1,7 +1,4 @@
-"""One rule: every field, and the table of what goes together.
-
-Where the parts of a rule's limit are held: exact, leased, auto, in shards, between regions.
-"""
+"""One rule: every field, and the table of what goes together."""
 
 from __future__ import annotations
 
@@ -17,7 +14,9 @@ from headgate.core.meter import ALGORITHMS, Algorithm
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, rule_limits
 from headgate.core.parsing.match import METHOD, match, per
-from headgate.core.rule import DEFAULT_MAX_DELAY, Action, RegionMode, Response, Rule, Spread, SpreadMode, default_layer
+from headgate.core.parsing.spread import spread
+from headgate.core.rule import DEFAULT_MAX_DELAY, Action, Response, Rule, default_layer
+from headgate.core.spread import RegionMode, SpreadMode
 from headgate.core.units import MAX_AMOUNT
 from headgate.errors import short_repr
 
@@ -47,12 +46,23 @@ _FIELDS: Final = (
     "priority",
     "response",
     "enabled",
+    "id",
 )
 _CHECKED_TOGETHER: Final = frozenset({"limits", "algorithm", "action", "max_delay", "spread"})
 _MAX_MESSAGE: Final = 1_000
 _IDLE: Final = "has no effect in a rule with 'action: {}'; leave it out"
 _USUAL: Final = Rule("")
-_COUNTING: Final = ("layer", "per", "algorithm", "cost", "on_store_error", "on_overload", "wait_replicas", "sample")
+_COUNTING: Final = (
+    "layer",
+    "per",
+    "algorithm",
+    "cost",
+    "on_store_error",
+    "on_overload",
+    "spread",
+    "wait_replicas",
+    "sample",
+)
 """What says how requests are counted, and where. Rules that decide by themselves count nothing."""
 _IDLE_FIELDS: Final = {
     Action.ALLOW: (*_COUNTING, "response"),
@@ -96,6 +106,7 @@ def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PL
         priority=fields.whole("priority", 100, -1_000_000, 1_000_000),
         response=_response(fields, 403 if action is Action.BLOCK else 429),
         enabled=fields.truth("enabled", default=True),
+        id=fields.text("id", "", name_problem),
     )
     wrong = {problem.path[len(path)] for problem in problems[found:] if len(problem.path) > len(path)}
     if fields.is_mapping and wrong.isdisjoint(_CHECKED_TOGETHER):
@@ -155,8 +166,6 @@ def _message_problem(message: str) -> str | None:
 
 def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
     """What has no effect is not accepted in silence. A field that says what is usual may stand there."""
-    if rule.spread.mode is not SpreadMode.EXACT:
-        fields.problem("only 'exact' works in this version; leave spread out, and the limit is exact", "spread")
     if fields.has("max_delay") and rule.action not in {Action.THROTTLE, Action.LOG}:
         fields.problem(_IDLE.format(rule.action.value), "max_delay")
     for name in _IDLE_FIELDS.get(rule.action, ()):
@@ -167,12 +176,11 @@ def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
 
 def _without_idle_fields(rule: Rule) -> Rule:
     """The rule as it works, which is one that people may write."""
-    if not rule.is_gate and rule.spread.mode is SpreadMode.EXACT:
+    if not rule.is_gate:
         return rule
     usual: dict[str, Any] = {name: getattr(_USUAL, name) for name in _IDLE_FIELDS.get(rule.action, ())}
-    if "layer" in usual:
-        usual["layer"] = default_layer(_USUAL.per, rule.match)
-    return replace(rule, **usual, spread=_USUAL.spread)
+    layer = default_layer(_USUAL.per, rule.match)
+    return replace(rule, **(usual | {"layer": layer, "spread": _USUAL.spread}))
 
 
 def _check_together(rule: Rule, fields: Fields) -> None:
@@ -196,53 +204,3 @@ def _check_together(rule: Rule, fields: Fields) -> None:
         fields.problem(f"{name} can only be shared between regions as 'central'", "spread")
     for problem in fit_problems(rule, rule.limits):
         fields.problem(problem, "limits")
-
-
-_SPREAD_FIELDS: Final = ("shards", "regions", "home", "shares")
-_WORDS: Final = (SpreadMode.EXACT, SpreadMode.LEASED, SpreadMode.AUTO)
-_MAX_SHARDS: Final = 1_024
-
-
-def spread(fields: Fields) -> Spread:
-    """What stands under `spread`: a word, shards or regions."""
-    data = fields.data.get("spread")
-    if data is None:
-        return Spread()
-    if isinstance(data, str):
-        if data in _WORDS:
-            return Spread(SpreadMode(data))
-        fields.problem(f"{short_repr(data)} is not one of exact, leased, auto, {{shards: N}}, {{regions: …}}", "spread")
-        return Spread()
-    given = fields.below("spread", _SPREAD_FIELDS)
-    if given.has("shards") == given.has("regions"):
-        if given.is_mapping:
-            given.problem("give either shards or regions")
-        return Spread()
-    return _regions(given) if given.has("regions") else _shards(given)
-
-
-def _shards(given: Fields) -> Spread:
-    for name in ("home", "shares"):
-        if given.has(name):
-            given.problem("goes with regions, not with shards", name)
-    return Spread(SpreadMode.SHARDS, shards=given.whole("shards", 1, 1, _MAX_SHARDS))
-
-
-def _regions(given: Fields) -> Spread:
-    known = len(given.problems)
-    mode = given.choice("regions", RegionMode, RegionMode.CENTRAL)
-    if len(given.problems) > known:
-        return Spread()
-    shares = given.mapping("shares")
-    for region, share in shares.items():
-        if wrong := name_problem(region):
-            given.problem(wrong, "shares", region)
-        if isinstance(share, bool) or not isinstance(share, int) or not 0 < share <= MAX_AMOUNT:
-            wrong = f"a share is a whole number from 1 to {MAX_AMOUNT}, not {short_repr(share)}"
-            given.problem(wrong, "shares", region)
-    if mode is RegionMode.SPLIT and given.data.get("shares") in (None, {}):
-        given.problem("'split' needs the shares of the regions, as in {eu: 2, us: 1}", "shares")
-    if mode in {RegionMode.CENTRAL, RegionMode.BORROW} and not given.has("home"):
-        given.problem(f"{mode.value!r} needs the home region", "home")
-    home = given.text("home", None, name_problem)
-    return Spread(SpreadMode.REGIONS, regions=mode, home=home, shares=MappingProxyType(dict(shares)))

@@ -101,6 +101,7 @@ def _list(fields: Fields, name: str) -> Sequence[Any]:
 def _rules(fields: Fields, *, stored: bool) -> list[Rule]:
     rules: list[Rule] = []
     seen: dict[str, int] = {}
+    ids: dict[str, int] = {}
     usual = spelling(fields, PLAIN)
     for index, body in enumerate(_list(fields, "rules")):
         # A rule made in Python is checked like any other.
@@ -110,6 +111,10 @@ def _rules(fields: Fields, *, stored: bool) -> list[Rule]:
         first = seen.setdefault(one.name.casefold(), index)
         if one.name and first != index:
             fields.problem(f"the name {one.name!r} is taken by rules[{first}]", "rules", index, "name")
+        holder = ids.setdefault(one.id.casefold(), index)
+        if one.id and holder != index == first:
+            taken = f"the id {one.id!r} is that of {rules[holder].name!r} (rules[{holder}])"
+            fields.problem(f"{taken}; give this rule an id of its own", "rules", index, "id")
         rules.append(one)
     if not any(one.match.endpoints for one in rules):
         for name, value, plain in zip(Spelling._fields, usual, PLAIN, strict=True):

@@ -15,12 +15,20 @@ if TYPE_CHECKING:
 _VIEWER: Final = (
     *("GET /v1/me", "GET /v1/rules", "GET /v1/rules/{name}", "GET /v1/rules/{name}/history"),
     *("GET /v1/ruleset", "GET /v1/ruleset/schema", "POST /v1/ruleset/validate", "POST /v1/ruleset/plan"),
-    *("POST /v1/ruleset/import", "GET /v1/snapshot", "GET /v1/snapshots", "GET /v1/snapshots/{number}"),
+    *(
+        "POST /v1/ruleset/draft",
+        "POST /v1/simulate",
+        "POST /v1/ruleset/import",
+        "GET /v1/snapshot",
+        "GET /v1/snapshots",
+        "GET /v1/snapshots/{number}",
+    ),
     *("GET /v1/tiers", "GET /v1/tiers/{name}", "GET /v1/users", "GET /v1/users/{id}", "GET /v1/users/{id}/quota"),
     *("GET /v1/keys", "GET /v1/keys/{id}", "GET /v1/blocks", "GET /v1/blocks/{id}", "GET /v1/changes"),
     *("GET /v1/events", "GET /v1/events/{id}", "GET /v1/violators", "GET /v1/near-limits", "GET /v1/utilisation"),
     *("GET /v1/metrics", "GET /v1/endpoints", "GET /v1/users/{id}/story", "POST /v1/explain"),
-    *("GET /v1/processes", "GET /v1/usage", "GET /v1/usage/export", "GET /v1/usage/reconciliation"),
+    *("GET /v1/hot", "GET /v1/overview", "GET /v1/processes", "GET /v1/jobs"),
+    *("GET /v1/usage", "GET /v1/usage/export", "GET /v1/usage/reconciliation", "GET /v1/usage/keys"),
 )
 _OPERATOR: Final = (
     *("POST /v1/rules/{name}/enable", "POST /v1/rules/{name}/disable"),
@@ -32,6 +40,7 @@ _OPERATOR: Final = (
 _ADMIN: Final = (
     *("POST /v1/rules", "PUT /v1/rules/{name}", "DELETE /v1/rules/{name}", "POST /v1/rules/publish"),
     *("POST /v1/rules/{name}/publish", "POST /v1/rules/{name}/discard", "POST /v1/rules/{name}/rollback"),
+    "POST /v1/rules/{name}/rename",
     *("POST /v1/ruleset/apply", "POST /v1/ruleset/sync"),
     *("POST /v1/snapshot/publish", "POST /v1/snapshots/{number}/rollback"),
     *("POST /v1/tiers", "PUT /v1/tiers/{name}", "DELETE /v1/tiers/{name}"),
@@ -45,7 +54,17 @@ ROLES: Final[Mapping[str, Role]] = {
 }
 """The role that each endpoint needs, by method and path."""
 
-OPEN: Final = frozenset({"GET /livez", "GET /readyz", "GET /metrics", "GET /openapi.json"})
+OPEN: Final = frozenset(
+    {
+        "GET /livez",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /openapi.json",
+        "GET /ui/session",
+        "POST /ui/session",
+        "DELETE /ui/session",
+    }
+)
 """Endpoints that need no token."""
 
 

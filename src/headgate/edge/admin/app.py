@@ -13,9 +13,13 @@ from headgate.edge.admin.endpoints import (
     blocks,
     credentials,
     decisions,
+    drafts,
+    hot,
+    overview,
     processes,
     rule_sets,
     rules,
+    sessions,
     tiers,
     usage,
     users,
@@ -23,6 +27,7 @@ from headgate.edge.admin.endpoints import (
 from headgate.edge.admin.middleware import Frame, Guard
 from headgate.edge.admin.openapi import describe
 from headgate.edge.admin.problems import handle_problems
+from headgate.edge.dashboard.files import dashboard_routes
 
 if TYPE_CHECKING:
     from headgate.edge.admin.parts import AdminParts
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 _ROUTERS: Final = (
     rules.router,
     rule_sets.router,
+    drafts.router,
     rule_sets.snapshots_router,
     tiers.router,
     users.router,
@@ -40,8 +46,11 @@ _ROUTERS: Final = (
     analytics.router,
     usage.router,
     credentials.tokens_router,
+    hot.router,
+    overview.router,
     processes.router,
     processes.health_router,
+    sessions.router,
 )
 
 
@@ -51,7 +60,7 @@ def admin_app(parts: AdminParts) -> FastAPI:
         title="Headgate admin API",
         summary="Rules, tiers, users, API keys, blocks, and what became of requests",
         version=version("headgate"),
-        routes=[route for router in _ROUTERS for route in router.routes],
+        routes=[*(route for router in _ROUTERS for route in router.routes), *dashboard_routes()],
         openapi_url=None,  # see `processes`
         # The pages that FastAPI would offer load scripts from elsewhere.
         docs_url=None,

@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from starlette.types import Scope
 
 from headgate.controlplane.access import Caller, Role
 from headgate.edge.admin import applied, idempotency
-from headgate.edge.admin.access import ROLES, changes_something, reaches_processes, token_of, unauthorized
+from headgate.edge.admin.access import ROLES, changes_something, reaches_processes, unauthorized
 from headgate.edge.admin.body import max_bytes, parse_body, read_body
 from headgate.edge.admin.parts import AdminParts
+from headgate.edge.admin.sessions import credential
 from headgate.edge.http.application import client_address
 from headgate.edge.problems import HttpProblem
 from headgate.edge.refused_sign_ins import WRONG_TOKEN
@@ -105,19 +107,21 @@ async def _answered(request: _Received, answer: Callable[[Request], Awaitable[Re
 
 async def _admitted(request: Request, parts: AdminParts, needed: Role) -> Caller:
     """The caller, if the token is valid and its role suffices."""
-    caller = await parts.access.authenticate(token_of(_lines(request, b"authorization")))
-    if caller is None:
-        parts.refused.count(WRONG_TOKEN, client_address(request.scope.get("client")))
-        sentence = "the token is unknown, expired or revoked"
-        raise unauthorized(sentence, ', error="invalid_token"')
+    caller = await caller_of(parts, credential(request.scope, lambda: parts.sessions), request.scope)
     if not caller.role.covers(needed):
         sentence = f"this needs the role {needed}; the token has the role {caller.role}"
         raise HttpProblem(HTTPStatus.FORBIDDEN, sentence)
     return caller
 
 
-def _lines(request: Request, name: bytes) -> list[bytes]:
-    return [value for each, value in request.scope["headers"] if each == name]
+async def caller_of(parts: AdminParts, token: str, scope: Scope) -> Caller:
+    """Who presents this token; `HttpProblem` if it is not good, which is counted and logged."""
+    caller = await parts.access.authenticate(token)
+    if caller is None:
+        parts.refused.count(WRONG_TOKEN, client_address(scope.get("client")))
+        sentence = "the token is unknown, expired or revoked"
+        raise unauthorized(sentence, ', error="invalid_token"')
+    return caller
 
 
 def _refuse_other_queries(request: Request, known: frozenset[str]) -> None:

@@ -19,8 +19,8 @@ from urllib.parse import quote, unquote_to_bytes
 from starlette.datastructures import MutableHeaders
 
 from headgate.core.endpoint import MAX_PATH
-from headgate.edge.admin.access import token_of
 from headgate.edge.admin.problems import problem
+from headgate.edge.admin.sessions import credential
 from headgate.edge.fairness import RoundRobin
 from headgate.edge.http.application import client_address
 from headgate.edge.problems import INTERNAL_ERROR, HttpProblem
@@ -39,10 +39,11 @@ _MAX_QUERY: Final = 8_192
 _HEADERS: Final = (
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
-    # No answer is a page: if a browser displays one, it loads nothing and no site can frame it.
+    # No answer of the API is a page: if a browser displays one, it loads nothing and no site can frame it.
     ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
     ("referrer-policy", "no-referrer"),
 )
+"""Of every answer that does not have its own; those of the dashboard do."""
 
 
 class Frame:
@@ -94,7 +95,7 @@ class _Sending:
             self.started = True
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS:
-                headers[name] = value
+                headers.setdefault(name, value)
         elif self._without_body:
             message = {**message, "body": b""}
         await self._send(message)
@@ -115,6 +116,7 @@ def canonical(raw: bytes) -> str | None:
 
 
 _API: Final = "/v1/"
+_SIGN_IN: Final = "/ui/session"
 _TOO_MANY: Final = "too many admin calls are in flight; retry after 1 second"
 
 
@@ -176,11 +178,13 @@ class Guard:
 
     def _limit_for(self, scope: Scope) -> InFlightLimit:
         """The limit that a call counts in; `HttpProblem` if it needs a token and has none."""
+        if scope["path"] == _SIGN_IN:
+            return self._unknown
         if not scope["path"].startswith(_API):
             return self._open
         parts: AdminParts = scope["app"].state.parts
         try:
-            token = token_of([value for name, value in scope["headers"] if name == b"authorization"])
+            token = credential(scope, lambda: parts.sessions)
         except HttpProblem:
             parts.refused.count(NO_TOKEN, client_address(scope.get("client")))
             raise

@@ -56,7 +56,7 @@ _MEANING: Final = {
     HTTPStatus.BAD_REQUEST: "The JSON, a header, a cursor or the path is malformed.",
     HTTPStatus.UNAUTHORIZED: "The token is missing, unknown, expired or revoked.",
     HTTPStatus.FORBIDDEN: "The token's role is not sufficient.",
-    HTTPStatus.NOT_FOUND: "The record does not exist.",
+    HTTPStatus.NOT_FOUND: "The record does not exist, or this process does not offer the endpoint.",
     HTTPStatus.REQUEST_TIMEOUT: "The body did not arrive in time.",
     HTTPStatus.CONFLICT: "The change conflicts with the present state, or the first copy of it is still in flight.",
     HTTPStatus.PRECONDITION_FAILED: "The record has changed since it was read.",
@@ -65,6 +65,8 @@ _MEANING: Final = {
     HTTPStatus.UNPROCESSABLE_ENTITY: "The request is not valid; `problems` lists every reason.",
     HTTPStatus.SERVICE_UNAVAILABLE: "The database or the counter store is unavailable.",
 }
+_OF_A_SERVICE: Final = ("GET /v1/overview", "POST /v1/simulate")
+"""Endpoints that answer 404 in a process that serves nothing but its own command."""
 _IDEMPOTENCY_KEY: Final = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -135,9 +137,9 @@ def _answers(endpoint: str, operation: dict[str, Any]) -> Iterator[HTTPStatus]:
     yield HTTPStatus.SERVICE_UNAVAILABLE
     if ROLES[endpoint] is not Role.VIEWER:
         yield HTTPStatus.FORBIDDEN
-    if "{" in endpoint:
+    if "{" in endpoint or endpoint in _OF_A_SERVICE:
         yield HTTPStatus.NOT_FOUND
-    if changes_something(endpoint) or endpoint == "POST /v1/ruleset/plan":
+    if changes_something(endpoint) or endpoint in {"POST /v1/ruleset/plan", "POST /v1/simulate"}:
         yield HTTPStatus.CONFLICT
     if any(each["name"].lower() == "if-match" for each in operation["parameters"]):
         yield HTTPStatus.PRECONDITION_FAILED

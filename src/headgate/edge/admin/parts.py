@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headgate.edge.admin.sessions import Sessions
 from headgate.edge.refused_sign_ins import RefusedSignIns
 
 if TYPE_CHECKING:
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from headgate.controlplane.snapshot_history import SnapshotHistory
     from headgate.controlplane.tiers import Tiers
     from headgate.controlplane.users import Users
+    from headgate.dataplane.hot_counters import HotCounters
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
+    from headgate.edge.overview.overview import Overview
+    from headgate.edge.simulator import Simulate
     from headgate.ports import Database
 
 
@@ -47,4 +51,11 @@ class AdminParts:
     processes: Processes
     metrics: Callable[[], str] | None = None
     """The text of `/metrics`; None if no decision service runs in this process."""
+    overview: Overview | None = None
+    """What happens now; None likewise."""
+    simulate: Simulate | None = None
+    """Replays recorded traffic against draft rules; None likewise."""
+    sessions: Sessions = field(default_factory=Sessions)
+    hot: HotCounters | None = None
+    """The hottest counters; None if counters are in memory."""
     refused: RefusedSignIns = field(default_factory=partial(RefusedSignIns, "admin"))

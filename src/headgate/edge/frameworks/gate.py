@@ -5,24 +5,32 @@ from __future__ import annotations
 import json
 import logging
 import re
-from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.core import headers as header_names
 from headgate.core.endpoint import canonical, matches, normalise_path
 from headgate.core.endpoint import problem as pattern_problem
-from headgate.core.headers import HeaderLines, T
 from headgate.core.problem import CONTENT_TYPE
+from headgate.core.verdict import bare_plan
+from headgate.core.verdict import verdict as verdict_of
+from headgate.edge.frameworks.admission import Admission
+from headgate.edge.frameworks.header_sets import Headers, header_set, names_in, own_names
+from headgate.edge.frameworks.limits import WITHOUT_CALL, RoutePlans
+from headgate.edge.frameworks.options import settled
 from headgate.edge.problems import HttpProblem, LogLimit, retry_later
-from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError, short_repr
+from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from headgate.core.matching import Plan
+    from headgate.core.request import Request
+    from headgate.core.rule import Rule
     from headgate.core.verdict import Verdict
-    from headgate.dataplane.snapshots import Snapshots
+    from headgate.dataplane.limiter import Limiter
     from headgate.edge.frameworks.limits import RouteLimit
+    from headgate.edge.frameworks.options import Setup
+    from headgate.edge.frameworks.routes import Route
 
     Answer: TypeAlias = tuple[int, list[tuple[str, str]], bytes]
     """Status, headers and body."""
@@ -81,50 +89,6 @@ def workers_of(command: Sequence[str]) -> int:
     return count
 
 
-class HeaderSet(StrEnum):
-    """Which rate-limit headers are sent. `Retry-After` is on every refusal."""
-
-    ALL = "all"
-    X_RATELIMIT = "x-ratelimit"
-    RATELIMIT = "ratelimit"
-    NONE = "none"
-
-
-def header_set(given: object) -> HeaderSet:
-    """The header set with this name."""
-    try:
-        return HeaderSet(given)  # type: ignore[arg-type] # StrEnum raises ValueError
-    except ValueError:
-        msg = f"headers must be one of {', '.join(HeaderSet)}, not {short_repr(given)}"
-        raise InvalidSettings(msg) from None
-
-
-_NAMES: Final = {
-    HeaderSet.X_RATELIMIT: (header_names.LIMIT, header_names.REMAINING, header_names.RESET, header_names.COST),
-    HeaderSet.RATELIMIT: (header_names.POLICY, header_names.STANDING),
-    HeaderSet.NONE: (),
-}
-
-
-class Headers(Generic[T]):
-    """The headers of one set, in the form that a server takes."""
-
-    def __init__(self, which: HeaderSet, name: Callable[[str], T], value: Callable[[str], T]) -> None:
-        """`name` and `value` convert the names and values of headers."""
-        self._lines = HeaderLines(name, value)
-        self._nothing = which is HeaderSet.NONE
-        self._kept: frozenset[T] | None = None  # all of them
-        if which is not HeaderSet.ALL:
-            self._kept = frozenset(map(name, (*_NAMES[which], header_names.RETRY_AFTER)))
-
-    def for_verdict(self, verdict: Verdict) -> list[tuple[T, T]]:
-        """The headers for a verdict."""
-        if self._nothing and verdict.allowed:
-            return []
-        lines = self._lines.for_verdict(verdict)
-        return lines if self._kept is None else [line for line in lines if line[0] in self._kept]
-
-
 def refusal(verdict: Verdict, lines: list[tuple[str, str]]) -> Answer:
     """The answer to a refused call, as its rule says."""
     return _answer(verdict.status, lines, verdict.problem())
@@ -143,58 +107,131 @@ def _answer(status: int, lines: list[tuple[str, str]], document: dict[str, objec
 
 log = logging.getLogger("headgate")
 
-LimiterT = TypeVar("LimiterT")
 
-
-class Gate(Generic[LimiterT]):
-    """The limiter with the application's options: skipped paths, headers, limits at routes."""
+class Gate:
+    """The limiter with the application's options: skipped paths, headers, limits at routes and for all others."""
 
     def __init__(
         self,
-        limiter: LimiterT,
-        snapshots: Snapshots,
-        join: Callable[[Sequence[RouteLimit]], LimiterT],
+        limiter: Limiter,
+        plan: Callable[[Request, int | None], Plan],
+        setup: Setup,
+        default: RouteLimit | None = None,
         *,
-        skip: Iterable[str] = (),
-        headers: str = "all",
         awaits_rules: bool = False,
     ) -> None:
-        """`snapshots` hold the active rules of `limiter`; `join` makes a limiter with limits of routes added.
+        """`plan` is that of the limiter, or of a limiter around it; `default` holds for routes without a limit.
 
         `awaits_rules` says that rules may arrive later.
         """
-        self.skipping = Skipping(skip)
+        self.skipping = Skipping(setup.skip)
+        self.store = limiter.store
+        self.default = () if default is None else (default,)
         self._limiter = limiter
-        self._snapshots = snapshots
+        self._plan = plan
+        self._plans = RoutePlans(limiter.snapshots.clock)
+        self._setup = setup
         self._awaits_rules = awaits_rules
-        self._join = join
-        which = header_set(headers)
-        self.headers = Headers(which, str, str).for_verdict
+        which = header_set(setup.headers)
+        self.sent_names = names_in(which)
+        """The usual names of the headers that are sent."""
+        self.has_own_answer = setup.on_refused is not None
+        """Whether the application answers refused calls itself."""
+        self.names = own = own_names(setup.header_names, which)
+        """The application's own names for headers."""
+        self.headers = Headers(which, str, str, own).for_verdict
         """The headers on the answer to an admitted call."""
-        self.lines = Headers(which, lambda name: name.lower().encode(), str.encode).for_verdict
+        self.lines = Headers(which, lambda name: name.lower().encode(), str.encode, own).for_verdict
         """The same, as ASGI takes them."""
         self._lines = LogLimit()
-        self._joined: dict[tuple[RouteLimit, ...], LimiterT] = {}
+        if setup.enabled is False:
+            log.warning("limits are disabled: every call passes, and none is counted")
 
-    def limiter_for(self, limits: tuple[RouteLimit, ...]) -> LimiterT:
-        """The limiter for a route with these limits."""
-        if not limits:
-            return self._limiter
-        joined = self._joined.get(limits)
-        if joined is None:
-            joined = self._joined[limits] = self._join(limits)
-        return joined
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The active rules."""
+        return tuple(rule for rule in self._limiter.snapshots.current.rule_set.rules if rule.enabled)
+
+    def limits_of(self, route: Route) -> tuple[RouteLimit, ...]:
+        """The limits of a route: its own, or the default."""
+        return route.limits or self.default
+
+    async def check(
+        self, route: Route, request: Request, cost: int | None, call: object, *, has_rules: bool = True
+    ) -> Admission:
+        """Decide a call; `call` is what functions of the application get. Without rules, only by limits."""
+        limits = self.limits_of(route)
+        if await self._passes(call):
+            return self.passed(route, request)
+        observer = self._limiter.observer
+        timer = None if observer is None else observer.turn()
+        started = 0.0 if timer is None else timer()
+        plan, counted = await self._planned(self._plan if has_rules else _no_rules, limits, request, cost, call)
+        made = await self._limiter.decide(plan)
+        if observer is not None:
+            observer.offer(request, cost, made, started)
+        return Admission(request, made, limits, counted)
+
+    def passed(self, route: Route, request: Request) -> Admission:
+        """The admission of a call that is exempt from everything."""
+        return Admission(request, verdict_of(bare_plan(None), ()), self.limits_of(route))
+
+    async def peek(self, route: Route, request: Request, call: object) -> Verdict:
+        """What `check` would answer, without the watched rules. Changes nothing."""
+        if await self._passes(call):
+            return verdict_of(bare_plan(None), ())
+        plan, _ = await self._planned(self._plan, self.limits_of(route), request, None, call)
+        hits = [bound.hit for bound in plan.enforced]
+        return verdict_of(plan, await self.store.peek(hits) if hits else ())
+
+    async def reset(self, route: Route, request: Request, call: object) -> None:
+        """Forget what was counted for a call's caller at its route, under rules and limits alike."""
+        planned = self._limiter.snapshots.plan_counters
+        plan, _ = await self._planned(planned, self.limits_of(route), request, None, call)
+        await self.store.reset([bound.hit.key for bound in (*plan.enforced, *plan.shadows)])
+
+    async def _planned(
+        self,
+        plan: Callable[[Request, int | None], Plan],
+        limits: tuple[RouteLimit, ...],
+        request: Request,
+        cost: int | None,
+        call: object,
+    ) -> tuple[Plan, tuple[tuple[RouteLimit, Rule], ...]]:
+        general = plan(request, cost)
+        return await self._plans.join(general, limits, request, cost, call) if limits else (general, ())
+
+    async def _passes(self, call: object) -> bool:
+        setup = self._setup
+        if setup.enabled is False:
+            return True
+        return (
+            setup.exempt_when is not None and call is not WITHOUT_CALL and bool(await settled(setup.exempt_when(call)))
+        )
 
     def check_it_limits(self, limits: Iterable[RouteLimit]) -> None:
         """`InvalidSettings` if there is nothing to enforce: no active rule, and no limit at any route."""
         if (
             self._awaits_rules
-            or any(rule.enabled for rule in self._snapshots.current.rule_set.rules)
+            or self._setup.enabled is False
+            or self.default
+            or self.rules
             or any(True for _ in limits)
         ):
             return
         msg = "nothing would be limited: there are no rules, and no route has a limit; pass rules='rules.yaml'"
         raise InvalidSettings(msg)
+
+    def on_refused(self, admission: Admission) -> Callable[..., Any] | None:
+        """The application's own answer to a refused call: of the limit that refused it, or of all."""
+        made = admission.verdict
+        refusing = [
+            bound.rule for bound, each in zip(made.plan.enforced, made.decisions, strict=True) if not each.allowed
+        ]
+        for limit, rule in admission.counted:
+            if limit.options.on_refused is not None and any(rule is each for each in refusing):
+                return limit.options.on_refused
+        return self._setup.on_refused
 
     def refusal(self, verdict: Verdict) -> Answer:
         """The answer to a refused call."""
@@ -206,6 +243,10 @@ class Gate(Generic[LimiterT]):
         if times:
             log.error("check failed: %s (%d times since the last log line)", error, times)
         return _problem(error)
+
+
+def _no_rules(_request: Request, _cost: int | None) -> Plan:
+    return bare_plan(None)
 
 
 def _problem(error: Exception) -> Answer:

@@ -9,92 +9,190 @@ store, all or nothing.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.adapters import zones
+from headgate.core.binding import method_of
 from headgate.core.matching import Plan, Snapshot
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.dataplane.limiter import Limiter
+from headgate.edge.frameworks.options import options_of, settled
+from headgate.errors import InvalidRequest, InvalidRules, InvalidSettings, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headgate.core.request import Request
-    from headgate.core.rule import RuleSet
-    from headgate.dataplane.snapshots import Snapshots
+    from headgate.core.rule import Rule, RuleSet
+    from headgate.core.units import Micros
+    from headgate.edge.frameworks.options import Options
+
+KEY: Final = "route.key"
+"""The attribute that what a `key` function gave is counted under."""
+WITHOUT_CALL: Final = "no call"
+"""In place of a call, where a caller is looked up without one."""
+_REMEMBERED: Final = 1_024
+_RULE_OPTIONS: Final = ("algorithm", "action", "max_delay", "on_store_error", "on_overload")
+
+
+class Terms(NamedTuple):
+    """What a limit asks of one call: its rule, the call as it counts, and the cost."""
+
+    rule_set: RuleSet
+    request: Request
+    cost: int | None
 
 
 class RouteLimit:
     """A rule for the routes that declare it."""
 
-    def __init__(
-        self,
-        limits: str | Sequence[str],
-        per: str | Sequence[str] = "user",
-        *,
-        name: str | None = None,
-        algorithm: str | None = None,
-        action: str | None = None,
-        max_delay: str | None = None,
-        on_store_error: str | None = None,
-        status: int | None = None,
-        message: str | None = None,
-    ) -> None:
-        """All as in a rules file. Without a `name` each route has its own counter; routes with one name share it."""
-        counted = [per] if isinstance(per, str) else list(per)
-        if name is None:
-            counted += [] if "endpoint" in counted else ["endpoint"]
-        several = [limits] if isinstance(limits, str) else list(limits)
-        response = {"status": status, "message": message}
-        given: dict[str, Any] = {
-            "name": name or re.sub(r"[^a-z0-9]+", "-", "-".join(map(str, several)).lower()).strip("-"),
-            "per": counted,
-            "limits": several,
-            "algorithm": algorithm,
-            "action": action,
-            "max_delay": max_delay,
-            "on_store_error": on_store_error,
-            "response": {field: value for field, value in response.items() if value is not None} or None,
-        }
-        rule = {field: value for field, value in given.items() if value is not None}
-        self.rule_set: RuleSet = parse_rule_set([rule], zones.zone)
-        """The rule, validated."""
+    def __init__(self, options: Options) -> None:
+        """Without a name each route has its own counter; routes with one name share it."""
+        self.options = options
+        self.is_plain = not options.is_conditional
+        """Whether the rule holds for every call, as it is."""
+        self._known: dict[tuple[str, ...], RuleSet] = {}
+        if callable(options.limits):
+            # Whatever else is wrong must be said now; the limits are only known when a call comes.
+            self._rule_set(("1 concurrent",) if options.algorithm == "concurrency" else ("1/second",))
+            self._known.clear()
+            self.rule_set: RuleSet | None = None
+        else:
+            self.rule_set = self._rule_set(options.limits)
+            """The rule, validated; None if a function gives the limits of each call."""
+
+    @property
+    def name(self) -> str:
+        """The name of the counter, as callers see it."""
+        options = self.options
+        if options.name is not None:
+            return options.name
+        given = options.limits
+        text = getattr(given, "__name__", "limits") if callable(given) else "-".join(given)
+        return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "limits"
+
+    @property
+    def counted_per(self) -> tuple[str, ...]:
+        """All that a counter is kept for."""
+        options = self.options
+        per = [*options.per]
+        if options.key is not None:
+            per.append(f"attribute:{KEY}")
+        if options.per_method and "method" not in per:
+            per.append("method")
+        if options.name is None and "endpoint" not in per:
+            per.append("endpoint")
+        return tuple(per)
+
+    async def terms(self, call: object, request: Request, cost: int | None) -> Terms | None:
+        """What the limit asks of a call; None if it does not hold for it."""
+        options = self.options
+        if call is WITHOUT_CALL and options.has_functions:
+            msg = f"the limit {self.name!r} depends on functions of the call; look it up with the call itself"
+            raise InvalidRequest(msg)
+        if not options.enabled or (options.methods is not None and method_of(request) not in options.methods):
+            return None
+        if options.exempt_when is not None and await settled(options.exempt_when(call)):
+            return None
+        rule_set = self.rule_set
+        if callable(options.limits):
+            given = await settled(options.limits(call))
+            if given is None:
+                return None
+            rule_set = self._rule_set_given(given)
+        if options.key is not None:
+            request = request._replace(attributes={**request.attributes, KEY: _text(await settled(options.key(call)))})
+        own = options.cost
+        if own is not None:
+            own = await settled(own(call)) if callable(own) else own
+            cost = cost if own is None else own
+        assert rule_set is not None  # noqa: S101 (there is one, or a function that gave it)
+        return Terms(rule_set, request, cost)
+
+    def _rule_set_given(self, given: Any) -> RuleSet:  # noqa: ANN401 (by the application's function)
+        several = [given] if isinstance(given, str) else given
+        try:
+            texts = tuple(part.strip() for text in several for part in text.split(";"))
+            return self._rule_set(texts)
+        except (AttributeError, TypeError, InvalidRules) as error:
+            why = f": {error}" if isinstance(error, InvalidRules) else ""
+            msg = f"the function for the limit {self.name!r} gave {short_repr(given)}, which is no limit{why}"
+            raise InvalidSettings(msg) from error
+
+    def _rule_set(self, limits: tuple[str, ...]) -> RuleSet:
+        known = self._known.get(limits)
+        if known is None:
+            known = parse_rule_set([self._rule(limits)], zones.zone)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[limits] = known
+        return known
+
+    def _rule(self, limits: tuple[str, ...]) -> dict[str, Any]:
+        options = self.options
+        response = {"status": options.status, "message": options.message}
+        rule: dict[str, Any] = {"name": self.name, "per": [*self.counted_per], "limits": [*limits]}
+        rule |= {name: getattr(options, name) for name in _RULE_OPTIONS}
+        rule["response"] = {field: value for field, value in response.items() if value is not None} or None
+        return {field: value for field, value in rule.items() if value is not None}
 
 
-def route_limiter(general: Limiter, limits: Sequence[RouteLimit]) -> Limiter:
-    """A limiter for the routes with these limits: `general`, which is opened and closed elsewhere, with a planner."""
-    planner = RoutePlanner(general.snapshots, limits)
-    return Limiter(general.store, general.snapshots, general.bare_keys, observer=general.observer, planner=planner)
+def default_limit(given: str | Sequence[str] | RouteLimit | None) -> RouteLimit | None:
+    """The limit for all routes without one, as an application writes it."""
+    if given is None or isinstance(given, RouteLimit):
+        return given
+    return RouteLimit(options_of(given, None, {}, 'default_limits="100/minute"'))
 
 
-class RoutePlanner:
-    """A `Planner` that joins the active rules, as they change, with the limits of a route."""
+def _text(value: object) -> str:
+    """What a `key` function gave, as text; nothing stands for the caller's address."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    msg = f"key gives a text or a number to count for, or None, not {short_repr(value)}"
+    raise InvalidSettings(msg)
 
-    def __init__(self, general: Snapshots, limits: Sequence[RouteLimit]) -> None:
-        """The rules of `general` come first in every plan."""
-        self._general = general
-        self._own = [Snapshot(limit.rule_set, 0, zones.zone, general.clock) for limit in limits]
 
-    def plan(self, request: Request, cost: int | None = None) -> Plan:
-        """See `Planner.plan`."""
-        return self._join(self._general.plan(request, cost), request, cost)
+class RoutePlans:
+    """Joins the plan of the active rules with what the limits of a route ask."""
 
-    def plan_counters(self, request: Request, cost: int | None = None) -> Plan:
-        """See `Planner.plan_counters`."""
-        return self._join(self._general.plan_counters(request, cost), request, cost)
+    def __init__(self, clock: Callable[[], Micros]) -> None:
+        """`clock` is that of the active rules."""
+        self._clock = clock
+        self._snapshots: dict[int, Snapshot] = {}
+        """By the identity of a rule set, which the snapshot keeps alive."""
 
-    def _join(self, plan: Plan, request: Request, cost: int | None) -> Plan:
+    async def join(
+        self, plan: Plan, limits: Sequence[RouteLimit], request: Request, cost: int | None, call: object
+    ) -> tuple[Plan, tuple[tuple[RouteLimit, Rule], ...]]:
+        """The whole plan of a call, and the rules that limits of the route have in it."""
         if plan.gate is not None:  # a caller that the general rules block or exempt is so here too
-            return plan
-        for snapshot in self._own:
-            more = snapshot.plan(request, cost)
-            plan = Plan(
-                plan.snapshot,
-                plan.enforced + more.enforced,
-                plan.shadows + more.shadows,
-                more.gate,
-                plan.unlimited + more.unlimited,
-                None,
-                plan.assumed,
-            )
-        return plan
+            return plan, ()
+        counted: list[tuple[RouteLimit, Rule]] = []
+        enforced, shadows, unlimited = plan.enforced, plan.shadows, plan.unlimited
+        gate = None
+        for limit in limits:
+            if limit.is_plain and limit.rule_set is not None:
+                more = self._snapshot(limit.rule_set).plan(request, cost)
+                counted.append((limit, limit.rule_set.rules[0]))
+            else:
+                terms = await limit.terms(call, request, cost)
+                if terms is None:
+                    continue
+                more = self._snapshot(terms.rule_set).plan(terms.request, terms.cost)
+                counted.append((limit, terms.rule_set.rules[0]))
+            enforced += more.enforced
+            shadows += more.shadows
+            unlimited += more.unlimited
+            gate = more.gate or gate
+        if not counted:
+            return plan, ()
+        return Plan(plan.snapshot, enforced, shadows, gate, unlimited, None, plan.assumed), tuple(counted)
+
+    def _snapshot(self, rule_set: RuleSet) -> Snapshot:
+        snapshot = self._snapshots.get(id(rule_set))
+        if snapshot is None:
+            if len(self._snapshots) >= _REMEMBERED:
+                self._snapshots.clear()
+            snapshot = self._snapshots[id(rule_set)] = Snapshot(rule_set, 0, zones.zone, self._clock)
+        return snapshot

@@ -6,12 +6,13 @@ a mark would keep it without effect (a blueprint, a router, an application, a me
 
 from __future__ import annotations
 
-from functools import partial
-from inspect import getattr_static, isfunction
+from functools import partial, wraps
+from inspect import getattr_static, iscoroutinefunction, isfunction
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakSet
 
-from headgate.errors import InvalidSettings, short_repr
+from headgate.edge.frameworks.admission import CURRENT
+from headgate.errors import InvalidSettings, WrongUse, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.edge.frameworks.limits import RouteLimit
 
 F = TypeVar("F", bound="Callable[..., Any]")
+G = TypeVar("G")
 
 _LIMITS: Final = "__headgate_limits__"
 _EXEMPT: Final = "__headgate_exempt__"
@@ -31,20 +33,68 @@ _checked: WeakSet[type] = WeakSet()
 
 def mark(view: F, limit: RouteLimit) -> F:
     """Attach a limit to a view; `InvalidSettings` if it would use the counter of another limit there."""
-    rule = limit.rule_set.rules[0]
     for other in limits_at(view):
-        (theirs,) = other.rule_set.rules
-        if (theirs.name, theirs.per) == (rule.name, rule.per):
-            msg = f"two limits at one route are named {rule.name!r} and share a counter; rename one, or remove it"
+        if (other.name, {*other.counted_per}) == (limit.name, {*limit.counted_per}):
+            msg = f"two limits at one route are named {limit.name!r} and share a counter; rename one, or remove it"
             raise InvalidSettings(msg)
     _attach(view, _LIMITS, (limit, *getattr(view, _LIMITS, ())))
     return view
+
+
+def limited(view: F, limit: RouteLimit, unchecked: str, *, in_any_order: bool = False) -> F:
+    """A view with a limit, that raises if the limit was not checked; a class is only marked.
+
+    `unchecked` tells what to do if the call was not checked at all. `in_any_order` marks the view itself too, for
+    frameworks whose routes are decorators and may stand below the limit.
+    """
+    check_is_view(view)
+    if isinstance(view, type):
+        return mark(view, limit)
+    if in_any_order:
+        mark(view, limit)
+
+    def check() -> None:
+        found = CURRENT.get()
+        if found is None:
+            raise WrongUse(unchecked)
+        if limit not in found.limits and found.verdict.plan.gate is None:
+            msg = "this view's limit is not enforced: another view answers the route; put the limit at that view"
+            raise WrongUse(msg)
+
+    made: Any
+    if iscoroutinefunction(view):
+
+        @wraps(view)
+        async def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
+            check()
+            return await view(*args, **kwargs)
+
+        made = checked
+    else:
+
+        @wraps(view)
+        def checked_too(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as above)
+            check()
+            return view(*args, **kwargs)
+
+        made = checked_too
+    result: F = made if in_any_order else mark(made, limit)  # `wraps` has copied the mark
+    return result
 
 
 def exempt(view: F) -> F:
     """Exempt a view from all limits."""
     _attach(view, _EXEMPT, value=True)
     return view
+
+
+def attach(group: G, limit: RouteLimit | None = None) -> G:
+    """Attach a limit, or an exemption, to a group of routes, where the framework finds it for each of them."""
+    if limit is None:
+        setattr(group, _EXEMPT, True)
+    else:
+        setattr(group, _LIMITS, (limit, *getattr(group, _LIMITS, ())))
+    return group
 
 
 def check_is_view(view: object) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.edge.frameworks.limits import RouteLimit
 from headgate.edge.frameworks.marks import check_methods, is_exempt, is_marked, limits_at
-from headgate.errors import InvalidSettings, short_repr
+from headgate.errors import InvalidSettings, WrongUse, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,6 +51,14 @@ def routed_path(template: str | None, path: str) -> str:
 
 def _segment(segment: str, given: str) -> str:
     return given if _PARAMETER.search(segment) else segment
+
+
+class Limited(NamedTuple):
+    """A route with its methods, for descriptions of an application."""
+
+    template: str
+    methods: frozenset[str]
+    route: Route
 
 
 class _Entry(NamedTuple):
@@ -106,6 +114,12 @@ class Routes:
         """All limits of all routes; `InvalidSettings` if one has no effect."""
         return tuple(_limits(tuple(_entries(getattr(self._app, "routes", ()), "", _MAX_DEPTH))))
 
+    def described(self) -> Iterator[Limited]:
+        """All routes for requests that name their methods."""
+        for entry in _entries(getattr(self._app, "routes", ()), "", 0):
+            if entry.methods and entry.route.template is not None:
+                yield Limited(entry.route.template, entry.methods, entry.route)
+
 
 def _limits(entries: tuple[_Entry, ...]) -> Iterator[RouteLimit]:
     for entry in entries:
@@ -146,10 +160,27 @@ def _entries(routes: Iterable[Any], prefix: str, depth: int) -> Iterator[_Entry]
         methods = getattr(route, "methods", None)
         is_socket = methods is None and "WebSocket" in type(getattr(route, "original_route", route)).__name__
         check_methods(view)
-        limits = (*limits_at(view), *_depended_on(getattr(route, "dependant", None)))
-        own = Route(prefix + path, tuple(dict.fromkeys(limits)), is_exempt(view))
+        limits = tuple(dict.fromkeys((*limits_at(view), *_depended_on(getattr(route, "dependant", None)))))
         allowed = None if not methods else frozenset(methods)
+        check_reached(limits, view, prefix + path, frozenset() if is_socket else allowed)
+        own = Route(prefix + path, limits, is_exempt(view))
         yield _Entry(pattern, allowed, _WEBSOCKET if is_socket else _HTTP, own, (), is_mount=False)
+
+
+def check_reached(limits: Iterable[RouteLimit], view: object, template: str, methods: frozenset[str] | None) -> None:
+    """Refuse a limit that no call can reach; `methods` are those of the route, none for WebSockets, None for all."""
+    if isinstance(view, RouteLimit):
+        msg = f'the route {template} has a limit in place of a view; write @rate_limit("10/minute") above the view'
+        raise WrongUse(msg)
+    for limit in limits:
+        options = limit.options
+        if methods == frozenset() and (options.methods is not None or options.per_method):
+            msg = f"methods and per_method have no effect on the WebSocket route {template}; leave them out"
+            raise InvalidSettings(msg)
+        if methods and options.methods is not None and not methods & options.methods:
+            there = ", ".join(sorted(methods))
+            msg = f"the limit {limit.name!r} is for methods that the route {template} does not have; it has {there}"
+            raise InvalidSettings(msg)
 
 
 def _refuse_mounted(route: object, view: object) -> None:

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.adapters.blocking import BackgroundLoop
 from headgate.adapters.clock import sleep
+from headgate.core.request import Request
 from headgate.dataplane.limiter import run_now
-from headgate.edge.frameworks.admission import Admission
+from headgate.edge.frameworks.admission import Admission, Answered
 from headgate.edge.frameworks.calls import call_of_wsgi, decoded_path, described, path_of
 from headgate.edge.frameworks.gate import ONE_EACH, is_one_of_several
+from headgate.edge.frameworks.limits import WITHOUT_CALL
 from headgate.edge.frameworks.routes import NO_ROUTE, routed_path
 from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, InvalidSettings, NoRules, Overloaded, StoreError
+from headgate.ports import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
-    from headgate.core.request import Request
     from headgate.core.verdict import Verdict
     from headgate.dataplane.identity import Call, Identity
     from headgate.dataplane.proxies import Proxies
-    from headgate.edge.frameworks.calls import Who
     from headgate.edge.frameworks.gate import Answer, Gate
+    from headgate.edge.frameworks.options import Setup
     from headgate.edge.frameworks.routes import Route
-    from headgate.ports import CounterStore
 
     Environ: TypeAlias = MutableMapping[str, Any]
     Start: TypeAlias = Callable[..., Any]
     App: TypeAlias = Callable[[Environ, Start], Iterable[bytes]]
-    Identify: TypeAlias = Callable[[Environ], Who]
-    Cost: TypeAlias = Callable[[Environ], int | None]
 
 
 class BlockingIdentity:
@@ -99,77 +98,98 @@ class _Started:
         await self._identity.close()
 
 
-class Checking(Protocol):
-    """The part of `headgate.sync.Limiter` that is needed here."""
-
-    def check(self, request: Request, cost: int | None = None) -> Verdict:
-        """Decide a request, and count it if every rule admits it."""
-
-
 class ThreadGate:
     """Checks calls, and delays their threads where a rule says so."""
 
-    def __init__(
-        self,
-        gate: Gate[Checking],
-        store: CounterStore,
-        identity: Identity | BlockingIdentity,
-        proxies: Proxies,
-        *,
-        local: bool,
-    ) -> None:
-        """`store` has the counters; `local` says that they are in this process. `identity` needs no event loop."""
+    def __init__(self, gate: Gate, setup: Setup, identity: Identity | BlockingIdentity, proxies: Proxies) -> None:
+        """The gate's store needs no event loop, and neither does `identity`."""
         self.gate = gate
-        self._store = store
+        self._setup = setup
         self._identity = identity
         self._proxies = proxies
-        self._local = local
+        self._local = isinstance(gate.store, LocalStore)
 
     def admit(
         self,
         environ: Mapping[str, Any],
         path: str,
         route: Route,
-        identify: Callable[[], Who] | None = None,
-        cost: Callable[[], int | None] | None = None,
+        call: object,
+        user: str | None = None,
+        *,
+        has_rules: bool = True,
     ) -> Admission | Answer | None:
-        """The admission of a call, after its delay; or a refusal; or None if nothing limits the call."""
+        """The verdict on a call, after its delay; an answer if there is none; None if nothing limits the call.
+
+        `call` is what functions of the application get; `user` is known to the framework. Without rules, a call is
+        only decided by the limits of its route.
+        """
         if self._local and is_one_of_several(environ):
             raise InvalidSettings(ONE_EACH)
         try:
-            as_sent = path_of(path)
-            seen = routed_path(route.template, path)
-            return self._decide(environ, as_sent if seen == path else path_of(seen), route, identify, cost)
+            seen = _seen(route, path)
+            if route.exempt or seen in self.gate.skipping:
+                return None
+            request = self._request(environ, seen, route, call, user)
+            cost = None if self._setup.cost is None else self._setup.cost(call)
+            admission = run_now(self.gate.check(route, request, cost, call, has_rules=has_rules))
         except (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem) as error:
             return self.gate.problem(error)
+        if admission.verdict.allowed and admission.verdict.delay:
+            sleep(admission.verdict.delay)
+        return admission
 
-    def _decide(
-        self,
-        environ: Mapping[str, Any],
-        path: str,
-        route: Route,
-        identify: Callable[[], Who] | None,
-        cost: Callable[[], int | None] | None,
-    ) -> Admission | Answer | None:
-        if route.exempt or path in self.gate.skipping:
-            return None
-        call = call_of_wsgi(environ, path, self._identity.api_key_header)
-        if identify is None:
-            request = run_now(self._identity.called(call))._replace(route=route.template)
-        else:
-            address = self._proxies.address(call.peer, call.forwarded_for, call.forwarded)
-            request = run_now(self._identity.stated(described(identify(), call, address, route.template)))
-        verdict = self.gate.limiter_for(route.limits).check(request, None if cost is None else cost())
-        if not verdict.allowed:
-            return self.gate.refusal(verdict)
-        if verdict.delay:
-            sleep(verdict.delay)
-        return Admission(request, verdict, route.limits)
+    def _request(self, environ: Mapping[str, Any], seen: str, route: Route, call: object, user: str | None) -> Request:
+        """The call as rules see it."""
+        sent = call_of_wsgi(environ, seen, self._identity.api_key_header)
+        identify = self._setup.identify
+        if identify is None and user is None:
+            return run_now(self._identity.called(sent))._replace(route=route.template)
+        who = user if identify is None else identify(call)
+        address = self._proxies.address(sent.peer, sent.forwarded_for, sent.forwarded)
+        return run_now(self._identity.stated(described(who, sent, address, route.template)))
+
+    def peek(self, subject: Subject) -> Verdict:
+        """What a call would be answered, now. Counts nothing."""
+        return run_now(self.gate.peek(subject.route, self._subject(subject), subject.call))
+
+    def reset(self, subject: Subject) -> None:
+        """Forget what was counted for a caller at a route, under rules and limits alike."""
+        run_now(self.gate.reset(subject.route, self._subject(subject), subject.call))
+
+    def _subject(self, subject: Subject) -> Request:
+        if subject.request is not None:
+            return subject.request._replace(route=subject.route.template)
+        return self._request(
+            subject.environ, _seen(subject.route, subject.path), subject.route, subject.call, subject.user
+        )
+
+    def answered(self, admission: Admission, response: object) -> None:
+        """Find out from the answer which limits count the call; see `deduct_when`."""
+        run_now(admission.answered(response))
 
     def close(self, admission: Admission) -> None:
         """Count the settled cost and release slots, once the answer has been sent."""
         if admission.is_owed:
-            run_now(admission.close(self._store))
+            run_now(admission.close(self.gate.store))
+
+
+def _seen(route: Route, path: str) -> str:
+    """The path that rules see; `HttpProblem` if they could see another one than the application."""
+    as_sent = path_of(path)
+    routed = routed_path(route.template, path)
+    return as_sent if routed == path else path_of(routed)
+
+
+class Subject(NamedTuple):
+    """A caller at a route, to be looked up: by its call, or by a `headgate.Request`."""
+
+    route: Route
+    request: Request | None = None
+    environ: Mapping[str, Any] = {}
+    path: str = ""
+    call: object = WITHOUT_CALL
+    user: str | None = None
 
 
 KEY: Final = "headgate"
@@ -179,40 +199,63 @@ KEY: Final = "headgate"
 class WsgiGate:
     """Limits the calls to a WSGI application."""
 
-    def __init__(self, app: App, threads: ThreadGate, identify: Identify | None, cost: Cost | None) -> None:
-        """`identify` and `cost` get the environment."""
+    def __init__(self, app: App, threads: ThreadGate) -> None:
+        """Functions of the application get the environment."""
         self.app = app
         self._threads = threads
-        self._identify = identify
-        self._cost = cost
 
     def __call__(self, environ: Environ, start_response: Start) -> Iterable[bytes]:
         """Refuse the call, or pass it to the application."""
-        identify, cost = self._identify, self._cost
-        result = self._threads.admit(
-            environ,
-            decoded_path(environ),
-            NO_ROUTE,
-            None if identify is None else lambda: identify(environ),
-            None if cost is None else lambda: cost(environ),
-        )
+        result = self._threads.admit(environ, decoded_path(environ), NO_ROUTE, environ)
         if result is None:
             return self.app(environ, start_response)
         if not isinstance(result, Admission):
-            status, headers, body = result
-            start_response(status_line(status), headers)
-            return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
+            return _sent(result, environ, start_response)
         environ[KEY] = result
-        lines = self._threads.gate.headers(result.verdict)
+        gate = self._threads.gate
+        lines = gate.headers(result.verdict)
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: object) -> Any:  # noqa: ANN401 (the server's)
+            if result.verdict.allowed:
+                names = {name.lower(): value for name, value in headers}
+                self._threads.answered(result, Answered(int(status[:3]), names))
             return start_response(status, [*headers, *lines], *exc_info)
 
+        if not result.verdict.allowed:
+            on_refused = gate.on_refused(result)
+            if on_refused is None:
+                return _sent(gate.refusal(result.verdict), environ, start_response)
+            body: Iterable[bytes] = on_refused(environ, result.verdict)(environ, start)
+            return body
         try:
             return _Closing(self.app(environ, start), lambda: self._threads.close(result))
         except BaseException:
+            self._threads.answered(result, Answered(500, {}))
             self._threads.close(result)
             raise
+
+    def peek(self, subject: Environ | Request) -> Verdict:
+        """What a call would be answered, now. Counts nothing.
+
+        `subject` is the environment of a call, or a `headgate.Request`.
+        """
+        return self._threads.peek(_subject_of(subject))
+
+    def reset(self, subject: Environ | Request) -> None:
+        """Forget what was counted for a caller; `subject` is as in `peek`."""
+        self._threads.reset(_subject_of(subject))
+
+
+def _subject_of(subject: Environ | Request) -> Subject:
+    if isinstance(subject, Request):
+        return Subject(NO_ROUTE, subject)
+    return Subject(NO_ROUTE, None, subject, decoded_path(subject), subject)
+
+
+def _sent(answer: Answer, environ: Environ, start_response: Start) -> Iterable[bytes]:
+    status, headers, body = answer
+    start_response(status_line(status), headers)
+    return [] if environ.get("REQUEST_METHOD") == "HEAD" else [body]
 
 
 class _Closing:

@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._budget = Budget(self._loop.time)
         self._held = 0
-        self._is_queued = self._is_paused = self._drains_later = False
+        self._is_queued = self._is_paused = self._drains = self._drains_later = False
         self._ignores_input = False
         """Whether the connection has failed; what arrives then is dropped."""
         self._ignored = 0
@@ -301,8 +301,16 @@ class Connection(asyncio.Protocol):
         output.end(streams.last, error.code)
         self._drop_everything()
 
+    def announce_end(self) -> None:
+        """Drain, unless the client has just come: it would have to come again without an answer."""
+        if not self.is_new:
+            self.drain()
+
     def drain(self) -> None:
         """Take no more calls but those that are queued, and close once all are answered."""
+        if self._drains:
+            return
+        self._drains = True
         if self._is_queued:
             self._drains_later = True
         else:

@@ -66,7 +66,7 @@ def methods(
 
 
 class _ShouldRateLimit:
-    """Envoy's call. With counters in this process, the response is returned at once, without a task."""
+    """Envoy's call. With counters or leases in this process, the response is returned at once, without a task."""
 
     def __init__(self, rate_limits: RateLimits, *, denies_on_overload: bool) -> None:
         self._rate_limits = rate_limits

@@ -328,6 +328,10 @@ class Connection(asyncio.Protocol):
         self._acceptor.closed.count(reason)
         self._transport.abort()
 
+    def announce_end(self) -> None:
+        """Close after the next response, which says so."""
+        self._is_draining = True
+
     def drain(self) -> None:
         """Take no more requests, and close once the current one is answered."""
         self._is_draining = True

@@ -132,7 +132,7 @@ async def serving_http(
 
     `time_slice` is that of the event loop, if other servers run on it too.
     """
-    tls = None if transport.tls is None else transport.tls.context(_PROTOCOL)
+    tls = None if transport.tls is None else transport.tls.reloaded(_PROTOCOL)
     max_connections = connection_limit(transport.connections)
     acceptor: Acceptor[Connection] = Acceptor(max_connections, tls, transport.closed)
     shared = Shared(

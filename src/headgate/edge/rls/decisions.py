@@ -160,10 +160,9 @@ class RateLimits:
 
     def decide_now(self, checks: tuple[DescriptorCheck, ...]) -> Verdict | None:
         """The fast path of `decided`: the verdict on a simple check, if the store needs no waiting; else None."""
-        check_now = self._limiter.check_now
-        if check_now is None or self._stated is not None or not _is_simple(checks):
+        if self._stated is not None or not _is_simple(checks):
             return None
-        return check_now(checks[0].request, checks[0].cost)
+        return (self._limiter.check_now or self._limiter.check_held)(checks[0].request, checks[0].cost)
 
     async def _part(self, check: DescriptorCheck) -> DescriptorPlan:
         if check.limit is None:

@@ -26,8 +26,6 @@ FEATURES: Final[dict[str, dict[str, Any]]] = {
 }
 EVERYWHERE: Final = {"cost", "central", "log"}
 SPREAD: Final = {"leased", "auto", "shards", "split", "gossip", "borrow"}
-NOT_YET: Final = SPREAD | {"central"}
-"""What would go together, and is refused until it works."""
 TABLE: Final[dict[Algorithm, set[str]]] = {
     Algorithm.FIXED_WINDOW: EVERYWHERE | SPREAD | {"calendar"},
     Algorithm.SLIDING_WINDOW_COUNTER: EVERYWHERE | SPREAD,
@@ -74,8 +72,7 @@ def test_the_whole_table(algorithm: Algorithm, feature: str) -> None:
     """A rule is accepted exactly if the table of the design says that algorithm and feature go together."""
     found = problems(**basis(algorithm) | FEATURES[feature])
     if feature in TABLE[algorithm]:
-        sentence = "rules[0].spread: only 'exact' works in this version; leave spread out, and the limit is exact"
-        assert found == ([sentence] if feature in NOT_YET else [])
+        assert found == []
     else:
         sentence = SENTENCES[feature].format(algorithm.value)
         if algorithm is Algorithm.CONCURRENCY and feature in {"burst", "calendar"}:

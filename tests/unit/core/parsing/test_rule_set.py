@@ -10,6 +10,7 @@ from headgate.adapters.zones import zone
 from headgate.core.limit import Rate, Unlimited, parse_limit
 from headgate.core.parsing.rule_set import parse_part, parse_rule_set
 from headgate.core.rule import Override, RuleSet
+from headgate.core.rule_data import rule_data
 from headgate.core.units import HOUR, MINUTE
 from headgate.errors import InvalidRules
 
@@ -113,6 +114,21 @@ def test_names_are_taken_once_whatever_their_case() -> None:
         "rules[1].name: the name 'login' is taken by rules[0]",
         "rules[2].name: the name 'LOGIN' is taken by rules[0]",
     ]
+
+
+def test_an_id_is_the_name_unless_it_is_stated() -> None:
+    """A rule's id is its name or what it says, is in its data where the two differ, and is given once."""
+    plain = parse_rule_set([{"name": "a", "id": "a", "limits": "1/s"}, {"name": "b", "id": "c", "limits": "1/s"}])
+    assert [(rule.name, rule.id) for rule in plain.rules] == [("a", "a"), ("b", "c")]
+    assert [rule_data(rule)["id"] for rule in plain.rules] == [None, "c"]
+    assert parse_rule_set(plain.rules) == plain
+    with pytest.raises(InvalidRules) as caught:
+        parse_rule_set([{"name": "a", "limits": "1/s"}, {"name": "b", "id": "A", "limits": "1/s"}])
+    assert [str(problem) for problem in caught.value.problems] == [
+        "rules[1].id: the id 'A' is that of 'a' (rules[0]); give this rule an id of its own"
+    ]
+    with pytest.raises(InvalidRules, match=r"rules\[0\].id: 'no id' is not a name"):
+        parse_rule_set([{"name": "a", "id": "no id", "limits": "1/s"}])
 
 
 def test_a_tier_that_a_rule_can_match_has_the_limit_it_names() -> None:

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.limit import Rate
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.core.rule import RegionMode, Rule, Spread, SpreadMode
-from headgate.core.units import MINUTE
+from headgate.core.spread import RegionMode, Spread, SpreadMode
 from headgate.errors import InvalidRules
 
 
@@ -23,17 +21,6 @@ def spread(value: Any) -> Spread:  # noqa: ANN401 (data of any shape)
     [
         (None, Spread()),
         ("exact", Spread()),
-    ],
-    ids=str,
-)
-def test_a_limit_is_exact(value: object, expected: Spread) -> None:
-    """That is what spread can say."""
-    assert spread(value) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
         ("leased", Spread(SpreadMode.LEASED)),
         ("auto", Spread(SpreadMode.AUTO)),
         ({"shards": 8}, Spread(SpreadMode.SHARDS, shards=8)),
@@ -45,19 +32,16 @@ def test_a_limit_is_exact(value: object, expected: Spread) -> None:
             {"regions": "split", "shares": {"eu": 2, "us": 1}},
             Spread(SpreadMode.REGIONS, regions=RegionMode.SPLIT, shares={"eu": 2, "us": 1}),
         ),
+        (
+            {"regions": "gossip", "shares": {"eu": 0.5, "us": 0.3, "ap": 0.2}},
+            Spread(SpreadMode.REGIONS, regions=RegionMode.GOSSIP, shares={"eu": 5, "us": 3, "ap": 2}),
+        ),
     ],
     ids=str,
 )
-def test_other_spreads_are_refused_until_they_work(value: object, expected: Spread) -> None:
-    """They are understood, and would have no effect; a rule that is made in Python with one is refused, too."""
-    sentence = "rules[0].spread: only 'exact' works in this version; leave spread out, and the limit is exact"
-    for rule in (
-        {"name": "search", "limits": "5/minute", "spread": value},
-        Rule("search", limits=(Rate(5, MINUTE),), spread=expected),
-    ):
-        with pytest.raises(InvalidRules) as caught:
-            parse_rule_set([rule])
-        assert list(caught.value.lines) == [sentence]
+def test_a_spread_is_read(value: object, expected: Spread) -> None:
+    """In one place, or in parts, or in regions."""
+    assert spread(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -102,13 +86,25 @@ def test_other_spreads_are_refused_until_they_work(value: object, expected: Spre
         (
             {"regions": "split", "shares": {"eu": 0, "us": True}},
             [
-                "rules[0].spread.shares.eu: a share is a whole number from 1 to 1000000000000, not 0",
-                "rules[0].spread.shares.us: a share is a whole number from 1 to 1000000000000, not True",
+                "rules[0].spread.shares.eu: a share is a whole number from 1 to 1000000000000, or a fraction, not 0",
+                "rules[0].spread.shares.us: a share is a whole number from 1 to 1000000000000, or a fraction, not True",
             ],
         ),
         (
             {"regions": "split", "shares": {"eu": 0.5}},
-            ["rules[0].spread.shares.eu: a share is a whole number from 1 to 1000000000000, not 0.5"],
+            ["rules[0].spread.shares: shares that are fractions are all fractions, and add up to 1"],
+        ),
+        (
+            {"regions": "split", "shares": {"eu": 0.5, "us": 1}},
+            ["rules[0].spread.shares: shares that are fractions are all fractions, and add up to 1"],
+        ),
+        (
+            {"regions": "split", "shares": {"eu": 1}, "home": "eu"},
+            ["rules[0].spread.home: has no effect with 'split'; leave it out"],
+        ),
+        (
+            {"regions": "central", "shares": {"eu": 1}, "home": "eu"},
+            ["rules[0].spread.shares: has no effect with 'central'; leave it out"],
         ),
     ],
     ids=str,

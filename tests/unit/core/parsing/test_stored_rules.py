@@ -26,7 +26,6 @@ IDLE: Final[dict[str, Any]] = {
     "sample": 1,
     "response": {"message": "No."},
 }
-SPREADS: Final[list[object]] = ["leased", "auto", {"shards": 8}, {"regions": "central", "home": "eu"}]
 
 
 def stored(rule: dict[str, Any]) -> Rule:
@@ -49,13 +48,6 @@ def test_a_stored_field_without_effect_is_ignored(action: str, field: str) -> No
     with pytest.raises(InvalidRules):
         parse_rule_set([old])
     assert read == parse_rule_set([plain]).rules[0]
-
-
-@pytest.mark.parametrize("spread", SPREADS, ids=str)
-def test_a_stored_spread_is_exact(spread: object) -> None:
-    """As it was when it was stored; everything else in the rule is kept."""
-    plain = {"name": "search", "per": "user", "limits": "5/minute", "layer": "extra", "sample": 1}
-    assert stored(plain | {"spread": spread}) == parse_rule_set([plain]).rules[0]
 
 
 def test_a_stored_max_delay_is_for_throttle() -> None:

@@ -17,6 +17,7 @@ CREATE TABLE api_keys (
     version bigint DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     created_by text NOT NULL,
+    requests bigint DEFAULT 0 NOT NULL,
     CONSTRAINT api_keys_pkey PRIMARY KEY (id),
     CONSTRAINT api_keys_hash_key UNIQUE (hash),
     CONSTRAINT api_keys_check CHECK (((revoked_at IS NULL) = (revoked_by IS NULL))),
@@ -24,6 +25,7 @@ CREATE TABLE api_keys (
     CONSTRAINT api_keys_limits_check CHECK ((jsonb_typeof(limits) = 'object'::text)),
     CONSTRAINT api_keys_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255))),
     CONSTRAINT api_keys_prefix_check CHECK (((length(prefix) >= 4) AND (length(prefix) <= 32))),
+    CONSTRAINT api_keys_requests_check CHECK ((requests >= 0)),
     CONSTRAINT api_keys_tenant_check CHECK (((length(tenant) >= 1) AND (length(tenant) <= 255)))
 );
 CREATE INDEX api_keys_by_expiry ON api_keys USING btree (expires_at) WHERE (revoked_at IS NULL);
@@ -122,6 +124,30 @@ CREATE TABLE idempotency (
 );
 CREATE INDEX idempotency_by_time ON idempotency USING btree (at);
 
+CREATE TABLE jobs (
+    name text NOT NULL,
+    began timestamp with time zone NOT NULL,
+    ended timestamp with time zone,
+    outcome text NOT NULL,
+    detail text DEFAULT ''::text NOT NULL,
+    host text NOT NULL,
+    failures bigint DEFAULT 0 NOT NULL,
+    next_run timestamp with time zone NOT NULL,
+    CONSTRAINT jobs_pkey PRIMARY KEY (name),
+    CONSTRAINT jobs_outcome_check CHECK ((outcome = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text])))
+);
+
+CREATE TABLE key_usage_daily (
+    day date NOT NULL,
+    api_key text NOT NULL,
+    requests bigint DEFAULT 0 NOT NULL,
+    denied bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT key_usage_daily_pkey PRIMARY KEY (day, api_key),
+    CONSTRAINT key_usage_daily_denied_check CHECK ((denied >= 0)),
+    CONSTRAINT key_usage_daily_requests_check CHECK ((requests >= 0))
+) WITH (fillfactor=50);
+CREATE INDEX key_usage_daily_by_key ON key_usage_daily USING btree (api_key, day);
+
 CREATE TABLE lineage (
     is_only boolean DEFAULT true NOT NULL,
     id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -147,6 +173,9 @@ CREATE TABLE metrics (
     cache_hits bigint DEFAULT 0 NOT NULL,
     lease_hits bigint DEFAULT 0 NOT NULL,
     latency bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    cache_misses bigint DEFAULT 0 NOT NULL,
+    record_hits bigint DEFAULT 0 NOT NULL,
+    record_misses bigint DEFAULT 0 NOT NULL,
     CONSTRAINT metrics_pkey PRIMARY KEY (granularity, at, rule, endpoint, tier, region, user_id),
     CONSTRAINT metrics_granularity_check CHECK ((granularity = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
 ) WITH (fillfactor=50);
@@ -206,6 +235,7 @@ CREATE TABLE rule_versions (
     CONSTRAINT rule_versions_pkey PRIMARY KEY (rule, change)
 );
 CREATE INDEX rule_versions_by_change ON rule_versions USING btree (change);
+CREATE INDEX rule_versions_by_former_name ON rule_versions USING btree (((data ->> 'name'::text))) WHERE (data ? 'id'::text);
 
 CREATE TABLE rules (
     name text NOT NULL,
@@ -220,6 +250,7 @@ CREATE TABLE rules (
     priority integer GENERATED ALWAYS AS (((data ->> 'priority'::text))::integer) STORED,
     action text GENERATED ALWAYS AS ((data ->> 'action'::text)) STORED,
     enabled boolean GENERATED ALWAYS AS (((data ->> 'enabled'::text))::boolean) STORED,
+    id text GENERATED ALWAYS AS (COALESCE((data ->> 'id'::text), (draft ->> 'id'::text), name)) STORED,
     CONSTRAINT rules_pkey PRIMARY KEY (name),
     CONSTRAINT rules_check CHECK (((data IS NOT NULL) OR (draft IS NOT NULL))),
     CONSTRAINT rules_check1 CHECK ((((data ->> 'name'::text) = name) AND ((draft ->> 'name'::text) = name))),
@@ -229,7 +260,9 @@ CREATE TABLE rules (
     CONSTRAINT rules_owner_check CHECK (((length(owner) >= 1) AND (length(owner) <= 255)))
 );
 CREATE INDEX rules_by_endpoint ON rules USING gin ((((data -> 'match'::text) -> 'endpoints'::text)));
+CREATE UNIQUE INDEX rules_by_folded_id ON rules USING btree (lower(id));
 CREATE UNIQUE INDEX rules_by_folded_name ON rules USING btree (lower(name));
+CREATE UNIQUE INDEX rules_by_id ON rules USING btree (id);
 CREATE INDEX rules_by_tier ON rules USING gin ((((data -> 'match'::text) -> 'tiers'::text)));
 CREATE INDEX rules_in_order ON rules USING btree ("position", name COLLATE "C");
 
@@ -340,11 +373,9 @@ CREATE VIEW key_records AS
     user_id,
     tenant,
     tier,
-    COALESCE(( SELECT jsonb_object_agg(own.key, own.value) AS jsonb_object_agg
-           FROM jsonb_each(api_keys.limits) own(key, value)
-          WHERE (EXISTS ( SELECT
-                   FROM rules
-                  WHERE ((rules.name = own.key) AND (rules.data IS NOT NULL))))), '{}'::jsonb) AS limits,
+    COALESCE(( SELECT jsonb_object_agg(rules.name, own.value) AS jsonb_object_agg
+           FROM (jsonb_each(api_keys.limits) own(key, value)
+             JOIN rules ON (((rules.id = own.key) AND (rules.data IS NOT NULL))))), '{}'::jsonb) AS limits,
     expires_at,
     last_used,
     revoked_at,
@@ -362,8 +393,32 @@ CREATE VIEW key_records AS
            FROM jsonb_each(api_keys.limits) own(key, value)
           WHERE (NOT (EXISTS ( SELECT
                    FROM rules
-                  WHERE ((rules.name = own.key) AND (rules.data IS NOT NULL)))))), '{}'::jsonb) AS dormant_limits
+                  WHERE ((rules.id = own.key) AND (rules.data IS NOT NULL)))))), '{}'::jsonb) AS dormant_limits
    FROM api_keys;
+
+CREATE VIEW key_records_counted AS
+ SELECT key_records.id,
+    key_records.prefix,
+    key_records.name,
+    key_records.user_id,
+    key_records.tenant,
+    key_records.tier,
+    key_records.limits,
+    key_records.expires_at,
+    key_records.last_used,
+    key_records.revoked_at,
+    key_records.revoked_by,
+    key_records.rotated_to,
+    key_records.version,
+    key_records.created_at,
+    key_records.created_by,
+    key_records.state,
+    key_records.dormant_limits,
+    api_keys.requests,
+    COALESCE(today.requests, (0)::bigint) AS requests_today
+   FROM ((key_records
+     JOIN api_keys ON ((api_keys.id = key_records.id)))
+     LEFT JOIN key_usage_daily today ON (((today.day = ((now() AT TIME ZONE 'UTC'::text))::date) AND (today.api_key = (key_records.id)::text))));
 
 CREATE VIEW live_blocks AS
  SELECT id,
@@ -414,16 +469,15 @@ CREATE VIEW user_records AS
             WHEN (date_trunc('month'::text, (counted_on)::timestamp with time zone) = date_trunc('month'::text, (((now() AT TIME ZONE 'UTC'::text))::date)::timestamp with time zone)) THEN requests_month
             ELSE (0)::bigint
         END AS requests_month,
-    COALESCE(( SELECT jsonb_object_agg(overrides.rule, overrides.limits) AS jsonb_object_agg
-           FROM overrides
-          WHERE ((overrides.user_id = users.id) AND (EXISTS ( SELECT
-                   FROM rules
-                  WHERE ((rules.name = overrides.rule) AND (rules.data IS NOT NULL)))))), '{}'::jsonb) AS overrides,
+    COALESCE(( SELECT jsonb_object_agg(rules.name, overrides.limits) AS jsonb_object_agg
+           FROM (overrides
+             JOIN rules ON (((rules.id = overrides.rule) AND (rules.data IS NOT NULL))))
+          WHERE (overrides.user_id = users.id)), '{}'::jsonb) AS overrides,
     COALESCE(( SELECT jsonb_object_agg(overrides.rule, overrides.limits) AS jsonb_object_agg
            FROM overrides
           WHERE ((overrides.user_id = users.id) AND (NOT (EXISTS ( SELECT
                    FROM rules
-                  WHERE ((rules.name = overrides.rule) AND (rules.data IS NOT NULL))))))), '{}'::jsonb) AS dormant_overrides
+                  WHERE ((rules.id = overrides.rule) AND (rules.data IS NOT NULL))))))), '{}'::jsonb) AS dormant_overrides
    FROM users;
 
 CREATE OR REPLACE FUNCTION add_histograms(one bigint[], other bigint[])
@@ -489,5 +543,29 @@ BEGIN
     );
     RETURN name;
 END $function$;
+
+CREATE OR REPLACE FUNCTION rule_id(called text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT coalesce((SELECT id FROM rules WHERE name = called), called)
+$function$;
+
+CREATE OR REPLACE FUNCTION rule_limits_by_id(limits jsonb)
+ RETURNS jsonb
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT coalesce(jsonb_object_agg(rule_id(own.key), own.value), '{}') FROM jsonb_each(limits) AS own
+$function$;
+
+CREATE OR REPLACE FUNCTION rule_name(known text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+    SELECT coalesce((SELECT name FROM rules WHERE id = known), known)
+$function$;
 
 CREATE AGGREGATE sum_histograms(bigint[]) (SFUNC = add_histograms, STYPE = bigint[], INITCOND = '{}', PARALLEL = SAFE);

@@ -37,6 +37,11 @@ class MetricView(Output):
     blocked: int
     shadow: int
     degraded: int
+    cache_hits: int = Field(description="Refused from memory, without asking the store.")
+    cache_misses: int = Field(description="Decided by the store.")
+    lease_hits: int = Field(description="Decided by a lease that the process held.")
+    record_hits: int = Field(description="Records of users and keys that were in memory; only without dimensions.")
+    record_misses: int = Field(description="Records that were looked up; only without dimensions.")
     p50: float | None = _SECONDS
     p95: float | None = _SECONDS
     p99: float | None = _SECONDS
@@ -235,7 +240,7 @@ def _dimensions(by: str) -> frozenset[Dimension]:
 
 
 def _names(row: Mapping[str, Any]) -> list[str]:
-    return [row[dimension.value] for dimension in Dimension]
+    return [row["rule_id" if dimension is Dimension.RULE else dimension.value] for dimension in Dimension]
 
 
 def _metric_position(position: object) -> tuple[datetime, str, str, str, str, str, datetime]:

@@ -93,6 +93,8 @@ class KeyView(Output):
     dormant_limits: LimitLists = Field(description="Those for rules that are not active; active with the rule again.")
     expires_at: datetime | None
     last_used: datetime | None
+    requests: int = Field(description="How many came with it in all, a few seconds ago.")
+    requests_today: int = Field(description="How many of them today (UTC).")
     revoked_at: datetime | None
     revoked_by: str | None
     rotated_to: str | None = Field(description="The id of the key that replaces it.")
@@ -190,9 +192,11 @@ async def list_keys(
     after: After = None,
     user: Text = None,
     state: Annotated[KeyState | None, Query()] = None,
+    prefix: Text = None,
 ) -> Page[KeyRecord]:
-    """List API keys by id."""
-    found = await parts.keys.list(user=user, state=state, after=position_of("keys", after, as_id), most=limit + 1)
+    """List API keys by id; `prefix` is how the keys themselves begin."""
+    position = position_of("keys", after, as_id)
+    found = await parts.keys.list(user=user, prefix=prefix, state=state, after=position, most=limit + 1)
     return page("keys", found, limit, lambda record: record.id)
 
 

@@ -13,7 +13,7 @@ from headgate.core.units import MAX_AMOUNT
 from headgate.dataplane import inspection
 from headgate.dataplane.inspection import explain
 from headgate.edge.admin.body import large_json
-from headgate.edge.admin.fields import Input, Name, Output, example
+from headgate.edge.admin.fields import Input, Name, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.errors import NotFound
 
@@ -135,10 +135,10 @@ async def get_quota(parts: Parts, id: Name) -> Response:  # noqa: A002 (users ha
 
 
 @router.post("/v1/users/{id:part}/quota/reset", response_model=QuotaReset)
-async def reset_quota(parts: Parts, who: Who, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
-    """Reset a user's quota: delete the counters that count only this user."""
+async def reset_quota(parts: Parts, who: Who, id: Name, rule: Text = None) -> dict[str, Any]:  # noqa: A002 (users have ids)
+    """Reset a user's quota: delete the counters that count only this user, all of them or those of one `rule`."""
     record = await parts.users.mark_quota_reset(id, who)
-    count = await inspection.reset(parts.limiter, await user_on_record(parts, id))
+    count = await inspection.reset(parts.limiter, await user_on_record(parts, id), rule)
     return {"user": id, "counters": count, "quota_reset": record.quota_reset}
 
 
@@ -148,4 +148,7 @@ async def user_on_record(parts: Parts, id: str) -> Request:  # noqa: A002 (users
         record = await parts.users.get(id)
     except NotFound:
         return Request(user=id)
-    return Request(user=id, tier=record.tier, limits=OwnLimits(user=LimitsByRule(record.overrides)))
+    names = record.overrides
+    rules = parts.limiter.snapshots.current.rule_set.rules if names else ()
+    own = {rule.id: names[rule.name] for rule in rules if rule.name in names}
+    return Request(user=id, tier=record.tier, limits=OwnLimits(user=LimitsByRule(own)))

@@ -1,6 +1,7 @@
 """Whether this process is alive and ready, its metrics, the API's description, and the other processes."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Literal
@@ -57,6 +58,37 @@ class ProcessPage(Output):
     next: str | None
 
 
+class JobView(Output):
+    """A job that the service runs by itself."""
+
+    model_config = example(
+        name="backup",
+        began="2026-01-31T12:00:00Z",
+        ended="2026-01-31T12:00:09Z",
+        outcome="done",
+        detail="",
+        host="web-1",
+        failures=0,
+        next_run="2026-02-01T12:00:00Z",
+    )
+
+    name: Literal["archive", "backup", "base_backup"]
+    began: datetime
+    ended: datetime | None
+    outcome: Literal["running", "done", "failed"]
+    detail: str = Field(description="What went wrong, if something did.")
+    host: str
+    failures: int = Field(description="How many runs have failed, in all.")
+    next_run: datetime
+
+
+class JobPage(Output):
+    """Jobs by name, in one page."""
+
+    items: list[JobView]
+    next: str | None
+
+
 router = APIRouter(route_class=Gate, tags=["processes"])
 
 
@@ -64,6 +96,12 @@ router = APIRouter(route_class=Gate, tags=["processes"])
 async def list_processes(parts: Parts) -> Page[ProcessRecord]:
     """List the processes that reported in the last 10 seconds, with their rules and blocks, in one page."""
     return Page(await parts.processes.list(), None)
+
+
+@router.get("/v1/jobs", response_model=JobPage)
+async def list_jobs(parts: Parts) -> Page[Mapping[str, Any]]:
+    """List the last run of each scheduled archive, backup and base backup; none is listed that never ran."""
+    return Page(await parts.activity.jobs(), None)
 
 
 health_router = APIRouter(tags=["health"])

@@ -32,6 +32,7 @@ class RuleView(Output):
 
     model_config = example(
         name="search",
+        id="search",
         data=_RULE,
         draft=None,
         owner="rules/search.yaml",
@@ -43,6 +44,7 @@ class RuleView(Output):
     )
 
     name: str
+    id: str = Field(description="What counters and records of the rule are kept under; renaming does not change it.")
     data: dict[str, Any] | None = Field(description="The published content; null if the rule was never published.")
     draft: dict[str, Any] | None = Field(description="The draft; null if there is none.")
     owner: str | None = Field(description="The file that owns the rule; null if there is none.")
@@ -86,6 +88,14 @@ class RollbackBody(Input):
     change: Annotated[int, Field(ge=1, le=2**63 - 1, description="A change from the rule's history.")]
 
 
+class RenameBody(Input):
+    """What to call the rule."""
+
+    model_config = example(name="search-v2")
+
+    name: Annotated[str, Field(min_length=1, max_length=64, description="The new name.")]
+
+
 router = APIRouter(route_class=Gate, tags=["rules"])
 
 Draft = Annotated[Truth, Query(description="Store a draft; `publish` makes it active.")]
@@ -100,8 +110,9 @@ async def list_rules(
     tier: Text = None,
     endpoint: Text = None,
     enabled: Truth | None = None,
+    search: Text = None,
 ) -> Page[RuleRecord]:
-    """List rules by name; `tier` and `endpoint` filter by a rule's `match`."""
+    """List rules by name; `tier` and `endpoint` filter by a rule's `match`, `search` by a part of the name."""
     found = await parts.rules.list(
         after=position_of("rules", after, as_name),
         most=limit + 1,
@@ -109,6 +120,7 @@ async def list_rules(
         tier=tier,
         endpoint=endpoint,
         enabled=enabled,
+        search=search,
     )
     return page("rules", found, limit, lambda record: record.name)
 
@@ -224,6 +236,17 @@ async def discard_rule(
     record = await parts.rules.discard(name, who, await expected.version(lambda: parts.rules.get(name)))
     if record is None:
         return Response(status_code=HTTPStatus.NO_CONTENT)
+    tagged(request, response, record)
+    return record
+
+
+@router.post("/v1/rules/{name:part}/rename", response_model=RuleView)
+async def rename_rule(
+    parts: Parts, who: Who, request: Request, response: Response, name: Name, body: RenameBody, expected: IfMatch
+) -> RuleRecord:
+    """Rename a rule. It keeps its id, and so its counters, own limits, history and metrics."""
+    version = await expected.version(lambda: parts.rules.get(name))
+    record = await parts.rules.rename(name, body.name, who, version)
     tagged(request, response, record)
     return record
 

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import date
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from headgate.controlplane.usage_export import Format
+from headgate.controlplane.usage_export import Format, Subject
 from headgate.core.calendar import Unit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm
@@ -19,16 +20,20 @@ from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.fields import Day, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
+from headgate.errors import InvalidFields, Problem
 
 
 class UsageView(Output):
     """The usage of one user on one day."""
 
-    model_config = example(day="2026-01-31", user="u1", rule="search", requests=120, denied=3, cost=120)
+    model_config = example(
+        day="2026-01-31", user="u1", rule="search", rule_id="search", requests=120, denied=3, cost=120
+    )
 
     day: date
     user: str
     rule: str = Field(description="Empty: all rules together.")
+    rule_id: str = Field(description="The rule's id, which renaming does not change.")
     requests: int
     denied: int
     cost: int
@@ -38,6 +43,24 @@ class UsagePage(Output):
     """Usage by day, user and rule."""
 
     items: list[UsageView]
+    next: str | None
+
+
+class KeyUsageView(Output):
+    """The requests of one API key on one day."""
+
+    model_config = example(day="2026-01-31", api_key="018f6f8e-0000-4000-8000-000000000000", requests=120, denied=3)
+
+    day: date
+    api_key: str = Field(description="The key's id; `(other)` for all keys that are not on record.")
+    requests: int
+    denied: int
+
+
+class KeyUsagePage(Output):
+    """Requests by day and API key."""
+
+    items: list[KeyUsageView]
     next: str | None
 
 
@@ -83,19 +106,22 @@ async def export_usage(
     first: First = None,
     last: Last = None,
     user: Text = None,
+    of: Annotated[Subject, Query(description="Whose: of users by rule, or of API keys.")] = Subject.USERS,
 ) -> StreamingResponse:
-    """Export usage of up to 366 days as a stream, one line for each day, user and rule."""
+    """Export usage of up to 366 days as a stream, one line for each day, user and rule, or for each day and API key."""
+    if of is Subject.KEYS and user is not None:
+        raise InvalidFields([Problem(("user",), "has no effect with `of=keys`; leave it out")])
+    usage = parts.activity.key_usage if of is Subject.KEYS else partial(parts.activity.usage, user=user)
     # The first rows are read before anything is sent, so that an error still gets a status of its own.
-    rows = await parts.activity.usage(first, last, user=user, most=_TOGETHER)
+    rows = await usage(first, last, most=_TOGETHER)
 
     async def lines() -> AsyncIterator[str]:
         found = rows
-        yield form.heading
+        yield form.heading(of)
         while found:
-            yield form.lines(found)
-            behind = found[-1]
-            after = behind["day"], behind["user"], behind["rule"]
-            found = await parts.activity.usage(first, last, user=user, after=after, most=_TOGETHER)
+            yield form.lines(found, of)
+            after: Any = tuple(found[-1][name] for name in of.position)
+            found = await usage(first, last, after=after, most=_TOGETHER)
 
     return StreamingResponse(lines(), media_type=form.media_type)
 
@@ -160,6 +186,28 @@ def _entry(day: date, what: str, usage: int, found: int, against: str) -> dict[s
     }
 
 
+@router.get("/v1/usage/keys", response_model=KeyUsagePage)
+async def list_key_usage(
+    parts: Parts,
+    first: First = None,
+    last: Last = None,
+    limit: Limit = DEFAULT_LIMIT,
+    after: After = None,
+    key: Text = None,
+) -> Page[Mapping[str, Any]]:
+    """List requests of up to 366 days by day and API key."""
+    behind = position_of("key usage", after, _key_position)
+    found = await parts.activity.key_usage(first, last, key=key, after=behind, most=limit + 1)
+    return page("key usage", found, limit, lambda row: (row["day"].isoformat(), row["api_key"]))
+
+
+def _key_position(position: object) -> tuple[date, str]:
+    match position:
+        case [day, key]:
+            return date.fromisoformat(as_name(day)), as_name(key)
+    raise ValueError
+
+
 @router.get("/v1/usage", response_model=UsagePage)
 async def list_usage(
     parts: Parts,
@@ -172,7 +220,7 @@ async def list_usage(
     """List usage of up to 366 days by day, user and rule."""
     behind = position_of("usage", after, _usage_position)
     found = await parts.activity.usage(first, last, user=user, after=behind, most=limit + 1)
-    return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule"]))
+    return page("usage", found, limit, lambda row: (row["day"].isoformat(), row["user"], row["rule_id"]))
 
 
 def _usage_position(position: object) -> tuple[date, str, str]:

@@ -1,17 +1,23 @@
 """Users and their overrides."""
 
+from dataclasses import fields
 from datetime import datetime
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from headgate.controlplane.time_spans import time_of
 from headgate.controlplane.users import UserRecord
+from headgate.dataplane import inspection
+from headgate.edge.admin.endpoints.decisions import user_on_record
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_name, page, position_of
+from headgate.errors import NoRules, StoreError
 
 
 class UserBody(Input):
@@ -67,10 +73,19 @@ class UserView(Output):
     requests_month: int
     last_request: datetime | None
     times_exceeded: int
-    quota_reset: datetime | None = Field(description="When the quota was last reset.")
+    quota_reset: datetime | None = Field(description="When an operator last reset the quota.")
     version: int
     created_at: datetime
     updated_at: datetime
+
+
+class UserDetail(UserView):
+    """A stored user, and when the quota resets."""
+
+    quota_reset_at: datetime | None = Field(
+        description="When all limits that count this user alone are whole again, if no more requests come; null if they"
+        " are whole now, or the rules or counters cannot be read."
+    )
 
 
 class UserPage(Output):
@@ -85,10 +100,11 @@ router = APIRouter(route_class=Gate, tags=["users"])
 
 @router.get("/v1/users", response_model=UserPage)
 async def list_users(
-    parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None, tier: Text = None
+    parts: Parts, limit: Limit = DEFAULT_LIMIT, after: After = None, tier: Text = None, prefix: Text = None
 ) -> Page[UserRecord]:
-    """List users by id."""
-    found = await parts.users.list(tier=tier, after=position_of("users", after, as_name), most=limit + 1)
+    """List users by id; `prefix` is how their ids begin."""
+    position = position_of("users", after, as_name)
+    found = await parts.users.list(tier=tier, prefix=prefix, after=position, most=limit + 1)
     return page("users", found, limit, lambda record: record.id)
 
 
@@ -101,12 +117,23 @@ async def create_user(parts: Parts, who: Who, request: Request, response: Respon
     return record
 
 
-@router.get("/v1/users/{id:part}", response_model=UserView, responses=NOT_MODIFIED)
-async def get_user(parts: Parts, request: Request, response: Response, id: Name) -> UserRecord:  # noqa: A002 (users have ids)
+@router.get("/v1/users/{id:part}", response_model=UserDetail, responses=NOT_MODIFIED)
+async def get_user(parts: Parts, request: Request, response: Response, id: Name) -> dict[str, Any]:  # noqa: A002 (users have ids)
     """Get one user."""
     record = await parts.users.get(id)
     tagged(request, response, record, live=True)
-    return record
+    members = {each.name: getattr(record, each.name) for each in fields(record)}
+    return members | {"quota_reset_at": await _quota_reset_at(parts, id)}
+
+
+async def _quota_reset_at(parts: Parts, user: str) -> datetime | None:
+    try:
+        entries = await inspection.quota(parts.limiter, await user_on_record(parts, user))
+    except (NoRules, StoreError):  # the record itself can be read all the same
+        return None
+    counted = (entry.decision for entry in entries if entry.is_users_own and entry.decision is not None)
+    resets = [each.at + each.reset_after for each in counted if each.reset_after]
+    return time_of(max(resets)) if resets else None
 
 
 @router.put("/v1/users/{id:part}", response_model=UserView)

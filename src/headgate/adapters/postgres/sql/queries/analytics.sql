@@ -1,5 +1,8 @@
--- analytics.metrics(granularity, since, until, by: dimensions, rule and user: '' all together, a name, or null each; endpoint, tier and region or nulls, after: time and dimensions or nulls, limit): counts by time
-SELECT * FROM (
+-- analytics.metrics(granularity, since, until, by: dimensions, rule and user: '' all together, a name, or null each; endpoint, tier and region or nulls, after: time and dimensions (of a rule its id) or nulls, limit): counts by time
+SELECT at, rule_name(rule) AS rule, rule AS rule_id, endpoint, tier, region, "user",
+       total, allowed, denied, throttled, blocked, shadow, degraded,
+       cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency
+FROM (
     SELECT at,
            CASE WHEN 'rule' = ANY ($4::text[]) THEN rule ELSE '' END AS rule,
            CASE WHEN 'endpoint' = ANY ($4) THEN endpoint ELSE '' END AS endpoint,
@@ -8,15 +11,18 @@ SELECT * FROM (
            CASE WHEN 'user' = ANY ($4) THEN user_id ELSE '' END AS "user",
            sum(total)::bigint AS total, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied,
            sum(throttled)::bigint AS throttled, sum(blocked)::bigint AS blocked, sum(shadow)::bigint AS shadow,
-           sum(degraded)::bigint AS degraded, sum_histograms(latency) AS latency
+           sum(degraded)::bigint AS degraded, sum(cache_hits)::bigint AS cache_hits,
+           sum(cache_misses)::bigint AS cache_misses, sum(lease_hits)::bigint AS lease_hits,
+           sum(record_hits)::bigint AS record_hits, sum(record_misses)::bigint AS record_misses,
+           sum_histograms(latency) AS latency
     FROM metrics
     WHERE granularity = $1 AND at >= $2 AND at < $3
-      AND (rule = $5::text OR $5 IS NULL AND rule <> '') AND (user_id = $6::text OR $6 IS NULL AND user_id <> '')
+      AND (rule = rule_id($5::text) OR $5 IS NULL AND rule <> '') AND (user_id = $6::text OR $6 IS NULL AND user_id <> '')
       AND ($7::text IS NULL OR endpoint = $7) AND ($8::text IS NULL OR tier = $8) AND ($9::text IS NULL OR region = $9)
     GROUP BY 1, 2, 3, 4, 5, 6
 ) AS points
 WHERE $10::timestamptz IS NULL OR (at, rule, endpoint, tier, region, "user") > ($10, $11, $12, $13, $14, $15)
-ORDER BY at, rule, endpoint, tier, region, "user"
+ORDER BY at, points.rule, endpoint, tier, region, "user"
 LIMIT $16;
 
 -- analytics.endpoints(granularity, since, until, order: requests, denied or share, limit): those with most of it first
@@ -33,7 +39,7 @@ ORDER BY CASE $4::text
 LIMIT $5;
 
 -- analytics.near_limits(since, until, rule or null, share, limit): who had used that much when last seen, the fullest first
-SELECT "user", api_key, ip, rule, count, "limit", count::float8 / "limit" AS share, at
+SELECT "user", api_key, ip, rule_name(rule) AS rule, count, "limit", count::float8 / "limit" AS share, at
 FROM (
     SELECT DISTINCT ON (rule, "user", api_key, ip) rule, "user", api_key, ip, count, "limit", at
     FROM (
@@ -42,16 +48,16 @@ FROM (
                count, "limit", at, sequence
         FROM events
         WHERE at >= $1 AND at < $2 AND rule IS NOT NULL AND count IS NOT NULL AND "limit" > 0
-          AND ($3::text IS NULL OR rule = $3)
+          AND ($3::text IS NULL OR rule = rule_id($3))
     ) AS seen
     ORDER BY rule, "user", api_key, ip, at DESC, sequence DESC
 ) AS latest
 WHERE count >= $4::float8 * "limit"
-ORDER BY share DESC, at DESC, rule, "user", api_key, ip
+ORDER BY share DESC, at DESC, latest.rule, "user", api_key, ip
 LIMIT $5;
 
 -- analytics.utilisation(since, until, share, limit): for each rule, how much of their limit those who were seen had used at most
-SELECT rule, count(*) AS subjects, count(*) FILTER (WHERE share >= $3::float8) AS near,
+SELECT rule_name(rule) AS rule, count(*) AS subjects, count(*) FILTER (WHERE share >= $3::float8) AS near,
        percentile_cont(0.5) WITHIN GROUP (ORDER BY share) AS p50,
        percentile_cont(0.95) WITHIN GROUP (ORDER BY share) AS p95, max(share) AS highest
 FROM (
@@ -61,14 +67,14 @@ FROM (
     GROUP BY rule, user_id, CASE WHEN user_id IS NULL THEN api_key END,
              CASE WHEN user_id IS NULL AND api_key IS NULL THEN ip END
 ) AS subjects
-GROUP BY rule
-ORDER BY near DESC, highest DESC, rule
+GROUP BY subjects.rule
+ORDER BY near DESC, highest DESC, subjects.rule
 LIMIT $4;
 
 -- analytics.days(user, first day, last day): a user's days, the newest first, with what each rule has charged
 SELECT day, coalesce(sum(requests) FILTER (WHERE rule = ''), 0)::bigint AS requests,
        coalesce(sum(denied) FILTER (WHERE rule = ''), 0)::bigint AS denied,
-       coalesce(jsonb_object_agg(rule, cost) FILTER (WHERE rule <> ''), '{}') AS costs
+       coalesce(jsonb_object_agg(rule_name(rule), cost) FILTER (WHERE rule <> ''), '{}') AS costs
 FROM usage_daily
 WHERE user_id = $1 AND day BETWEEN $2 AND $3
 GROUP BY day

@@ -1,21 +1,32 @@
 -- keys.list(state or null, after, limit): keys by id
-SELECT * FROM key_records WHERE ($1::text IS NULL OR state = $1) AND id > $2 ORDER BY id LIMIT $3;
+SELECT * FROM key_records_counted WHERE ($1::text IS NULL OR state = $1) AND id > $2 ORDER BY id LIMIT $3;
 
 -- keys.list_of_user(user, state or null, after, limit): those of a user, by id
-SELECT * FROM key_records WHERE user_id = $1 AND ($2::text IS NULL OR state = $2) AND id > $3 ORDER BY id LIMIT $4;
+SELECT * FROM key_records_counted WHERE user_id = $1 AND ($2::text IS NULL OR state = $2) AND id > $3 ORDER BY id LIMIT $4;
+
+-- keys.list_of_prefix(first characters, state or null, after, limit): those that begin so, by id
+SELECT * FROM key_records_counted WHERE starts_with(prefix, $1) AND ($2::text IS NULL OR state = $2) AND id > $3 ORDER BY id LIMIT $4;
 
 -- keys.get(id): the key, or no row
-SELECT * FROM key_records WHERE id = $1;
+SELECT * FROM key_records_counted WHERE id = $1;
+
+-- keys.usage(first day, last day, key or null, after: day and key or nulls, limit): requests by day and key
+SELECT day, api_key, requests, denied
+FROM key_usage_daily
+WHERE day BETWEEN $1 AND $2 AND ($3::text IS NULL OR api_key = $3)
+  AND ($4::date IS NULL OR (day, api_key) > ($4, $5))
+ORDER BY day, api_key
+LIMIT $6;
 
 -- keys.add(hash, prefix, name, user, tenant, tier, limits, expiry, who): the id
 INSERT INTO api_keys (hash, prefix, name, user_id, tenant, tier, limits, expires_at, created_by, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, clock_timestamp())
+VALUES ($1, $2, $3, $4, $5, $6, rule_limits_by_id($7), $8, $9, clock_timestamp())
 RETURNING id;
 
 -- keys.set(id, name, tenant, tier, limits, expiry): nothing; dormant limits stay
 UPDATE api_keys
 SET name = $2, tenant = $3, tier = $4, expires_at = $6, version = version + 1,
-    limits = (SELECT dormant_limits FROM key_records WHERE key_records.id = api_keys.id) || $5
+    limits = (SELECT dormant_limits FROM key_records WHERE key_records.id = api_keys.id) || rule_limits_by_id($5)
 WHERE id = $1;
 
 -- keys.revoke(id, who): nothing
@@ -31,7 +42,7 @@ CREATE TEMPORARY TABLE loading_keys (
 
 -- keys.load(who): nothing; what was copied is in the table, and what was revoked or is dormant stays so
 INSERT INTO api_keys (hash, prefix, name, user_id, tenant, tier, limits, expires_at, created_by)
-SELECT hash, prefix, name, user_id, tenant, tier, limits, expires_at, $1 FROM loading_keys
+SELECT hash, prefix, name, user_id, tenant, tier, rule_limits_by_id(limits), expires_at, $1 FROM loading_keys
 ON CONFLICT (hash) DO UPDATE
 SET name = excluded.name, user_id = excluded.user_id, tenant = excluded.tenant, tier = excluded.tier,
     limits = (SELECT dormant_limits FROM key_records WHERE key_records.id = api_keys.id) || excluded.limits,

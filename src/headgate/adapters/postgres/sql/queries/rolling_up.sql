@@ -28,10 +28,12 @@ WITH finer AS (
     WHERE user_id = '' OR rank <= $5
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
-                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+                     total, allowed, denied, throttled, blocked, shadow, degraded,
+                     cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency)
 SELECT $2, $3, rule, name, tier, region, user_id,
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
-       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+       sum(cache_hits), sum(cache_misses), sum(lease_hits), sum(record_hits), sum(record_misses),
+       sum_histograms(latency)
 FROM told_apart
 GROUP BY rule, name, tier, region, user_id;
 
@@ -41,10 +43,12 @@ WITH gone AS (
     DELETE FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4 RETURNING *
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
-                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+                     total, allowed, denied, throttled, blocked, shadow, degraded,
+                     cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency)
 SELECT $2, $3, rule, endpoint, tier, region, user_id,
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
-       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+       sum(cache_hits), sum(cache_misses), sum(lease_hits), sum(record_hits), sum(record_misses),
+       sum_histograms(latency)
 FROM gone
 GROUP BY rule, endpoint, tier, region, user_id
 ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
@@ -56,7 +60,10 @@ SET total = metrics.total + excluded.total,
     shadow = metrics.shadow + excluded.shadow,
     degraded = metrics.degraded + excluded.degraded,
     cache_hits = metrics.cache_hits + excluded.cache_hits,
+    cache_misses = metrics.cache_misses + excluded.cache_misses,
     lease_hits = metrics.lease_hits + excluded.lease_hits,
+    record_hits = metrics.record_hits + excluded.record_hits,
+    record_misses = metrics.record_misses + excluded.record_misses,
     latency = add_histograms(metrics.latency, excluded.latency);
 
 -- rolling_up.trim(granularity, at, most): nothing; of each rule so many endpoints are told apart, and so many users
@@ -73,10 +80,12 @@ WITH ranked AS (
     RETURNING metrics.*
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
-                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+                     total, allowed, denied, throttled, blocked, shadow, degraded,
+                     cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency)
 SELECT $1, $2, rule, '(other)', tier, region, '',
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
-       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+       sum(cache_hits), sum(cache_misses), sum(lease_hits), sum(record_hits), sum(record_misses),
+       sum_histograms(latency)
 FROM gone
 WHERE user_id = ''
 GROUP BY rule, tier, region
@@ -89,7 +98,10 @@ SET total = metrics.total + excluded.total,
     shadow = metrics.shadow + excluded.shadow,
     degraded = metrics.degraded + excluded.degraded,
     cache_hits = metrics.cache_hits + excluded.cache_hits,
+    cache_misses = metrics.cache_misses + excluded.cache_misses,
     lease_hits = metrics.lease_hits + excluded.lease_hits,
+    record_hits = metrics.record_hits + excluded.record_hits,
+    record_misses = metrics.record_misses + excluded.record_misses,
     latency = add_histograms(metrics.latency, excluded.latency);
 
 -- rolling_up.bound(granularity, at, most): nothing; each region has so many rows by rule, endpoint and tier, and one more for each rule with all the others
@@ -106,10 +118,12 @@ WITH ranked AS (
     RETURNING metrics.*
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
-                     total, allowed, denied, throttled, blocked, shadow, degraded, cache_hits, lease_hits, latency)
+                     total, allowed, denied, throttled, blocked, shadow, degraded,
+                     cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency)
 SELECT $1, $2, rule, '(other)', '(other)', region, '',
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
-       sum(cache_hits), sum(lease_hits), sum_histograms(latency)
+       sum(cache_hits), sum(cache_misses), sum(lease_hits), sum(record_hits), sum(record_misses),
+       sum_histograms(latency)
 FROM gone
 GROUP BY rule, region
 ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
@@ -121,7 +135,10 @@ SET total = metrics.total + excluded.total,
     shadow = metrics.shadow + excluded.shadow,
     degraded = metrics.degraded + excluded.degraded,
     cache_hits = metrics.cache_hits + excluded.cache_hits,
+    cache_misses = metrics.cache_misses + excluded.cache_misses,
     lease_hits = metrics.lease_hits + excluded.lease_hits,
+    record_hits = metrics.record_hits + excluded.record_hits,
+    record_misses = metrics.record_misses + excluded.record_misses,
     latency = add_histograms(metrics.latency, excluded.latency);
 
 -- rolling_up.oldest(finer): the time of the oldest row and up to when rows are gone, nulls if there are none

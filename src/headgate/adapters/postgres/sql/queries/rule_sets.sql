@@ -13,14 +13,14 @@ ORDER BY price, name COLLATE "C";
 -- rule_sets.changed(): the names of rules that have changed since the newest snapshot; '*' is all
 SELECT DISTINCT name FROM changes WHERE kind = 'rule' AND id > coalesce((SELECT max(number) FROM snapshots), 0);
 
--- rule_sets.overrides(rules or null): limits that users have in place of these rules' own, each once
+-- rule_sets.overrides(ids of rules or null): limits that users have in place of these rules' own, each once
 SELECT rule, limits, count(*) AS many, min(user_id) AS example
 FROM overrides
 WHERE $1::text[] IS NULL OR rule = ANY ($1)
 GROUP BY rule, limits
 ORDER BY rule, limits;
 
--- rule_sets.key_limits(rules or null): limits that keys have in place of these rules' own, each once
+-- rule_sets.key_limits(ids of rules or null): limits that keys have in place of these rules' own, each once
 SELECT own.key AS rule, own.value AS limits, count(*) AS many, min(prefix) AS example
 FROM api_keys, jsonb_each(api_keys.limits) AS own
 WHERE api_keys.limits <> '{}' AND revoked_at IS NULL
@@ -28,26 +28,26 @@ WHERE api_keys.limits <> '{}' AND revoked_at IS NULL
 GROUP BY own.key, own.value
 ORDER BY own.key, own.value;
 
--- rule_sets.override_holders(rules, how many to name): how many users have limits in place of these rules' own
+-- rule_sets.override_holders(ids of rules, how many to name): how many users have limits in place of these rules' own
 SELECT rule, count(*) AS many, (array_agg(user_id ORDER BY user_id))[:$2] AS some
 FROM overrides
 WHERE rule = ANY ($1)
 GROUP BY rule;
 
--- rule_sets.limited_keys(rules, how many to name): how many keys have limits in place of these rules' own
+-- rule_sets.limited_keys(ids of rules, how many to name): how many keys have limits in place of these rules' own
 SELECT own.key AS rule, count(*) AS many, (array_agg(prefix ORDER BY prefix, id))[:$2] AS some
 FROM api_keys, jsonb_each(api_keys.limits) AS own
 WHERE api_keys.limits <> '{}' AND revoked_at IS NULL AND api_keys.limits ?| $1 AND own.key = ANY ($1)
 GROUP BY own.key;
 
--- rule_sets.override_values(rules, after rule, after user, limit): what users have in place of these rules' limits
+-- rule_sets.override_values(ids of rules, after id of rule, after user, limit): what users have in place of these rules' limits
 SELECT rule, user_id, limits
 FROM overrides
 WHERE rule = ANY ($1) AND (rule, user_id) > ($2, $3)
 ORDER BY rule, user_id
 LIMIT $4;
 
--- rule_sets.key_limit_values(rules, after rule, after id, limit): what keys have in place of these rules' limits
+-- rule_sets.key_limit_values(ids of rules, after id of rule, after id, limit): what keys have in place of these rules' limits
 SELECT own.key AS rule, id, prefix, own.value AS limits
 FROM api_keys, jsonb_each(api_keys.limits) AS own
 WHERE api_keys.limits <> '{}' AND revoked_at IS NULL AND api_keys.limits ?| $1 AND own.key = ANY ($1)

@@ -1,4 +1,4 @@
--- rules.list(after or null, limit, owner or null, tier or null, endpoint or null, enabled or null): by name
+-- rules.list(after, limit, owner, tier, endpoint, enabled, part of the name; null where it does not matter): by name
 SELECT name, data, draft, owner, version, created_at, updated_at, updated_by
 FROM rules
 WHERE ($1::text IS NULL OR name > $1)
@@ -6,6 +6,7 @@ WHERE ($1::text IS NULL OR name > $1)
   AND ($4::text IS NULL OR data -> 'match' -> 'tiers' ? $4)
   AND ($5::text IS NULL OR data -> 'match' -> 'endpoints' ? $5)
   AND ($6::boolean IS NULL OR enabled = $6)
+  AND ($7::text IS NULL OR strpos(lower(name), lower($7)) > 0)
 ORDER BY name
 LIMIT $2;
 
@@ -14,6 +15,9 @@ SELECT name, data, draft, owner, version, created_at, updated_at, updated_by FRO
 
 -- rules.alike(name): the rule of that name whatever its letter case, or no row
 SELECT name FROM rules WHERE lower(name) = lower($1);
+
+-- rules.with_id(id): the rule with that id whatever its letter case, or no row
+SELECT name FROM rules WHERE lower(id) = lower($1);
 
 -- rules.drafts(): every rule with a draft
 SELECT name, data, draft, owner, version, created_at, updated_at, updated_by
@@ -30,6 +34,13 @@ ON CONFLICT (name) DO UPDATE SET
     data = excluded.data, draft = excluded.draft, owner = excluded.owner,
     version = stored.version + 1, updated_at = now(), updated_by = excluded.updated_by
 RETURNING name, data, draft, owner, version, created_at, updated_at, updated_by;
+
+-- rules.rename(rows as JSON: name, new, id): nothing; rules have other names, and the ids that they had
+UPDATE rules
+SET name = given ->> 'new', data = rules.data || renamed, draft = rules.draft || renamed
+FROM jsonb_array_elements($1) AS rows (given),
+     LATERAL (SELECT jsonb_build_object('name', given ->> 'new', 'id', given ->> 'id') AS renamed) AS with_id
+WHERE name = given ->> 'name';
 
 -- rules.delete(names): takes rules away; what users and keys have in place of their limits stays, and is dormant
 DELETE FROM rules WHERE name = ANY ($1);
@@ -54,17 +65,22 @@ FROM jsonb_array_elements($1) AS rows (given);
 
 -- rules.catch_up(change): writes down as a version whatever was written into the table by hand
 INSERT INTO rule_versions (rule, change, data)
-SELECT coalesce(now.name, last.rule), $1, now.data
-FROM (SELECT name, data FROM rules WHERE data IS NOT NULL) AS now
+SELECT coalesce(now.id, last.rule), $1, now.data
+FROM (SELECT id, data FROM rules WHERE data IS NOT NULL) AS now
 FULL JOIN (SELECT DISTINCT ON (rule) rule, data FROM rule_versions ORDER BY rule, change DESC) AS last
-    ON last.rule = now.name
+    ON last.rule = now.id
 WHERE now.data IS DISTINCT FROM last.data;
 
--- rules.history(name): every form it had, the newest first
+-- rules.known_id(name): the id of a rule of that name; of one that is gone, the id it had
+SELECT coalesce((SELECT id FROM rules WHERE name = $1),
+                (SELECT rule FROM rule_versions WHERE data ? 'id' AND data ->> 'name' = $1 ORDER BY change DESC LIMIT 1),
+                $1) AS id;
+
+-- rules.history(id): every form it had, the newest first
 SELECT change, at, who, data
 FROM rule_versions JOIN changes ON changes.id = change
 WHERE rule = $1
 ORDER BY change DESC;
 
--- rules.version(name, change): what it was from that change on, or no row
+-- rules.version(id, change): what it was from that change on, or no row
 SELECT data FROM rule_versions WHERE rule = $1 AND change = $2;

@@ -4,6 +4,12 @@ SELECT * FROM user_records WHERE id > $1 ORDER BY id LIMIT $2;
 -- users.list_of_tier(tier, after, limit): those on a tier, by id
 SELECT * FROM user_records WHERE tier = $1 AND id > $2 ORDER BY id LIMIT $3;
 
+-- users.list_of_prefix(first characters, tier or null, after, limit): those whose ids begin so, by id
+SELECT * FROM user_records
+WHERE starts_with(id, $1) AND ($2::text IS NULL OR tier = $2) AND id > $3
+ORDER BY id
+LIMIT $4;
+
 -- users.get(id): the user, or no row
 SELECT * FROM user_records WHERE id = $1;
 
@@ -28,12 +34,13 @@ UPDATE users SET version = version + 1, updated_at = clock_timestamp() WHERE id 
 -- users.reset(id): nothing; its quota was reset now
 UPDATE users SET quota_reset = clock_timestamp(), version = version + 1, updated_at = clock_timestamp() WHERE id = $1;
 
--- users.put_override(id, rule, limits): nothing
-INSERT INTO overrides (user_id, rule, limits) VALUES ($1, $2, $3)
+-- users.put_override(id, name of the rule, limits): nothing
+INSERT INTO overrides (user_id, rule, limits) VALUES ($1, rule_id($2), $3)
 ON CONFLICT (user_id, rule) DO UPDATE SET limits = excluded.limits;
 
--- users.drop_overrides(id, rules): nothing
-DELETE FROM overrides WHERE user_id = $1 AND rule = ANY ($2::text[]);
+-- users.drop_overrides(id, names of rules): nothing
+DELETE FROM overrides
+WHERE user_id = $1 AND rule = ANY (ARRAY(SELECT rule_id(name) FROM unnest($2::text[]) AS given (name)));
 
 -- users.keys(id): the ids of its keys
 SELECT id FROM api_keys WHERE user_id = $1 ORDER BY id;
@@ -62,11 +69,11 @@ WHERE users.tier IS DISTINCT FROM excluded.tier;
 -- users.load_no_overrides(): nothing; active overrides that were there make way
 DELETE FROM overrides
 WHERE user_id = ANY (ARRAY(SELECT id FROM loading_users WHERE overrides IS NOT NULL))
-  AND EXISTS (SELECT FROM rules WHERE name = rule AND data IS NOT NULL);
+  AND EXISTS (SELECT FROM rules WHERE rules.id = rule AND data IS NOT NULL);
 
 -- users.load_overrides(): nothing; they are in their table
 INSERT INTO overrides (user_id, rule, limits)
-SELECT loading.id, each.rule, ARRAY(SELECT jsonb_array_elements_text(each.limits))
+SELECT loading.id, rule_id(each.rule), ARRAY(SELECT jsonb_array_elements_text(each.limits))
 FROM loading_users AS loading, jsonb_each(loading.overrides) AS each (rule, limits);
 
 -- users.loaded(): nothing; there is room for the next rows

@@ -1,0 +1,124 @@
+"""Jobs that the service runs by itself: archive, backup, base backup. All are off unless a setting asks for them.
+
+Every job runs in a process of its own, so that no decision waits for it. A run is claimed in the database, so of all
+services on one database one does it. The next run is a day after the last one began: runs that were missed, because
+no service was there, are made up for by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import socket
+import sys
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.core.units import SECOND
+from headgate.errors import DatabaseError
+from headgate.settings import for_child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headgate.core.units import Micros
+    from headgate.ports import Statements
+    from headgate.settings import Settings
+
+log = logging.getLogger("headgate")
+
+_A_DAY: Final = 86_400.0
+_SECONDS_AFTER_START: Final = 1.0
+_SECONDS_BETWEEN_LOOKS: Final = 60.0
+_MAX_DETAIL: Final = 500
+
+
+class Job(NamedTuple):
+    """A program that is run once a day."""
+
+    name: str
+    command: tuple[str, ...]
+
+
+def jobs_of(settings: Settings, now: Micros) -> list[Job]:
+    """The jobs that settings ask for; what is made `now` is named after the time."""
+    here = (sys.executable, "-m", "headgate.cli.main")
+    jobs = []
+    if settings.archive_daily:
+        jobs.append(Job("archive", (*here, "archive", "run")))
+    if settings.backup_daily:
+        jobs.append(Job("backup", (*here, "backup")))
+    if settings.base_backup_folder is not None:
+        day = datetime.fromtimestamp(now / SECOND, UTC).strftime("%Y-%m-%dT%H%M%SZ")
+        folder = str(settings.base_backup_folder / day)
+        program = shutil.which("pg_basebackup") or "pg_basebackup"
+        options = ("--pgdata", folder, "--checkpoint=fast", "--wal-method=stream", "--no-password")
+        jobs.append(Job("base_backup", (program, "--dbname", settings.database_url or "", *options)))
+    return jobs
+
+
+async def run_jobs(database: Statements, settings: Settings, clock: Callable[[], Micros]) -> None:
+    """Run every job that is due, one after another, until cancelled."""
+    wait = _SECONDS_AFTER_START
+    while True:
+        await asyncio.sleep(wait)
+        wait = _SECONDS_BETWEEN_LOOKS
+        for job in jobs_of(settings, clock()):
+            try:
+                await _run_if_due(database, job, settings)
+            except DatabaseError as error:
+                log.debug("job %s was not looked at: %s", job.name, error)  # others log that there is no database
+            except Exception:
+                log.exception("job %s was not looked at", job.name)
+
+
+async def _run_if_due(database: Statements, job: Job, settings: Settings) -> None:
+    claimed = await database.row("jobs.claim", job.name, socket.gethostname(), _A_DAY)
+    if claimed is None:
+        return
+    problem = await run_in_child(job, settings)
+    outcome = "done" if problem is None else "failed"
+    if problem is None:
+        log.info("job %s: done", job.name)
+    else:
+        log.warning("job %s failed, next try in a day: %s", job.name, problem)
+    detail = (problem or "")[:_MAX_DETAIL]
+    await database.rows("jobs.end", job.name, claimed["began"], outcome, detail, int(problem is not None))
+
+
+async def run_in_child(job: Job, settings: Settings) -> str | None:
+    """Run a job in a child process and log what it prints; what went wrong, or None."""
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *job.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=for_child(_changes(settings)),
+        )
+    except OSError as error:
+        return f"{job.command[0]} cannot be started: {error.strerror}"
+    try:
+        out, errors = await child.communicate()
+    except BaseException:
+        with suppress(ProcessLookupError):
+            child.kill()  # the next run continues its work
+        await child.wait()
+        raise
+    for line in out.decode(errors="replace").splitlines():
+        log.info("job %s: %s", job.name, line)
+    if child.returncode:
+        return errors.decode(errors="replace").strip() or f"exit code {child.returncode}"
+    return None
+
+
+def _changes(settings: Settings) -> dict[str, str]:
+    """The settings of the service, for a child that reads them from its environment."""
+    changes = {"database_url": settings.database_url or "", "data_dir": str(settings.data_dir.absolute())}
+    for name in ("archive_url", "s3_endpoint"):
+        value = getattr(settings, name)
+        if value is not None:
+            changes[name] = value
+    return changes | {"archive_days": str(settings.archive_days), "archive_years": str(settings.archive_years)}

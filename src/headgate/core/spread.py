@@ -1,0 +1,46 @@
+"""Where the parts of a limit are held: the rule field `spread`, as a value that its hits carry to the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class SpreadMode(StrEnum):
+    """Whether a counter is one number in one place, or parts of it are held elsewhere."""
+
+    EXACT = "exact"
+    LEASED = "leased"
+    AUTO = "auto"
+    SHARDS = "shards"
+    REGIONS = "regions"
+
+
+class RegionMode(StrEnum):
+    """How regions share one limit."""
+
+    CENTRAL = "central"
+    SPLIT = "split"
+    GOSSIP = "gossip"
+    BORROW = "borrow"
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where the parts of a limit are held."""
+
+    mode: SpreadMode = SpreadMode.EXACT
+    shards: int = 1
+    regions: RegionMode | None = None
+    home: str | None = None
+    shares: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+SPREAD_WORDS: Final = (SpreadMode.EXACT, SpreadMode.LEASED, SpreadMode.AUTO)
+"""Those that need nothing more than their word."""
+EXACT: Final = Spread()

@@ -1,0 +1,292 @@
+"""Blocks that a region has borrowed from home (`spread: {regions: borrow}`); `core.borrow` has the policy.
+
+A hit is taken from the block that this process holds. If that has too little, one caller asks home for another block
+and the others wait for it; a block that is half spent is renewed in the background. What is not spent within a
+`HORIZON` without demand is given back to home, and so is everything when the store is closed. While home does
+not answer, this process goes on with what it holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.core.borrow import HORIZON, FromBlock, Grant, block_size, ends_at, is_worth_it
+from headgate.core.decision import Receipt
+from headgate.core.ids import new_id
+from headgate.core.shards import Share, read_stamps, written
+from headgate.core.units import SECOND
+from headgate.errors import HeadgateError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from headgate.core.decision import Decision, Hit, Key
+    from headgate.core.meter import Meter
+    from headgate.core.units import Micros
+    from headgate.ports import CounterStore
+
+log = logging.getLogger("headgate")
+
+
+class Taken(NamedTuple):
+    """An answer, and the units of which grants were taken for it."""
+
+    decision: Decision
+    grants: list[Grant]
+
+
+class _Block:
+    """What is held of one counter."""
+
+    __slots__ = (
+        "asked_at",
+        "ended",
+        "grants",
+        "left_at_home",
+        "meter",
+        "refusals",
+        "refused",
+        "refused_units",
+        "renewing",
+        "reset_at",
+        "size",
+        "spent",
+        "turn",
+        "used_at",
+    )
+
+    def __init__(self, meter: Meter, now: Micros) -> None:
+        self.meter = meter
+        self.grants: list[Grant] = []
+        self.ended: list[Grant] = []
+        """What was not spent in time, and is to be given back."""
+        self.spent = 0
+        """Since home was asked last."""
+        self.asked_at = self.used_at = now
+        self.size = 0
+        self.left_at_home = 0
+        self.reset_at = now
+        self.refused: Decision | None = None
+        self.refused_units = 0
+        """How much home refused the last time."""
+        self.refusals = 0
+        self.turn = asyncio.Lock()
+        self.renewing: asyncio.Task[None] | None = None
+
+    def left(self, now: Micros) -> int:
+        """What can be spent now."""
+        self.ended += [grant for grant in self.grants if grant.ends <= now]
+        self.grants = [grant for grant in self.grants if grant.ends > now]
+        return sum(grant.left for grant in self.grants)
+
+    def spend(self, cost: int) -> list[Grant]:
+        """Take units, of the oldest grants first."""
+        self.spent += cost
+        taken: list[Grant] = []
+        kept: list[Grant] = []
+        for grant in self.grants:
+            units = min(cost, grant.left)
+            cost -= units
+            if units:
+                taken.append(grant._replace(left=units, id=new_id()))
+            if grant.left > units:
+                kept.append(grant._replace(left=grant.left - units))
+        self.grants = kept
+        return taken
+
+
+class Borrower:
+    """The blocks that this process holds of one home region's counters."""
+
+    def __init__(self, home: CounterStore, name: str, regions: int, clock: Callable[[], Micros]) -> None:
+        """`home` is the store of the region `name`; `regions` is how many borrow there."""
+        self._home = home
+        self._name = name
+        self._regions = regions
+        self._clock = clock
+        self._blocks: dict[Key, _Block] = {}
+        self._tending: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_home_silent = False
+
+    @property
+    def outstanding(self) -> int:
+        """How many units are borrowed and not spent."""
+        now = self._clock()
+        return sum(block.left(now) for block in self._blocks.values())
+
+    async def take(self, hit: Hit) -> Taken:
+        """Take a hit from the block, which is made large enough if home has something left."""
+        if not hit.cost and not hit.forced:
+            return Taken(await self.peek(hit), [])
+        if hit.forced or not is_worth_it(hit.meter):
+            return await self._from_home(hit)
+        block = self._blocks.get(hit.key)
+        if block is None:
+            block = self._blocks[hit.key] = _Block(hit.meter, self._clock())
+        block.meter = hit.meter
+        self._tend()
+        if block.left(self._clock()) < hit.cost:
+            refused = await self._enlarge(hit, block)
+            if refused is not None:
+                return Taken(refused._replace(remaining=refused.remaining + block.left(self._clock())), [])
+        now = self._clock()
+        if block.left(now) < hit.cost:  # others were faster, or it ended while home was asked
+            return await self._from_home(hit)
+        block.used_at = now
+        taken = block.spend(hit.cost)
+        left = block.left(now)
+        if 2 * left < block.size and (block.renewing is None or block.renewing.done()):
+            block.renewing = self._start(self._renew(hit, block))
+        reset_after = max(0, block.reset_at - now)
+        return Taken(FromBlock(True, left + block.left_at_home, reset_after, 0, 0, _stamp(taken), now), taken)  # noqa: FBT003 (the first field)
+
+    async def _enlarge(self, hit: Hit, block: _Block) -> Decision | None:
+        """Make a block large enough for a hit; the refusal, if home has too little."""
+        began = block.refusals
+        async with block.turn:  # one asks, and the others wait for what it gets, a refusal too
+            missing = hit.cost - block.left(self._clock())
+            if missing <= 0:
+                return None
+            if block.refusals > began and missing >= block.refused_units:
+                return block.refused
+            return await self._borrow(hit, block, missing)
+
+    async def _from_home(self, hit: Hit) -> Taken:
+        """Take a hit from home itself."""
+        sent = self._clock()
+        decision = await self._ask_home(hit)
+        if not decision.allowed:
+            return Taken(decision, [])
+        ends = ends_at(hit.meter, sent, decision.reset_after)
+        taken = [Grant(decision.stamp, hit.cost, ends, new_id())]
+        return Taken(decision._replace(stamp=_stamp(taken)), taken)
+
+    async def _borrow(self, hit: Hit, block: _Block, missing: int) -> Decision | None:
+        """Borrow at least what is missing; the refusal, if home has too little."""
+        sent = self._clock()
+        size = block_size(block.spent, sent - block.asked_at, block.left_at_home, self._regions)
+        decision = await self._ask_home(hit._replace(cost=max(missing, size)))
+        if not decision.allowed and size > missing:
+            size = missing
+            decision = await self._ask_home(hit._replace(cost=missing))
+        block.left_at_home = decision.remaining
+        block.reset_at = self._clock() + decision.reset_after
+        if not decision.allowed:
+            block.refused, block.refused_units = decision, missing
+            block.refusals += 1
+            return decision
+        units = max(missing, size)
+        ends = ends_at(hit.meter, sent, decision.reset_after)
+        block.grants.append(Grant(decision.stamp, units, ends, new_id()))
+        block.spent, block.asked_at, block.size = 0, sent, units
+        return None
+
+    async def _renew(self, hit: Hit, block: _Block) -> None:
+        """Borrow again before the block is spent; if home has nothing, that is for the next hit to say."""
+        async with block.turn:
+            try:
+                await self._borrow(hit, block, 1)
+            except HeadgateError as error:
+                log.debug("block not renewed: home region %s, %s", self._name, error)
+
+    async def _ask_home(self, hit: Hit) -> Decision:
+        try:
+            (decision,) = await self._home.take([hit])
+        except StoreError as error:
+            if not self._is_home_silent and error.transient:
+                self._is_home_silent = True
+                units = self.outstanding
+                log.warning("home region unavailable: %s, %d units held here: %s", self._name, units, error)
+            raise
+        if self._is_home_silent:
+            self._is_home_silent = False
+            log.warning("home region recovered: %s, %d units held here", self._name, self.outstanding)
+        return decision
+
+    async def peek(self, hit: Hit) -> Decision:
+        """What taking a hit would answer: by the block and, beyond that, by home."""
+        block = self._blocks.get(hit.key)
+        left = 0 if block is None else block.left(self._clock())
+        from_home = max(0, hit.cost - left)
+        (decision,) = await self._home.peek([hit._replace(cost=from_home)])
+        unspent = left if not decision.allowed else left - (hit.cost - from_home)
+        return decision._replace(remaining=decision.remaining + unspent)
+
+    def put_back(self, hit: Hit, taken: Taken) -> None:
+        """Undo a take at once: its units are in the block again."""
+        block = self._blocks.get(hit.key)
+        if block is None:
+            block = self._blocks[hit.key] = _Block(hit.meter, self._clock())
+        block.spent = max(0, block.spent - hit.cost)
+        block.grants[:0] = taken.grants
+
+    def receipts(self, receipt: Receipt) -> list[Receipt]:
+        """The receipts with which home gets an admission back."""
+        if not isinstance(receipt.stamp, str):
+            return [receipt]
+        left = receipt.amount
+        found = []
+        for number, (units, stamp) in enumerate(reversed(read_stamps(receipt.stamp))):
+            credit = min(left, units)
+            left -= credit
+            found.append(receipt._replace(stamp=stamp, amount=credit, id=f"{receipt.id}.{number}"))
+        return found
+
+    def forget(self, key: Key) -> None:
+        """Spend nothing more of what is held of a counter."""
+        self._blocks.pop(key, None)
+
+    # Giving back what is not needed
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _tend(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._tending is None or self._tending.done() or self._tending.get_loop() is not loop:
+            self._tending = self._start(self._return_now_and_then())
+
+    async def _return_now_and_then(self) -> None:
+        while self._blocks:
+            await asyncio.sleep(HORIZON / SECOND)
+            await self.return_unused()
+
+    async def return_unused(self, *, everything: bool = False) -> None:
+        """Give back to home what no hit has asked for in a while, and what was not spent in time."""
+        now = self._clock()
+        receipts: list[Receipt] = []
+        for key, block in list(self._blocks.items()):
+            block.left(now)
+            if everything or now - block.used_at >= HORIZON:
+                block.ended += block.grants
+                block.grants = []
+                block.size = 0
+            receipts += [Receipt(key, block.meter, grant.stamp, grant.left, grant.id) for grant in block.ended]
+            block.ended = []
+            if now - block.used_at > max(block.meter.period, HORIZON) and not block.turn.locked():
+                del self._blocks[key]
+        try:
+            if receipts:
+                await self._home.give_back(receipts)
+        except StoreError as error:
+            # It stays counted at home until its time is over: too much is counted, never too little.
+            log.debug("unused units not given back: home region %s, %s", self._name, error)
+
+    async def close(self) -> None:
+        """Give back everything."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.return_unused(everything=True)
+
+
+def _stamp(taken: list[Grant]) -> str:
+    return written([Share(0, grant.left) for grant in taken], [grant.stamp for grant in taken])

@@ -1,0 +1,325 @@
+"""Regional: limits that several regions share (`spread: {regions: …}`).
+
+Wraps this region's store, and knows the stores of the others. Hits of rules without regions go through.
+
+    central   counted on the home region's store, wherever the request is
+    split     counted here, by this region's share of the limit
+    gossip    counted here and exchanged; see `gossip`
+    borrow    taken from a block that was borrowed from home; see `borrowed`
+
+A request's hits are still all taken or none: first what is borrowed, then what is counted here, then what is counted
+elsewhere; if one refuses, the others are given back. It is below `Guarded`: a region that does not answer is
+an outage of the rules that need it, and of no other.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from headgate.core.decision import Decision, receipt_of
+from headgate.core.gossip import share_name
+from headgate.core.regions import MARK, read_share_stamp, share_meter, share_stamp, sharing_of
+from headgate.core.shards import read_stamps
+from headgate.core.spread import RegionMode
+from headgate.dataplane.borrowed import Borrower
+from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, combined
+from headgate.errors import PartlyAnswered, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from headgate.core.decision import Hit, Key, Receipt
+    from headgate.core.regions import Sharing
+    from headgate.core.units import Micros
+    from headgate.dataplane.borrowed import Taken
+    from headgate.ports import CounterStore, SharedStore
+
+log = logging.getLogger("headgate")
+_NO_SHARES: Final[Mapping[str, int]] = {}
+
+
+class Regional:
+    """A `CounterStore` for one of several regions."""
+
+    def __init__(
+        self,
+        store: SharedStore,
+        region: str,
+        others: Mapping[str, CounterStore],
+        clock: Callable[[], Micros],
+        seconds: float = DEFAULT_SECONDS,
+    ) -> None:
+        """`store` is that of `region`; `seconds` is the interval at which counts are exchanged."""
+        self.store = store
+        self.region = region
+        self.others = others
+        self.gossip = Gossip(store, region, others, clock, seconds)
+        self.borrowers = {name: Borrower(other, name, 1 + len(others), clock) for name, other in others.items()}
+        self.clock = clock
+
+    def take(self, hits: Sequence[Hit]) -> Coroutine[Any, Any, Sequence[Decision]]:
+        """See `CounterStore.take`."""
+        # A plain function, which spares requests without such counters a coroutine.
+        for hit in hits:
+            if MARK in hit.key:
+                return self._take(hits)
+        return self.store.take(hits)
+
+    def peek(self, hits: Sequence[Hit]) -> Coroutine[Any, Any, Sequence[Decision]]:
+        """See `CounterStore.peek`."""
+        for hit in hits:
+            if MARK in hit.key:
+                return self._peek(hits)
+        return self.store.peek(hits)
+
+    async def _take(self, hits: Sequence[Hit]) -> list[Decision]:
+        await self._hear(hits)
+        request = _Request(self, hits)
+        progress = _Progress(dict(request.without_share))
+        await self._take_borrowed(request, progress)
+        if progress.goes_on():
+            try:
+                progress.answers |= await request.here(self.store, only_peek=False)
+            except StoreError:
+                progress.put_back()
+                raise
+        await self._take_elsewhere(request, progress)
+        answers, outage = progress.answers, progress.outage
+        if not progress.goes_on():
+            progress.put_back()
+            await self._undo(answers, request)
+            if outage is not None and not outage.transient:
+                raise outage
+            answers |= await self._standing(hits, answers)
+        elif outage is not None:
+            raise PartlyAnswered(outage, [answers.get(hit.key) for hit in hits])
+        return [answers[hit.key] for hit in hits]
+
+    async def _take_borrowed(self, request: _Request, progress: _Progress) -> None:
+        for hit, borrower in request.borrowed:
+            if progress.goes_on():
+                try:
+                    taken = await borrower.take(hit)
+                except StoreError as error:
+                    progress.outage = error
+                else:
+                    progress.answers[hit.key] = taken.decision
+                    progress.borrowed.append((hit, borrower, taken))
+
+    async def _take_elsewhere(self, request: _Request, progress: _Progress) -> None:
+        for region, theirs in request.elsewhere.items():
+            if progress.goes_on():
+                try:
+                    progress.answers |= _by_key(theirs, await self.others[region].take(theirs))
+                except StoreError as error:
+                    progress.outage = error
+
+    async def _undo(self, answers: Mapping[Key, Decision], request: _Request) -> None:
+        """Give back what was counted for a request that is refused. A store that refuses has counted nothing itself."""
+        receipts = [
+            receipt_of(hit, answers[hit.key])
+            for group in (request.hits_here(), *request.elsewhere.values())
+            if all(hit.key in answers and answers[hit.key].allowed for hit in group)
+            for hit in group
+            if hit.cost
+        ]
+        try:
+            await self.give_back(receipts)
+        except StoreError as error:
+            # It stays charged until its time is over: too much is counted, never too little.
+            log.debug("give-back after a denial failed: %s", error)
+
+    async def _standing(self, hits: Sequence[Hit], answers: Mapping[Key, Decision]) -> dict[Key, Decision]:
+        """How the counters stand that would have admitted their part of a refused request."""
+        found: dict[Key, Decision] = {}
+        for hit in hits:
+            known = answers.get(hit.key)
+            if known is None or known.allowed:
+                try:
+                    (found[hit.key],) = await self.peek([hit._replace(cost=0, forced=False)])
+                except StoreError as error:
+                    # It is refused all the same.
+                    log.debug("peek after a denial failed: %s", error)
+                    found[hit.key] = known or _unknown(self.clock())
+        return found
+
+    async def _hear(self, hits: Sequence[Hit]) -> None:
+        for hit in hits:
+            if MARK in hit.key and sharing_of(hit.key).mode is RegionMode.GOSSIP:
+                await self.gossip.hear(hit)
+
+    async def _peek(self, hits: Sequence[Hit]) -> list[Decision]:
+        await self._hear(hits)
+        request = _Request(self, hits)
+        answers: dict[Key, Decision] = dict(request.without_share)
+        answers |= await request.here(self.store, only_peek=True)
+        for hit, borrower in request.borrowed:
+            answers[hit.key] = await borrower.peek(hit)
+        for region, theirs in request.elsewhere.items():
+            answers |= _by_key(theirs, await self.others[region].peek(theirs))
+        if len(hits) > 1 and not all(decision.allowed for decision in answers.values()):
+            answers |= await self._standing(hits, answers)
+        return [answers[hit.key] for hit in hits]
+
+    # Everything else
+
+    async def give_back(self, receipts: Sequence[Receipt]) -> None:
+        """See `CounterStore.give_back`. What a region has heard of others' counts is not taken back."""
+        by_region: dict[str, list[Receipt]] = {}
+        for receipt in receipts:
+            region, mine = self._receipts(receipt)
+            by_region.setdefault(region, []).extend(mine)
+        for region, some in by_region.items():
+            await (self.store if region == self.region else self.others[region]).give_back(some)
+
+    def _receipts(self, receipt: Receipt) -> tuple[str, list[Receipt]]:
+        """Where an admission was counted, and the receipts that are understood there."""
+        if MARK not in receipt.key:
+            return self.region, [receipt]
+        mode, home = sharing_of(receipt.key)
+        if home in self.others:
+            return home, [receipt] if mode is RegionMode.CENTRAL else self.borrowers[home].receipts(receipt)
+        if mode is RegionMode.SPLIT:
+            meter, stamp = read_share_stamp(receipt.meter, receipt.stamp)
+            return self.region, [receipt._replace(meter=meter, stamp=stamp)]
+        if mode is RegionMode.GOSSIP and isinstance(receipt.stamp, str):
+            names = (receipt.key, share_name(receipt.key))
+            stamps = [stamp for _, stamp in read_stamps(receipt.stamp)]
+            return self.region, [
+                receipt._replace(key=name, stamp=stamp) for name, stamp in zip(names, stamps, strict=False)
+            ]
+        return self.region, [receipt]
+
+    async def reset(self, keys: Sequence[Key]) -> None:
+        """See `CounterStore.reset`. A counter that regions share is forgotten in all of them, or it is an error."""
+        here = [key for key in keys if MARK not in key]
+        everywhere: list[Key] = []
+        for key in keys:
+            if MARK in key:
+                everywhere += self.gossip.names(key) if sharing_of(key).mode is RegionMode.GOSSIP else [key]
+                self.gossip.forget(key)
+                for borrower in self.borrowers.values():
+                    borrower.forget(key)
+        await self.store.reset([*here, *everywhere])
+        if everywhere:
+            for other in self.others.values():
+                await other.reset(everywhere)
+
+    async def present(self, name: str, seconds: float) -> int:
+        """See `SharedStore.present`: the processes of this region."""
+        return await self.store.present(name, seconds)
+
+    async def close(self) -> None:
+        """See `CounterStore.close`."""
+        await self.gossip.close()
+        for borrower in self.borrowers.values():
+            await borrower.close()
+        for other in self.others.values():
+            await other.close()
+        await self.store.close()
+
+
+class _Progress:
+    """What was taken for a request so far."""
+
+    def __init__(self, answers: dict[Key, Decision]) -> None:
+        self.answers = answers
+        self.borrowed: list[tuple[Hit, Borrower, Taken]] = []
+        self.outage: StoreError | None = None
+
+    def goes_on(self) -> bool:
+        """Whether nothing was refused so far, and nothing failed for good."""
+        is_open = self.outage is None or self.outage.transient
+        return is_open and all(decision.allowed for decision in self.answers.values())
+
+    def put_back(self) -> None:
+        """Undo what was taken from blocks."""
+        for hit, borrower, taken in self.borrowed:
+            borrower.put_back(hit, taken)
+
+
+class _Request:
+    """One request, by where its hits are counted."""
+
+    def __init__(self, regional: Regional, hits: Sequence[Hit]) -> None:
+        if len({hit.key for hit in hits}) < len(hits):
+            msg = "two hits of one request name the same counter"
+            raise StoreError(msg, transient=False)
+        self.without_share: dict[Key, Decision] = {}
+        """Refused for good: this region's share of the limit is less than a unit."""
+        self.borrowed: list[tuple[Hit, Borrower]] = []
+        self.elsewhere: dict[str, list[Hit]] = {}
+        self._gossip = regional.gossip
+        self._here: list[tuple[Hit, Sharing | None, list[Hit]]] = []
+        for hit in hits:
+            sharing = sharing_of(hit.key) if MARK in hit.key else None
+            if sharing is not None and sharing.home in regional.others:
+                if sharing.mode is RegionMode.CENTRAL:
+                    self.elsewhere.setdefault(sharing.home, []).append(hit)
+                else:
+                    self.borrowed.append((hit, regional.borrowers[sharing.home]))
+                continue
+            expanded = self._expanded(hit, sharing, regional.region)
+            if expanded is None:
+                self.without_share[hit.key] = _unknown(regional.clock())._replace(allowed=False, retry_after=None)
+            else:
+                self._here.append((hit, sharing, expanded))
+
+    def hits_here(self) -> list[Hit]:
+        """The hits that are counted on this region's store."""
+        return [hit for hit, _, _ in self._here]
+
+    def _expanded(self, hit: Hit, sharing: Sharing | None, region: str) -> list[Hit] | None:
+        policy = hit.failure_policy
+        shares = _NO_SHARES if policy is None or policy.spread is None else policy.spread.shares
+        if sharing is not None and sharing.mode is RegionMode.GOSSIP:
+            return self._gossip.expanded(hit, shares)
+        if sharing is not None and sharing.mode is RegionMode.SPLIT and shares:
+            meter = share_meter(hit.meter, shares, region)
+            return None if meter is None else [hit._replace(meter=meter)]
+        return [hit]
+
+    async def here(self, store: CounterStore, *, only_peek: bool) -> dict[Key, Decision]:
+        """The answers of this region's store, by the counters of the request."""
+        expanded = [each for _, _, some in self._here for each in some]
+        if not expanded:
+            return {}
+        try:
+            decisions = iter(await (store.peek if only_peek else store.take)(expanded))
+        except PartlyAnswered as error:
+            if error.transient and not only_peek:
+                await _give_back_known(store, expanded, error)
+            raise StoreError(str(error), transient=error.transient) from error
+        found: dict[Key, Decision] = {}
+        for hit, sharing, some in self._here:
+            answered = [next(decisions) for _ in some]
+            found[hit.key] = answered[0]
+            if sharing is not None and sharing.mode is RegionMode.GOSSIP:
+                found[hit.key] = combined(hit, some, answered)
+            elif some[0].meter is not hit.meter:
+                found[hit.key] = answered[0]._replace(stamp=share_stamp(some[0].meter, answered[0].stamp))
+        return found
+
+
+async def _give_back_known(store: CounterStore, hits: Sequence[Hit], error: PartlyAnswered) -> None:
+    """Of a request that some servers did not answer, give back what the others have counted."""
+    answered = zip(hits, error.decisions, strict=True)
+    receipts = [
+        receipt_of(hit, decision)
+        for hit, decision in answered
+        if decision is not None and decision.allowed and hit.cost
+    ]
+    try:
+        await store.give_back(receipts)
+    except StoreError as failed:
+        log.debug("give-back after an outage failed: %s", failed)
+
+
+def _by_key(hits: Sequence[Hit], decisions: Sequence[Decision]) -> dict[Key, Decision]:
+    return {hit.key: decision for hit, decision in zip(hits, decisions, strict=True)}
+
+
+def _unknown(now: Micros) -> Decision:
+    """Of a counter that cannot be asked, in a request that is refused all the same."""
+    return Decision(allowed=True, remaining=0, reset_after=0, retry_after=0, delay=0, stamp="", at=now)

@@ -1,0 +1,62 @@
+// Why a request would get its verdict. Nothing is counted.
+import { post } from "../api.js";
+import { bar } from "../charts.js";
+import { h, link, show } from "../dom.js";
+import { number, span } from "../format.js";
+import { badge, button, card, empty, field, heading, select, table } from "../ui.js";
+
+const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+
+export async function page({ main, query }) {
+  const input = (name, placeholder) => h("input", { name, placeholder, value: query.get(name) ?? "", autocomplete: "off", spellcheck: "false" });
+  const inputs = { method: select(METHODS, query.get("method") ?? "GET", { name: "method" }), path: input("path", "/api/search"), user: input("user", "u1"), tier: input("tier", "of the user"), ip: input("ip", "203.0.113.7"), api_key: input("api_key", "hg_…"), tenant: input("tenant", ""), cost: h("input", { name: "cost", type: "number", min: 0, placeholder: "1" }) };
+  const attributes = h("input", { name: "attributes", placeholder: "plan=gold, region=eu" });
+  const out = h("div", { class: "grid", "aria-live": "polite" });
+  async function run() {
+    const body = {};
+    for (const [name, node] of Object.entries(inputs)) if (node.value.trim()) body[name] = name === "cost" ? Number(node.value) : node.value.trim();
+    const pairs = attributes.value.split(",").map((each) => each.split("=").map((word) => word.trim())).filter(([name]) => name);
+    if (pairs.length) body.attributes = Object.fromEntries(pairs.map(([name, value]) => [name, value ?? ""]));
+    try {
+      show(out, explained(await post("/v1/explain", body)));
+    } catch (error) {
+      show(out, h("div", { class: "banner warn", role: "alert" }, h("span", {}, error.message)));
+    }
+  }
+  const go = button("Explain", run, "main");
+  const form = h("form", { class: "form" }, field("Method", inputs.method), field("Path", inputs.path), field("User", inputs.user), field("Tier", inputs.tier), field("Address", inputs.ip), field("API key", inputs.api_key), field("Tenant", inputs.tenant), field("Cost", inputs.cost), h("div", { class: "whole" }, field("Attributes", attributes)), h("div", { class: "actions" }, go));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    go.click();
+  });
+  show(main, heading("Explain", { text: "Compose a request, and see every layer, the rule that won it, why the others lost, and the verdict. Nothing is counted." }), card("The request", form), out);
+  show(out, card("The verdict", empty("Nothing was asked yet", "Fill in what the request says, and press Explain. Everything is optional.")));
+  if ([...query.keys()].length) await run();
+}
+
+function explained(found) {
+  const { verdict } = found;
+  const word = verdict.allowed ? (verdict.delay ? "throttled" : "allowed") : verdict.source === "block" ? "blocked" : "denied";
+  const facts = [["Decided by", verdict.policy ?? "no rule"], ["Source", verdict.source], ["Limit", number(verdict.limit)], ["Remaining", number(verdict.remaining)], ["Full again in", span(verdict.reset_after)], ["Try again in", verdict.allowed ? "at once" : verdict.retry_after === null ? "never" : span(verdict.retry_after)], ["Snapshot", String(verdict.snapshot)]];
+  return [
+    card("The verdict", { note: "not counted" }, h("div", { class: "actions verdict" }, badge(word), verdict.delay ? h("span", {}, `after ${span(verdict.delay)}`) : null), h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))), found.block ? h("div", { class: "banner bad" }, h("strong", {}, "A block comes before all rules"), h("span", {}, found.block.reason ?? "")) : null),
+    found.gates?.length ? card("Exempt or blocked by a rule", table("Gates", [{ name: "Rule", cell: (row) => link(row.rule ?? "", "rules", row.rule ?? "") }, { name: "Action", cell: (row) => row.action ?? "" }, { name: "Why", cell: (row) => row.why ?? "" }], found.gates)) : null,
+    card("Layers", { note: "in each layer the most specific rule wins" }, found.layers.length ? found.layers.map(layer) : empty("No rule applies", "Without a rule a request is admitted.")),
+  ];
+}
+
+function layer(each) {
+  const winner = each.winner;
+  return h(
+    "div",
+    { class: "layer" },
+    h("div", { class: "actions" }, h("h3", {}, each.layer), winner ? h("span", {}, "won by ", link(winner.rule, "rules", winner.rule)) : h("span", { class: "quiet" }, "no rule matches"), winner && winner.limits.some((limit) => !limit.allowed) ? badge("denied") : winner ? badge("allowed") : null),
+    winner ? counters(winner) : null,
+    each.watched ? h("div", {}, h("span", { class: "small" }, "Watched: ", link(each.watched.rule, "rules", each.watched.rule), " "), badge("shadow"), counters(each.watched)) : null,
+    each.lost.length ? h("details", {}, h("summary", {}, `${each.lost.length} ${each.lost.length === 1 ? "rule" : "rules"} lost`), h("ul", {}, each.lost.map((lost) => h("li", { class: "small wrap" }, link(lost.rule, "rules", lost.rule), `: ${lost.why}`)))) : null,
+  );
+}
+
+function counters(rule) {
+  return h("div", {}, h("p", { class: "small quiet" }, `${rule.algorithm ?? ""} · limits from ${rule.limits_from ?? "the rule itself"} · ${rule.action}`), (rule.limits ?? []).map((each) => h("div", { class: "limit" }, h("div", {}, each.limit, h("div", { class: "small quiet wrap" }, h("code", {}, each.counter ?? ""))), h("div", { class: "meter" }, each.used === null || each.used === undefined ? h("span", { class: "small quiet" }, "not counted yet") : [bar([[each.allowed ? "allowed" : "denied", each.used], ["quiet", each.remaining]], `${each.used} used`), h("div", { class: "small quiet" }, `${number(each.used)} used with this one, ${number(each.remaining)} remaining, full again in ${span(each.reset_after)}`)]), badge(each.allowed === false ? "denied" : "allowed"))));
+}

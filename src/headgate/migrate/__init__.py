@@ -1,0 +1,1 @@
+"""What an application or gateway that is limited by another product becomes with headgate, and what differs."""

@@ -1,0 +1,91 @@
+"""Throttles for Django REST framework, with scopes.
+
+    REST_FRAMEWORK = {
+        "DEFAULT_THROTTLE_CLASSES": ["headgate.rest_framework.RateLimitThrottle"],
+        "DEFAULT_THROTTLE_RATES": {"search": "10/minute;100/day"},
+    }
+    HEADGATE = {"STORE": "memory://"}
+
+A view has ``throttle_scope = "search"``; views with one scope share a counter for each user. With
+``headgate.django.RateLimitMiddleware`` in ``MIDDLEWARE``, answers have the rate-limit headers too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from rest_framework.exceptions import APIException
+from rest_framework.settings import api_settings
+from rest_framework.throttling import BaseThrottle
+
+from headgate.django import Admission, throttled_by
+from headgate.errors import InvalidSettings, short_repr
+from headgate.wsgi import thread_limit
+
+if TYPE_CHECKING:
+    from headgate.core.verdict import Verdict
+    from headgate.edge.frameworks.limits import RouteLimit
+    from headgate.edge.frameworks.options import LimitOptions, Limits, Per
+
+__all__ = ["Admission", "RateLimitThrottle"]
+
+_RIGHT: Final = 'throttle_scope = "search" at the view, and "DEFAULT_THROTTLE_RATES": {"search": "10/minute"}'
+_WITHOUT_EFFECT: Final = ("on_refused", "status", "message")
+
+
+class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
+    """Limits the calls to views by their `throttle_scope`, or, in a subclass, by its own `limits`."""
+
+    limits: ClassVar[Limits | None] = None
+    """The limits of a subclass; without them the rates of the view's scope hold."""
+    per: ClassVar[Per] = None
+    options: ClassVar[LimitOptions] = {}
+    """As those of `headgate.django.rate_limit`."""
+    _known: ClassVar[dict[tuple[type, str | None, Any], RouteLimit]] = {}
+
+    def __init__(self) -> None:
+        """One for each call, as in all throttles."""
+        self._verdict: Verdict | None = None
+
+    def allow_request(self, request: Any, view: Any) -> bool:  # noqa: ANN401 (of the framework)
+        """See `BaseThrottle`. A call that is refused counts nowhere: not for rules of the middleware either."""
+        limit = self._limit(view)
+        if limit is None:
+            return True
+        found = throttled_by(limit, request)
+        if found is None:
+            return True
+        if not isinstance(found, Admission):
+            status, _, _ = found
+            error = APIException("the call could not be checked")
+            error.status_code = status
+            raise error
+        self._verdict = found.verdict
+        return found.verdict.allowed
+
+    def wait(self) -> float | None:
+        """See `BaseThrottle`: for `Retry-After`."""
+        return None if self._verdict is None else self._verdict.retry_after
+
+    def _limit(self, view: Any) -> RouteLimit | None:  # noqa: ANN401 (of the framework)
+        scope: str | None = getattr(view, "throttle_scope", None)
+        limits = type(self).limits
+        if limits is None:
+            if scope is None:
+                return None
+            rates = api_settings.DEFAULT_THROTTLE_RATES
+            if scope not in rates:
+                msg = f"there is no rate for the scope {short_repr(scope)}; write {_RIGHT}"
+                raise InvalidSettings(msg)
+            limits = rates[scope]
+            if limits is None:
+                return None
+        at = (type(self), scope, limits)
+        known = self._known.get(at)
+        if known is None:
+            given: LimitOptions = {**type(self).options}
+            given.setdefault("name", scope or type(self).__name__.strip("_"))
+            known = thread_limit(limits, type(self).per, given, _RIGHT)
+            known.options.without_effect(_WITHOUT_EFFECT, "the framework answers refused calls as Throttled")
+            self._known[at] = known
+        return known

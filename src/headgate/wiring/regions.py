@@ -1,0 +1,56 @@
+"""The regions that a process knows, and a store with those of the other regions beside it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.adapters.clock import wall_clock
+from headgate.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from headgate.adapters.redis import RedisStore
+    from headgate.core.units import Micros
+    from headgate.ports import SharedStore
+
+_FAR_MS: Final = 1_000
+
+
+class Regions(NamedTuple):
+    """The region of this process, and the stores of the others."""
+
+    name: str | None = None
+    urls: Mapping[str, str] = MappingProxyType({})
+    gossip_seconds: float = 1.0
+
+    @property
+    def others(self) -> dict[str, str]:
+        """The addresses of the other regions' stores; that of this region is the store's own."""
+        return {name: url for name, url in self.urls.items() if name != self.name}
+
+
+NO_REGIONS: Final = Regions()
+
+
+def regional(store: SharedStore, regions: Regions, clock: Callable[[], Micros]) -> SharedStore:
+    """The same store with those of the other regions beside it."""
+    if regions.name is None:
+        return store
+    from headgate.dataplane.regional import Regional  # noqa: PLC0415 (most programs are in one region)
+
+    others = {name: _far_store(name, url, clock) for name, url in regions.others.items()}
+    return Regional(store, regions.name, others, clock, regions.gossip_seconds)
+
+
+def _far_store(name: str, url: str, clock: Callable[[], Micros]) -> RedisStore:
+    """The store of another region, which answers later than one nearby; a deadline in its address holds."""
+    from headgate.adapters.redis import store_at  # noqa: PLC0415 (as above)
+
+    patient = url if "deadline_ms=" in url else f"{url}{'&' if '?' in url else '?'}deadline_ms={_FAR_MS}"
+    try:
+        return store_at(patient, None if clock is wall_clock else clock)
+    except InvalidSettings as error:
+        msg = f"the store of region {name}: {error}"
+        raise InvalidSettings(msg) from error

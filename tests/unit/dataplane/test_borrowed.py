@@ -1,0 +1,171 @@
+"""Blocks of a home region's units: while others use up the home, while windows end, and what goes back by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.contract.test_sharded import Shared
+
+from headgate.core.borrow import HORIZON
+from headgate.core.decision import Decision, Hit, Receipt, Source
+from headgate.core.limit import Rate
+from headgate.core.meter import Algorithm, Meter
+from headgate.core.units import MINUTE
+from headgate.dataplane import borrowed
+from headgate.dataplane.borrowed import Borrower
+from headgate.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+KEY = "rl:{g=all}:all:fw1m|@borrow.us"
+METER = Meter(Rate(600, MINUTE), Algorithm.FIXED_WINDOW)
+ONE = Hit(KEY, METER, 1)
+
+
+class Home(Shared):
+    """The home region's store, which notes what is asked of it and answers a little later."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(clock)
+        self.asked: list[int] = []
+        self.returned: list[int] = []
+        self.before_answer: Callable[[], None] | None = None
+
+    async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        self.asked += [hit.cost for hit in hits]
+        decisions = self.take_now(hits)
+        await asyncio.sleep(0)  # as a server that answers later
+        if self.before_answer is not None:
+            self.before_answer()
+        return decisions
+
+    async def give_back(self, receipts: Sequence[Receipt]) -> None:
+        self.returned += [receipt.amount for receipt in receipts]
+        self.give_back_now(receipts)
+
+    def left(self) -> int:
+        return self.peek_now([ONE._replace(cost=0)])[0].remaining
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.home = Home(self.clock)
+        self.borrower = Borrower(self.home, "us", 2, self.clock)
+
+    async def demand(self, hits: int) -> None:
+        """Hits a millisecond apart, so that blocks grow."""
+        for _ in range(hits):
+            self.clock.advance(micros=1_000)
+            assert (await self.borrower.take(ONE)).decision.allowed
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
+
+
+def test_one_that_waited_takes_from_the_block_that_another_got(setup: Setup) -> None:
+    """A block is for more than one hit, so that home is asked once for both."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        await setup.borrower.return_unused(everything=True)
+        setup.home.asked.clear()
+        both = await asyncio.gather(setup.borrower.take(ONE), setup.borrower.take(ONE))
+        assert [taken.decision.source for taken in both] == [Source.LEASE, Source.LEASE]
+        assert len(setup.home.asked) == 1
+        assert setup.home.asked[0] > 1
+        await setup.borrower.close()
+        assert setup.home.left() == 600 - 30 - 2
+
+    run(scenario())
+
+
+def test_home_that_has_less_than_a_block_gives_what_is_missing(setup: Setup) -> None:
+    """Others have used up home since: it refuses the block, and is asked again for the hit alone."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        await setup.borrower.return_unused(everything=True)
+        assert setup.home.take_now([ONE._replace(cost=setup.home.left() - 1)])[0].allowed
+        setup.home.asked.clear()
+        taken = await setup.borrower.take(ONE)
+        assert taken.decision.allowed
+        assert len(setup.home.asked) == 2
+        assert setup.home.asked[0] > 1
+        assert setup.home.asked[1] == 1
+        assert setup.home.left() == 0
+        assert not (await setup.borrower.take(ONE)).decision.allowed
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+def test_a_block_that_ended_while_home_was_asked_is_not_spent(setup: Setup) -> None:
+    """The hit is then counted at home, in the window that is now."""
+
+    async def scenario() -> None:
+        def next_window() -> None:
+            setup.home.before_answer = None
+            setup.clock.advance(seconds=60)
+
+        setup.home.before_answer = next_window
+        taken = await setup.borrower.take(ONE)
+        assert taken.decision.allowed
+        assert taken.decision.source is not Source.LEASE
+        assert setup.home.asked == [1, 1]
+        assert setup.home.left() == 599
+        assert [grant.left for grant in taken.grants] == [1]
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+def test_what_is_in_demand_is_kept(setup: Setup) -> None:
+    """Only what no hit has asked for in a while is given back."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        held = setup.borrower.outstanding
+        assert held
+        await setup.borrower.return_unused()
+        assert (setup.borrower.outstanding, setup.home.returned) == (held, [])
+        setup.clock.advance(micros=HORIZON)
+        await setup.borrower.return_unused()
+        assert (setup.borrower.outstanding, sum(setup.home.returned)) == (0, held)
+        assert setup.home.left() == 570
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+def test_units_go_back_by_themselves(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That goes on for as long as something is held of a counter, and begins again with the next one."""
+    monkeypatch.setattr(borrowed, "HORIZON", 0)
+
+    async def scenario() -> None:
+        for _ in range(2):
+            setup.home.returned.clear()
+            taken = await setup.borrower.take(ONE)
+            setup.borrower.put_back(ONE, taken)
+            async with asyncio.timeout(30):
+                while not setup.home.returned:  # noqa: ASYNC110 (it is the returning that is waited for)
+                    await asyncio.sleep(0)
+            assert setup.home.returned == [1]
+            setup.borrower.forget(KEY)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            assert others
+            async with asyncio.timeout(30):
+                await asyncio.gather(*others)
+        await setup.borrower.close()
+
+    run(scenario())
