@@ -5,14 +5,12 @@ The profile `fast` is for every run, `long` (HYPOTHESIS_PROFILE=long) for half a
 
 from __future__ import annotations
 
+import gc
 import os
-from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.optional_servers import find_server
-
-if TYPE_CHECKING:
-    import pytest
 
 # Generating a history may take longer than Hypothesis likes on a busy machine; there are no deadlines.
 settings.register_profile(
@@ -24,6 +22,18 @@ settings.register_profile(
 pytest_plugins = ["tests.support.hanging", "tests.support.servers", "tests.support.service"]
 collect_ignore = ["chaos"]  # outages that last minutes; `make chaos` names the folder
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--collect-garbage``: a socket that a test leaks fails that test, not a later one; a third slower."""
+    parser.addoption("--collect-garbage", action="store_true", help="collect garbage after every test")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Collect garbage after the test, while warnings still count as its own."""
+    if item.config.getoption("--collect-garbage"):
+        gc.collect()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

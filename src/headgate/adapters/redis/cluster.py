@@ -180,6 +180,8 @@ class Cluster:
             self._timer = asyncio.get_running_loop().call_later(pause, self._ask)
 
     def _ask(self) -> None:
+        if self._asking is not None and not self._asking.done():
+            return  # it asks for the next time itself, and `close` waits for one only
         self._asking = asyncio.get_running_loop().create_task(self._follow_epoch())
 
     async def _follow_epoch(self) -> None:

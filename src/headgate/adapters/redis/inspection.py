@@ -95,7 +95,11 @@ async def servers_at(address: StoreAddress) -> Sequence[ServerAddress]:
     """The servers that hold keys at an address; raises `StoreError` if they cannot be found."""
     if address.kind == "sentinel":
         timeouts = Timeouts(address.deadline, address.probe_every)
-        return [await Sentinel(address.servers, address.name, address.primary, timeouts).node(0).find()]
+        sentinel = Sentinel(address.servers, address.name, address.primary, timeouts)
+        try:
+            return [await sentinel.node(0).find()]
+        finally:
+            await sentinel.close()
     if address.kind != "cluster":
         return address.servers
     reasons = []

@@ -72,23 +72,23 @@ class SentinelWatch:
     async def _check_once(self) -> None:
         try:
             missing = [sentinel for sentinel in self._sentinels if sentinel not in self._subscribed]
-            _, has_moved = await asyncio.gather(self._subscribe_to(missing), self._check())
-        except Exception as error:  # noqa: BLE001 (the next check comes, whatever it is)
-            log.debug("sentinels not asked: %s", error)
-            has_moved = False
+            subscriptions = [self._subscribe(sentinel) for sentinel in missing]
+            # All end before this does, whatever one raises: a subscription that went on alone would outlive `close`.
+            has_moved, *outcomes = await asyncio.gather(self._check(), *subscriptions, return_exceptions=True)
         finally:
             self._checking = None
-        self._hurry = 0 if has_moved else max(0, self._hurry - 1)
+        for error in (has_moved, *outcomes):
+            if isinstance(error, BaseException):
+                log.debug("sentinels not asked: %s", error)
+        self._hurry = 0 if has_moved is True else max(0, self._hurry - 1)
         # So that a fleet does not come at the same moment.
         pause = _SECONDS_AFTER_MESSAGE if self._hurry else _SECONDS
         self._schedule(pause * _random.uniform(0.8, 1.2))
 
-    async def _subscribe_to(self, sentinels: Sequence[ServerAddress]) -> None:
-        await asyncio.gather(*[self._subscribe(sentinel) for sentinel in sentinels])
-
     async def _subscribe(self, sentinel: ServerAddress) -> None:
-        def on_lost(_connection: Connection) -> None:
-            self._subscribed.pop(sentinel, None)
+        def on_lost(connection: Connection) -> None:
+            if self._subscribed.get(sentinel) is connection:
+                del self._subscribed[sentinel]
 
         try:
             async with awake_timeout(_SECONDS_TO_SUBSCRIBE):
