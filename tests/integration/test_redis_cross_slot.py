@@ -98,6 +98,29 @@ def test_a_denied_request_leaves_every_place_as_it_was(place: Place, meter: Mete
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("cost", [1, 2, 3])
+def test_a_renewal_that_another_place_refuses_keeps_the_slots(place: Place, cost: int) -> None:
+    """A holder that renews its slots beside a counter that is full keeps what it had, whatever it asked for."""
+    slots = Meter(Slots(3, HOUR), Algorithm.CONCURRENCY)
+
+    async def scenario() -> None:
+        async with place.opened() as store:
+            held = [hit(f"held{number}", slots, 2) for number in range(6)]
+            await store.take([hit("full", FIVE, 5)])
+            await store.take(held)
+            before = place.contents()
+            renewed = [each._replace(cost=cost) for each in held]
+            decisions = await store.take([*renewed, hit("full")])
+            assert [decision.allowed for decision in decisions] == [True] * 6 + [False]
+            assert [decision.remaining for decision in decisions] == [1] * 6 + [0]
+            assert place.contents() == before
+            receipts = [Receipt(each.key, each.meter, each.holder or "", cost, "released") for each in held]
+            await store.give_back(receipts)
+            assert [decision.remaining for decision in await store.peek(held)] == [1] * 6
+
+    asyncio.run(scenario())
+
+
 def test_an_admitted_request_counts_in_every_place(place: Place) -> None:
     """All counters of an admitted request are taken, wherever they are, and can be given back and reset."""
 

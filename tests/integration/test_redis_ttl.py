@@ -10,10 +10,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.receipts import receipt_of
 from tests.support.waiting import wait_until
 
 from headgate.adapters.redis import store_at
-from headgate.core.decision import Hit, receipt_of
+from headgate.core.decision import Hit
 from headgate.core.keys import companion
 from headgate.core.limit import Rate, Slots
 from headgate.core.meter import Algorithm, Meter

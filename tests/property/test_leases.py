@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.leases import LEASED, settled
+from tests.support.receipts import receipt_of
 
 from headgate.adapters.memory import MemoryStore
-from headgate.core.decision import Decision, Hit, receipt_of
+from headgate.core.decision import Decision, Hit
 from headgate.core.failure_policy import FailurePolicy
 from headgate.core.lease import MIN_SHARE, OF_PERIOD, block_size, life
 from headgate.core.limit import Rate

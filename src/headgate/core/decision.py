@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from headgate.core.ids import new_id
-
 if TYPE_CHECKING:
     from headgate.core.failure_policy import FailurePolicy
     from headgate.core.meter import Meter
@@ -105,6 +103,6 @@ class Receipt(NamedTuple):
     """Empty if it never leaves its maker, who gives it back once: then no store has to remember it."""
 
 
-def receipt_of(hit: Hit, decision: Decision) -> Receipt:
-    """The receipt for all of an admission."""
-    return Receipt(hit.key, hit.meter, decision.stamp, hit.cost, hit.holder or new_id())
+def undoing(hit: Hit, decision: Decision) -> Receipt:
+    """The receipt with which a store undoes an admission that no caller gets: it leaves no trace."""
+    return Receipt(hit.key, hit.meter, decision.stamp, hit.cost, "")

@@ -233,7 +233,7 @@ class Borrower:
         for number, (units, stamp) in enumerate(reversed(read_stamps(receipt.stamp))):
             credit = min(left, units)
             left -= credit
-            found.append(receipt._replace(stamp=stamp, amount=credit, id=f"{receipt.id}.{number}"))
+            found.append(receipt._replace(stamp=stamp, amount=credit, id=receipt.id and f"{receipt.id}.{number}"))
         return found
 
     def forget(self, key: Key) -> None:

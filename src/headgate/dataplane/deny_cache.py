@@ -25,7 +25,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core import denial
-from headgate.core.decision import Decision, Source, receipt_of
+from headgate.core.decision import Decision, Source, undoing
 from headgate.core.denial import MAX_AGE, NO_END, Denial, Standing
 from headgate.dataplane.entry_table import EntryTable
 from headgate.dataplane.single_flight import SingleFlight, wait_for
@@ -215,7 +215,7 @@ class DenyCache:
         self.hits += 1
         if is_counted:
             counted = zip(hits, decisions, strict=True)
-            await self.store.give_back([receipt_of(*each) for each in counted if _is_counted(*each)])
+            await self.store.give_back([undoing(*each) for each in counted if _is_counted(*each)])
         return [known.get(index, decision) for index, decision in enumerate(decisions)]
 
     def _remember(self, hits: Sequence[Hit], decisions: Sequence[Decision], sent: Nanos) -> None:

@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from headgate.core import degraded
-from headgate.core.decision import receipt_of
+from headgate.core.decision import undoing
 from headgate.core.failure_policy import OnStoreError
 from headgate.core.ids import new_id
 from headgate.errors import PartlyAnswered, StoreError
@@ -91,7 +91,7 @@ class Guarded:
         """Give back what the servers that did answer have counted for a request that is refused."""
         await self.give_back(
             [
-                receipt_of(hit, decision)
+                undoing(hit, decision)
                 for hit, decision in zip(hits, known, strict=True)
                 if decision is not None and decision.allowed and hit.cost
             ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.core.decision import Decision, receipt_of
+from headgate.core.decision import Decision, undoing
 from headgate.core.gossip import share_name
 from headgate.core.regions import MARK, read_share_stamp, share_meter, share_stamp, sharing_of
 from headgate.core.shards import read_stamps
@@ -118,7 +118,7 @@ class Regional:
     async def _undo(self, answers: Mapping[Key, Decision], request: _Request) -> None:
         """Give back what was counted for a request that is refused. A store that refuses has counted nothing itself."""
         receipts = [
-            receipt_of(hit, answers[hit.key])
+            undoing(hit, answers[hit.key])
             for group in (request.hits_here(), *request.elsewhere.values())
             if all(hit.key in answers and answers[hit.key].allowed for hit in group)
             for hit in group
@@ -306,9 +306,7 @@ async def _give_back_known(store: CounterStore, hits: Sequence[Hit], error: Part
     """Of a request that some servers did not answer, give back what the others have counted."""
     answered = zip(hits, error.decisions, strict=True)
     receipts = [
-        receipt_of(hit, decision)
-        for hit, decision in answered
-        if decision is not None and decision.allowed and hit.cost
+        undoing(hit, decision) for hit, decision in answered if decision is not None and decision.allowed and hit.cost
     ]
     try:
         await store.give_back(receipts)

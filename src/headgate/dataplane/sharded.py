@@ -18,7 +18,7 @@ from collections import OrderedDict
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.core.decision import receipt_of
+from headgate.core.decision import undoing
 from headgate.core.shard_view import MAX_AGE, ShardView
 from headgate.core.shards import MARK, Share, part_names, part_receipts
 from headgate.errors import PartlyAnswered, StoreError
@@ -260,7 +260,7 @@ class _Request:
 
     async def _undo(self, answered: Sequence[tuple[Hit, Sequence[Decision | None]]]) -> None:
         receipts = [
-            receipt_of(part, decision)
+            undoing(part, decision)
             for hit, decisions in answered
             for part, decision in zip(self._expanded(hit), decisions, strict=True)
             if decision is not None and decision.allowed and part.cost

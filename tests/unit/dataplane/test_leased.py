@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.leases import AUTO, LEASED, settled
+from tests.support.receipts import receipt_of
 
 from headgate.adapters import zones
 from headgate.adapters.memory import MemoryStore
 from headgate.core import degraded
-from headgate.core.decision import Decision, Hit, Receipt, Source, receipt_of
+from headgate.core.decision import Decision, Hit, Receipt, Source
 from headgate.core.failure_policy import FailurePolicy, OnStoreError
 from headgate.core.lease import Block
 from headgate.core.limit import parse_limit

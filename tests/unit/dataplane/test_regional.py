@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contract.test_sharded import Shared
+from tests.support.receipts import receipt_of
 
-from headgate.core.decision import Decision, Hit, Receipt, Source, receipt_of
+from headgate.core.decision import Decision, Hit, Receipt, Source
 from headgate.core.failure_policy import FailurePolicy
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter

@@ -217,7 +217,9 @@ class MemoryStore:
             if until <= now or (name and not self._is_first(f"{name} {key}", until, now)):
                 return  # the receipts of one request may share their name
         record = self.table.find(key)
-        if record is not None:
+        if record is not None and not name and meter.algorithm is Algorithm.CONCURRENCY:
+            record[0] = concurrency.undo(record[0], meter, now, stamp, amount)
+        elif record is not None:
             record[0] = meter.give_back(record[0], meter, now, stamp, amount)
 
     def _is_first(self, name: str, until: Micros, now: Micros) -> bool:

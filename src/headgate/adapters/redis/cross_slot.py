@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from headgate.core.decision import Receipt
+from headgate.core.decision import undoing
 from headgate.errors import Overloaded, PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class CrossSlotTake:
         await asyncio.gather(*[self._undo(shard, which, decisions) for shard, which in taken])
 
     async def _undo(self, shard: Shard, hits: Sequence[Hit], decisions: dict[Key, Decision]) -> None:
-        receipts = [Receipt(hit.key, hit.meter, decisions[hit.key].stamp, hit.cost, "") for hit in hits]
+        receipts = [undoing(hit, decisions[hit.key]) for hit in hits]
         try:
             await self._store.send_back(receipts, shard, undo=True)
         except StoreError as error:

@@ -12,6 +12,7 @@ from struct import Struct, pack
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.redis.replies import error_of
+from headgate.core.algorithms.concurrency import Hold, Renewed
 from headgate.core.decision import Decision, Hit
 from headgate.core.degraded import UnderReplicated
 from headgate.core.meter import Algorithm
@@ -121,7 +122,8 @@ def packed_receipt(receipt: Receipt) -> tuple[bytes, bytes]:
     """A receipt's parameters as give_back.lua reads them."""
     key, meter, stamp, amount, _ = receipt
     if isinstance(stamp, str):  # slots are released by their holder's name
-        return packed_hit(Hit(key, meter, amount, stamp, meter.period)), _STAMP(0, 0, 0)
+        before = stamp.before if isinstance(stamp, Renewed) else (0, 0, 0)
+        return packed_hit(Hit(key, meter, amount, stamp, meter.period)), _STAMP(*before)
     if isinstance(stamp, tuple):
         return packed_hit(Hit(key, meter, amount)), _STAMP(stamp[0], *divmod(stamp[1], meter.period))
     return packed_hit(Hit(key, meter, amount)), _STAMP(stamp, 0, 0)
@@ -182,5 +184,7 @@ def _decision(kind: type[Decision], hit: Hit, row: tuple[int, ...], now: Micros)
         stamp = (first, units * meter.period + rest)
     elif meter.algorithm is Algorithm.CONCURRENCY:
         stamp = hit.holder or hit.key
+        if rest and allowed == 1:
+            stamp = Renewed(stamp, Hold(first, units, rest))
     wait = None if retry_after < 0 else retry_after
     return _new(kind, (allowed == 1, remaining, reset_after, wait, delay, stamp, now))

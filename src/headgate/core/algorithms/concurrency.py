@@ -7,7 +7,7 @@ holder that dies expire; a live holder asks again under its own name, which rene
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 if TYPE_CHECKING:
     from headgate.core.decision import Outcome, Stamp
@@ -31,12 +31,26 @@ class Hold(NamedTuple):
 State: TypeAlias = dict[str, Hold]
 
 
+class Renewed(str):
+    """The stamp of a renewal: the holder's name, and what it held before."""
+
+    __slots__ = ("before",)
+    before: Hold
+
+    def __new__(cls, holder: str, before: Hold) -> Self:
+        """It is the name in every other respect."""
+        made = super().__new__(cls, holder)
+        made.before = before
+        return made
+
+
 def decide(state: State | None, meter: Meter, now: Micros, cost: int, holder: str, ttl: Micros) -> Outcome:
     """Admit if, beside all other live holders, `cost` slots are free."""
     state = _present(state, now)
     live = {name: hold for name, hold in (state or {}).items() if hold.expiry > now}
     left = meter.amount - sum(hold.slots for hold in live.values())
-    own = live.pop(holder).slots if cost and holder in live else 0  # a cost of 0 is a look, and renews nothing
+    before = live.pop(holder, None) if cost else None  # a cost of 0 is a look, and renews nothing
+    own = 0 if before is None else before.slots
     allowed = cost <= left + own
     after = state
     retry_after: Micros | None = 0
@@ -48,7 +62,8 @@ def decide(state: State | None, meter: Meter, now: Micros, cost: int, holder: st
     else:
         retry_after = None
     reset_after = max((hold.expiry for hold in (after or {}).values()), default=now) - now
-    return (after, allowed, max(0, left), max(0, reset_after), retry_after, 0, holder, now)
+    stamp = Renewed(holder, before) if before is not None and allowed else holder
+    return (after, allowed, max(0, left), max(0, reset_after), retry_after, 0, stamp, now)
 
 
 def _present(state: State | None, now: Micros) -> State | None:
@@ -74,6 +89,13 @@ def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amou
     if state is None or stamp not in state:
         return state
     return {name: hold for name, hold in state.items() if name != stamp}
+
+
+def undo(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amount: int) -> State | None:
+    """Undo a request that is refused elsewhere: a renewal leaves its holder what it had before."""
+    if state is None or stamp not in state or not isinstance(stamp, Renewed):
+        return give_back(state, meter, now, stamp, amount)
+    return {**state, str(stamp): stamp.before}
 
 
 def expires_at(state: State, meter: Meter) -> Micros:  # noqa: ARG001 (one shape for all algorithms)

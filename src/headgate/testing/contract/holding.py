@@ -63,6 +63,24 @@ class Holding(StoreCase):
         assert renewal.remaining == 1
 
     @scenario
+    async def test_an_undone_renewal_leaves_what_was_held(self, trial: Trial) -> None:
+        """A renewal that is given back under no name leaves its holder what it had, until when it had it."""
+        counter = trial.counter("3 concurrent ttl 30s", Algorithm.CONCURRENCY)
+        await counter.admitted(2, "a")
+        trial.clock.advance(seconds=10)
+        renewal = await counter.admitted(3, "a")
+        await trial.store.give_back([counter.receipt(renewal, 3)._replace(id="")])
+        assert await counter.remaining() == 1
+        assert (await counter.refused(2, "b")).retry_after == 20 * SECOND
+        taken = await counter.admitted(1, "b")
+        await trial.store.give_back([counter.receipt(taken, 1)._replace(id="")])
+        renewal = await counter.admitted(2, "a")
+        await counter.give_back(renewal, 2)
+        assert await counter.remaining() == 3
+        await trial.store.give_back([counter.receipt(renewal, 2)._replace(id="")])
+        assert await counter.remaining() == 3
+
+    @scenario
     async def test_looking_releases_nothing(self, trial: Trial) -> None:
         """A holder that asks for 0 slots keeps the ones it has."""
         counter = trial.counter("2 concurrent ttl 30s", Algorithm.CONCURRENCY)

@@ -65,13 +65,13 @@ local concurrency = {
 
   decide = function(state, hit, now, cost)
     state = state and holds_present(state, now)
-    local live, size, left, own = {}, 0, hit.amount, 0
+    local live, size, left, own, own_since, own_ttl = {}, 0, hit.amount, 0, 0, 0
     for at = 1, state and #state or 0, 4 do
       local holder, since, ttl, slots = state[at], state[at + 1], state[at + 2], state[at + 3]
       if since + ttl > now then
         left = left - slots
         if cost > 0 and holder == hit.holder then -- a cost of 0 is a look, and renews nothing
-          own = slots
+          own, own_since, own_ttl = slots, since, ttl
         else
           live[size + 1], live[size + 2], live[size + 3], live[size + 4] = holder, since, ttl, slots
           size = size + 4
@@ -92,7 +92,7 @@ local concurrency = {
       retry_after = NEVER
     end
     local reset_after = after and last_expiry(after, now) - now or 0
-    return after, allowed, math.max(0, left), reset_after, retry_after, 0, 0, 0, 0
+    return after, allowed, math.max(0, left), reset_after, retry_after, 0, own_since, own_ttl, own
   end,
 
   expires_at = function(state)
@@ -119,4 +119,16 @@ function concurrency.give_back(state, hit)
     return state
   end
   return next(others) and others
+end
+
+-- A renewal leaves its holder what it had before; its stamp is since, ttl and slots.
+function concurrency.undo(state, hit, now, stamp)
+  local others = concurrency.give_back(state, hit)
+  if stamp[3] == 0 or others == state then
+    return others
+  end
+  others = others or {}
+  local size = #others
+  others[size + 1], others[size + 2], others[size + 3], others[size + 4] = hit.holder, stamp[1], stamp[2], stamp[3]
+  return others
 end
