@@ -279,6 +279,38 @@ def test_waiting_for_replicas(sentinel_setup: SentinelSetup) -> None:
     asyncio.run(scenario())
 
 
+def test_a_shortfall_of_replicas_refuses_where_a_rule_says_so(sentinel_setup: SentinelSetup) -> None:
+    """With `on_shortfall: deny` nothing passes that no replica has, and nothing of it stays counted."""
+    strict = {"name": "strict", "per": "user", "limits": "5/hour", "wait_replicas": 1, "on_shortfall": "deny"}
+    beside = {"name": "beside", "per": "ip", "limits": "5/hour"}
+
+    async def scenario() -> None:
+        request = Request(user="u", ip="192.0.2.1")
+        async with Limiter.open(sentinel_setup.url + "?deadline_ms=500", [strict, beside]) as limiter:
+            assert (await limiter.check(request)).allowed
+            for replica in sentinel_setup.replicas():
+                replica.freeze()
+            async with asyncio.timeout(PATIENCE):
+                while (refused := await limiter.check(request)).allowed:  # noqa: ASYNC110 (one may have it still)
+                    await asyncio.sleep(0)
+            assert (refused.source, refused.replicated, refused.status) == (Source.DEGRADED_DENY, False, 429)
+            assert refused.retry_after == 1
+            left = await limiter.peek(request)
+            for _ in range(5):
+                assert not (await limiter.check(request)).allowed
+            assert [each.decision.remaining for each in (await limiter.peek(request)).findings] == [
+                each.decision.remaining for each in left.findings
+            ]
+            for replica in sentinel_setup.replicas():
+                replica.thaw()
+            async with asyncio.timeout(PATIENCE):
+                while not (admitted := await limiter.check(request)).allowed:  # noqa: ASYNC110 (it catches up)
+                    await asyncio.sleep(0)
+            assert admitted.replicated
+
+    asyncio.run(scenario())
+
+
 def is_waiting(server: Server) -> bool:
     """Whether a client waits for its replicas."""
     return "blocked_clients:1" in server.text("INFO", "clients")

@@ -71,6 +71,7 @@ FIELDS: Final[list[tuple[dict[str, Any], str]]] = [
     ({"spread": {"regions": "split", "shares": {"eu": 0}}}, "spread.shares.eu"),
     ({"spread": {"shares": {}}}, "spread"),
     *_each("wait_replicas", -1, 101, "1", 1.5, YES, [], HUGE),
+    *_each("on_shortfall", "deny", "shrug", 1, YES, []),
     *_each("sample", -0.1, 1.1, "half", YES, float("nan"), float("inf"), []),
     *_each("priority", 1_000_001, -1_000_001, "high", 1.5, YES, HUGE, []),
     *_each("enabled", "yes", 1, 0, [], "true"),

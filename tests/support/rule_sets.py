@@ -46,6 +46,7 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
     "on_store_error": st.sampled_from(["allow", "deny", "local"]),
     "on_overload": st.sampled_from(["wait", "deny"]),
     "wait_replicas": st.integers(0, 100),
+    "on_shortfall": st.just("mark"),
     "sample": st.sampled_from([0, 0.01, 0.5, 1]),
     "priority": st.integers(-1_000_000, 1_000_000),
     "enabled": st.booleans(),
@@ -53,7 +54,7 @@ COMMON: dict[str, st.SearchStrategy[Any]] = {
         {}, optional={"status": st.integers(400, 599), "message": TEXTS, "retry_after": DURATIONS}
     ),
 }
-NOT_IN_GATES = ("layer", "per", "cost", "on_store_error", "on_overload", "wait_replicas", "sample")
+NOT_IN_GATES = ("layer", "per", "cost", "on_store_error", "on_overload", "wait_replicas", "on_shortfall", "sample")
 IN_GATES = {name: drawn for name, drawn in COMMON.items() if name not in NOT_IN_GATES}
 # What each kind of rule must say, and may say beside what all may.
 KINDS: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrategy[Any]]]] = [
@@ -65,6 +66,7 @@ KINDS: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrategy
     ({"limits": st.just("9/minute burst 20"), "algorithm": st.just("token_bucket")}, {}),
     ({"limits": LIMITS, "algorithm": st.just("leaky_bucket"), "action": st.just("throttle")}, {"max_delay": DURATIONS}),
     ({"limits": st.just("3 concurrent ttl 30s"), "algorithm": st.just("concurrency")}, {}),
+    ({"limits": LIMITS, "wait_replicas": st.integers(1, 100), "on_shortfall": st.just("deny")}, {}),
 ]
 # Kinds of rules that may say less, since the rest would have no effect.
 NARROW: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrategy[Any]]]] = [
@@ -72,7 +74,13 @@ NARROW: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrateg
     ({"action": st.just("allow")}, {name: drawn for name, drawn in IN_GATES.items() if name != "response"}),
 ]
 RULES = st.one_of(
-    *(st.fixed_dictionaries({"name": NAMES, **needed}, optional={**COMMON, **more}) for needed, more in KINDS),
+    *(
+        st.fixed_dictionaries(
+            {"name": NAMES, **needed},
+            optional={name: drawn for name, drawn in {**COMMON, **more}.items() if name not in needed},
+        )
+        for needed, more in KINDS
+    ),
     *(st.fixed_dictionaries({"name": NAMES, **needed}, optional=may) for needed, may in NARROW),
 )
 RULE_SETS = st.fixed_dictionaries(

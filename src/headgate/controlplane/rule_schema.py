@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headgate.core.failure_policy import OnOverload, OnStoreError
+from headgate.core.failure_policy import OnOverload, OnShortfall, OnStoreError
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.fields import NAME
 from headgate.core.parsing.match import METHOD
@@ -89,7 +89,11 @@ def _rule() -> dict[str, Any]:
         on_store_error=_word(OnStoreError, "What holds while the counters cannot be reached."),
         on_overload=_word(OnOverload, "What becomes of a check while too much is in flight; wait if nothing is said."),
         spread=_spread(),
-        wait_replicas={"type": "integer", "minimum": 0, "maximum": 100},
+        wait_replicas=_said(
+            {"type": "integer", "minimum": 0, "maximum": 100},
+            "How many replicas must have a count before the answer.",
+        ),
+        on_shortfall=_word(OnShortfall, "What happens if fewer replicas have it; mark if nothing is said."),
         sample={"type": "number", "minimum": 0, "maximum": 1},
         priority=_said(
             {"type": "integer", "minimum": -1_000_000, "maximum": 1_000_000}, "The lowest wins inside a layer."
@@ -179,7 +183,9 @@ def _list(schema: dict[str, Any], most: int | None = None) -> dict[str, Any]:
     return {"type": "array", "minItems": 1, "items": schema} | ({} if most is None else {"maxItems": most})
 
 
-def _word(words: type[Algorithm | Action | OnStoreError | OnOverload | RegionMode], description: str) -> dict[str, Any]:
+def _word(
+    words: type[Algorithm | Action | OnStoreError | OnOverload | OnShortfall | RegionMode], description: str
+) -> dict[str, Any]:
     return {"description": description, "enum": [word.value for word in words]}
 
 

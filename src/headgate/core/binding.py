@@ -159,7 +159,9 @@ class BoundRule:
         self.is_watched = rule.action is Action.LOG
         self._calendars = calendars
         self._has_prices = bool(rule.cost)
-        self._failure_policy = failure_policy_of(rule.on_store_error, rule.wait_replicas, rule.on_overload, rule.spread)
+        self._failure_policy = failure_policy_of(
+            rule.on_store_error, rule.wait_replicas, rule.on_overload, rule.spread, rule.on_shortfall
+        )
         self._is_held = rule.algorithm is Algorithm.CONCURRENCY
         self._templates = compiled.by_tier.get(tier, ()) if compiled.by_tier else compiled.templates
         self._overrides = compiled.overrides

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.decision import Decision, Source
-from headgate.core.failure_policy import OnStoreError
+from headgate.core.failure_policy import OnShortfall, OnStoreError
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
@@ -64,6 +64,34 @@ class UnderReplicated(Decision):
     def is_replicated(self) -> bool:
         """See `Decision.is_replicated`."""
         return False
+
+
+class DeniedForReplicas(DegradedDeny):
+    """Refused, because fewer replicas have the count than the rule requires and it says `deny`."""
+
+    __slots__ = ()
+
+    @property
+    def is_replicated(self) -> bool:
+        """See `Decision.is_replicated`."""
+        return False
+
+
+def falls_short(hit: Hit, decision: Decision) -> bool:
+    """Whether an admission must not stand, because too few replicas have it. What was used already is only marked."""
+    policy = hit.failure_policy
+    return (
+        policy is not None
+        and policy.on_shortfall is OnShortfall.DENY
+        and not decision.is_replicated
+        and hit.cost > 0
+        and not hit.forced
+    )
+
+
+def denied_for_replicas(decision: Decision) -> Decision:
+    """The refusal of a counter that stands like this: replicas are waited for again after as long as an outage."""
+    return DeniedForReplicas(*decision._replace(allowed=False, retry_after=RETRY_AFTER, delay=0))
 
 
 def without_counting(hit: Hit, now: Micros) -> Decision:

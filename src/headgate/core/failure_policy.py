@@ -34,6 +34,15 @@ class OnOverload(StrEnum):
     """It fails at once with `Overloaded`, and nothing is counted."""
 
 
+class OnShortfall(StrEnum):
+    """What happens to a request whose count fewer replicas have than its rule requires."""
+
+    MARK = "mark"
+    """It is admitted, and the verdict says that it is not replicated."""
+    DENY = "deny"
+    """It is refused, and what was counted is given back."""
+
+
 class FailurePolicy(NamedTuple):
     """What a hit requires of the store, beyond counting."""
 
@@ -43,6 +52,7 @@ class FailurePolicy(NamedTuple):
     on_overload: OnOverload = OnOverload.WAIT
     spread: Spread | None = None
     """Where the parts of the limit are held; None is in one place, the store."""
+    on_shortfall: OnShortfall = OnShortfall.MARK
 
 
 def failure_policy_of(
@@ -50,8 +60,9 @@ def failure_policy_of(
     replicas: int = 0,
     on_overload: OnOverload = OnOverload.WAIT,
     spread: Spread | None = None,
+    on_shortfall: OnShortfall = OnShortfall.MARK,
 ) -> FailurePolicy | None:
     """The policy of a hit; None for the default, so that the hot path has nothing to check."""
     held = None if spread is None or spread.mode is SpreadMode.EXACT else spread
-    failure_policy = FailurePolicy(on_error, replicas, on_overload, held)
+    failure_policy = FailurePolicy(on_error, replicas, on_overload, held, on_shortfall)
     return None if failure_policy == FailurePolicy() else failure_policy

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core import endpoint
-from headgate.core.failure_policy import OnOverload, OnStoreError
+from headgate.core.failure_policy import OnOverload, OnShortfall, OnStoreError
 from headgate.core.meter import Algorithm
 from headgate.core.spread import EXACT, Spread
 from headgate.core.units import SECOND, Micros
@@ -87,6 +87,7 @@ class Rule:
     on_overload: OnOverload = OnOverload.WAIT
     spread: Spread = EXACT
     wait_replicas: int = 0
+    on_shortfall: OnShortfall = OnShortfall.MARK
     sample: float = 0.01
     priority: int = 100
     response: Response = Response(429)

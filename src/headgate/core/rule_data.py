@@ -72,6 +72,7 @@ def rule_data(rule: Rule) -> dict[str, Any]:
         "on_overload": rule.on_overload,
         "spread": _spread(rule.spread),
         "wait_replicas": rule.wait_replicas,
+        "on_shortfall": rule.on_shortfall,
         "sample": rule.sample,
         "priority": rule.priority,
         "response": {

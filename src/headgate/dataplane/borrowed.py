@@ -180,6 +180,9 @@ class Borrower:
             block.refusals += 1
             return decision
         units = max(missing, size)
+        if not decision.is_replicated:  # each hit then asks home, and says so
+            await self._return([Receipt(hit.key, hit.meter, decision.stamp, units, "")])
+            return None
         ends = ends_at(hit.meter, sent, decision.reset_after)
         block.grants.append(Grant(decision.stamp, units, ends, new_id()))
         block.spent, block.asked_at, block.size = 0, sent, units
@@ -272,6 +275,9 @@ class Borrower:
             block.ended = []
             if now - block.used_at > max(block.meter.period, HORIZON) and not block.turn.locked():
                 del self._blocks[key]
+        await self._return(receipts)
+
+    async def _return(self, receipts: list[Receipt]) -> None:
         try:
             if receipts:
                 await self._home.give_back(receipts)

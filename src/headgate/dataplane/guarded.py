@@ -14,7 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from headgate.core import degraded
-from headgate.core.decision import undoing
+from headgate.core.decision import Source, undoing
 from headgate.core.failure_policy import OnStoreError
 from headgate.core.ids import new_id
 from headgate.errors import PartlyAnswered, StoreError
@@ -22,7 +22,7 @@ from headgate.errors import PartlyAnswered, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headgate.core.decision import Decision, Hit, Key, Receipt, Source
+    from headgate.core.decision import Decision, Hit, Key, Receipt
     from headgate.core.units import Micros
     from headgate.dataplane.local_share import LocalShare
     from headgate.ports import SharedStore
@@ -53,10 +53,34 @@ class Guarded:
         except StoreError as error:
             return await self._instead(hits, _known(error, hits), only_peek=False)
         for hit in hits:
-            if hit.failure_policy is not None and hit.failure_policy.on_error is OnStoreError.LOCAL:
-                self._keep_warm(hits, decisions)
-                break
+            if hit.failure_policy is not None:
+                return await self._weighed(hits, decisions)
         return decisions
+
+    async def _weighed(self, hits: Sequence[Hit], decisions: Sequence[Decision]) -> Sequence[Decision]:
+        """The answer to a request with rules that require more of the store than counting."""
+        short = [degraded.falls_short(hit, decision) for hit, decision in zip(hits, decisions, strict=True)]
+        if any(short) and all(decision.allowed for decision in decisions):
+            return await self._denied_for_replicas(hits, decisions, short)
+        if any(_on_error(hit) is OnStoreError.LOCAL for hit in hits):
+            self._keep_warm(hits, decisions)
+        return decisions
+
+    async def _denied_for_replicas(
+        self, hits: Sequence[Hit], decisions: Sequence[Decision], short: Sequence[bool]
+    ) -> Sequence[Decision]:
+        """Give back what too few replicas have, and refuse it; the other counters of the request are as they stand."""
+        await self._undo(hits, decisions)
+        try:
+            standing = await self.store.peek([hit._replace(cost=0) for hit in hits])
+        except StoreError as error:
+            log.debug("peek after a shortfall of replicas failed: %s", error)
+            standing = decisions
+        self.degraded[Source.DEGRADED_DENY] += sum(short)
+        return [
+            degraded.denied_for_replicas(as_it_stands) if is_short else as_it_stands
+            for as_it_stands, is_short in zip(standing, short, strict=True)
+        ]
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.peek`; fails only where the store could never answer."""

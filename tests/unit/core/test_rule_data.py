@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.rule_sets import RULE_SETS
 
 from headgate.core.address import parse_network
-from headgate.core.failure_policy import OnStoreError
+from headgate.core.failure_policy import OnShortfall, OnStoreError
 from headgate.core.limit import Rate, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -45,6 +45,7 @@ RULES = [
         max_delay=1_500_000,
         on_store_error=OnStoreError.LOCAL,
         wait_replicas=1,
+        on_shortfall=OnShortfall.DENY,
         sample=1,
         priority=-5,
         response=Response(503, "Slow\ndown.", 3 * SECOND),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.endpoint import PLAIN
-from headgate.core.failure_policy import OnOverload, OnStoreError
+from headgate.core.failure_policy import OnOverload, OnShortfall, OnStoreError
 from headgate.core.meter import ALGORITHMS, Algorithm
 from headgate.core.parsing.fields import Fields, name_problem
 from headgate.core.parsing.limits import fit_problems, rule_limits
@@ -42,6 +42,7 @@ _FIELDS: Final = (
     "on_overload",
     "spread",
     "wait_replicas",
+    "on_shortfall",
     "sample",
     "priority",
     "response",
@@ -61,6 +62,7 @@ _COUNTING: Final = (
     "on_overload",
     "spread",
     "wait_replicas",
+    "on_shortfall",
     "sample",
 )
 """What says how requests are counted, and where. Rules that decide by themselves count nothing."""
@@ -102,6 +104,7 @@ def rule(body: object, path: Path, problems: list[Problem], usual: Spelling = PL
         on_overload=fields.choice("on_overload", OnOverload, OnOverload.WAIT),
         spread=spread(fields),
         wait_replicas=fields.whole("wait_replicas", 0, 0, 100),
+        on_shortfall=fields.choice("on_shortfall", OnShortfall, OnShortfall.MARK),
         sample=fields.number("sample", 0.01, 0, 1),
         priority=fields.whole("priority", 100, -1_000_000, 1_000_000),
         response=_response(fields, 403 if action is Action.BLOCK else 429),
@@ -168,6 +171,8 @@ def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
     """What has no effect is not accepted in silence. A field that says what is usual may stand there."""
     if fields.has("max_delay") and rule.action not in {Action.THROTTLE, Action.LOG}:
         fields.problem(_IDLE.format(rule.action.value), "max_delay")
+    if rule.on_shortfall is OnShortfall.DENY and not rule.wait_replicas and not rule.is_gate:
+        fields.problem("has no effect without wait_replicas; say how many, or leave it out", "on_shortfall")
     for name in _IDLE_FIELDS.get(rule.action, ()):
         usual = default_layer(rule.per, rule.match) if name == "layer" else getattr(_USUAL, name)
         if getattr(rule, name) != usual:

@@ -157,6 +157,17 @@ def test_a_field_without_effect_is_refused(action: str, field: str) -> None:
     assert problems(**given) == ([sentence] if field in idle else [])
 
 
+def test_a_shortfall_needs_replicas() -> None:
+    """What happens when too few replicas have a count is said only where replicas are waited for."""
+    sentence = "rules[0].on_shortfall: has no effect without wait_replicas; say how many, or leave it out"
+    assert problems(limits="5/minute", on_shortfall="deny") == [sentence]
+    assert problems(limits="5/minute", on_shortfall="deny", wait_replicas=1) == []
+    assert problems(limits="5/minute", on_shortfall="mark") == []
+    for action in ("allow", "block"):
+        idle = f"rules[0].on_shortfall: has no effect in a rule with 'action: {action}'; leave it out"
+        assert problems(action=action, on_shortfall="deny") == [idle]
+
+
 def test_a_field_that_says_what_is_usual_may_stand_anywhere() -> None:
     """So that a rule can be written in full, as the admin API shows it."""
     usual = {"per": "global", "algorithm": "sliding_window_counter", "sample": 0.01, "spread": "exact", "layer": None}

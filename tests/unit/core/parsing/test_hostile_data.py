@@ -38,6 +38,7 @@ NAMES = [
     "on_store_error",
     "spread",
     "wait_replicas",
+    "on_shortfall",
     "sample",
     "priority",
     "response",

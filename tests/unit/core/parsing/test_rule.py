@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headgate.core.address import parse_network
-from headgate.core.failure_policy import OnStoreError
+from headgate.core.failure_policy import OnShortfall, OnStoreError
 from headgate.core.limit import Rate, Slots, parse_limit
 from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -54,6 +54,7 @@ def test_every_field_is_read() -> None:
         on_store_error="local",
         spread="exact",
         wait_replicas=2,
+        on_shortfall="deny",
         sample=0.5,
         priority=-7,
         response={"status": 503, "message": "Slow down.", "retry_after": 1.5},
@@ -77,6 +78,7 @@ def test_every_field_is_read() -> None:
         max_delay=3 * SECOND,
         on_store_error=OnStoreError.LOCAL,
         wait_replicas=2,
+        on_shortfall=OnShortfall.DENY,
         sample=0.5,
         priority=-7,
         response=Response(503, "Slow down.", 1_500_000),
@@ -193,7 +195,7 @@ def test_a_wrong_field_is_named(field: str, value: object, sentence: str) -> Non
 def test_null_is_the_same_as_leaving_a_field_out() -> None:
     """A field that is there but empty takes its default."""
     names = "layer match per algorithm cost action max_delay on_store_error on_overload spread wait_replicas"
-    assert rule(**dict.fromkeys(f"{names} sample priority response enabled".split())) == rule()
+    assert rule(**dict.fromkeys(f"{names} on_shortfall sample priority response enabled".split())) == rule()
 
 
 def test_numbers_of_seconds_are_durations() -> None:

@@ -23,6 +23,7 @@ IDLE: Final[dict[str, Any]] = {
     "on_overload": "deny",
     "spread": "leased",
     "wait_replicas": 1,
+    "on_shortfall": "deny",
     "sample": 1,
     "response": {"message": "No."},
 }
