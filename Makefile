@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-deps format bench requirements pictures schema messages clean
+.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-deps format bench docs sbom requirements pictures schema messages clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -60,6 +60,17 @@ bench: .bench-environment  ## the benchmarks, beside the peers: a table, bench/r
 pictures: .bench-environment  ## draw the pictures in docs/ again
 	@$(VENV)-bench/bin/python docs/draw_algorithms.py
 
+docs: .docs-environment  ## the pages in docs/ as a site with search, in build/docs
+	@rm -rf build/docs
+	@$(VENV)-docs/bin/sphinx-build -b html -j auto -q -n -W --keep-going docs build/docs
+	@python3 tools/check_site.py build/docs
+	@echo "Built: build/docs/index.html"
+
+sbom: .deploy-environment  ## the software bill of materials of what `make serve` installs, in dist/headgate.cdx.json
+	@mkdir -p dist
+	@$(VENV)-deploy/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+	  --output-file dist/headgate.cdx.json requirements/serve.txt
+
 schema: .environment  ## write sql/schema.sql anew, from the migrations
 	@$(BIN)/python -m tests.integration.schema_text
 
@@ -77,9 +88,11 @@ requirements:  ## compile the pinned requirements again
 	  --group deploy -c requirements/dev.txt pyproject.toml -o requirements/deploy.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --group arq pyproject.toml -o requirements/arq.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --group docs -c requirements/dev.txt pyproject.toml -o requirements/docs.txt
 
 clean:  ## remove what was made
-	rm -rf $(VENV) $(VENV)-arq $(VENV)-bench $(VENV)-deploy .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-arq $(VENV)-bench $(VENV)-deploy $(VENV)-docs build .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .environment:
 	@tools/environment $(VENV) requirements/dev.txt
@@ -100,4 +113,7 @@ clean:  ## remove what was made
 .deploy-environment:
 	@tools/environment $(VENV)-deploy requirements/deploy.txt
 
-.PHONY: .environment .arq-environment .deploy-environment .serve-environment .servers .bench-environment
+.docs-environment:
+	@tools/environment $(VENV)-docs requirements/docs.txt
+
+.PHONY: .environment .arq-environment .deploy-environment .docs-environment .serve-environment .servers .bench-environment
