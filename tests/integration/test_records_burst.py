@@ -241,6 +241,7 @@ def test_a_stopped_process_does_not_blame_the_database(users_url: str) -> None:
     here, there = context.Pipe()
     child = context.Process(target=_ask_until_told, args=(users_url, there), daemon=True)
     child.start()
+    there.close()  # the child has its own: if it dies, `recv` fails instead of waiting
     try:
         assert here.recv() == "ready"
         assert child.pid is not None

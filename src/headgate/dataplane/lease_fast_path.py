@@ -31,6 +31,8 @@ def held_path(
     bare, clock = book.bare, book.clock
 
     def hit(key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> Verdict | None:
+        if not bare:  # spares exact limits an exception
+            return slow_path(key, limit, cost, algorithm=algorithm)
         try:
             meter = meters[algorithm][limit]
             block = bare[meter.code][key]

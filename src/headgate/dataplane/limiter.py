@@ -117,7 +117,7 @@ class Limiter:
             made = self._decided_now(plan)
         else:
             hits = [bound[0] for bound in plan.enforced]
-            held = None if self._take_held is None else self._take_held(hits)
+            held = self._take_held(hits) if self._held and self._take_held is not None else None
             made = verdict(plan, await self.store.take(hits) if held is None else held)
         if observer is not None:
             observer.offer(request, cost, made, started)
@@ -176,7 +176,7 @@ class Limiter:
         """Take `cost` from a key's limit."""
         if self.hit_now is not None:
             return self.hit_now(key, limit, cost, algorithm=algorithm)
-        if self.hit_held is not None:
+        if self._held and self.hit_held is not None:
             held = self.hit_held(key, limit, cost, algorithm=algorithm)
             if held is not None:
                 return held

@@ -542,6 +542,7 @@ def test_bare_keys_are_spent_without_waiting() -> None:
     async def scenario() -> None:
         limiter = Leasing().limiter
         assert limiter.hit_held is not None
+        assert limiter.hit_held("k", "800/minute", 1, algorithm="fixed_window") is None, "no block is held yet"
 
         async def take(cost: int = 1, limit: str = "800/minute") -> object:
             made = await limiter.hit("k", limit, cost, algorithm="fixed_window")
