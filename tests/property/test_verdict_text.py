@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headgate.core.decision import Decision, Hit
 from headgate.core.degraded import UnderReplicated, without_counting
 from headgate.core.denial import FromDenyCache
+from headgate.core.lease import FromLease
 from headgate.core.limit import parse_limit
 from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter
@@ -54,7 +55,7 @@ def _admissions(draw: st.DrawFn) -> Verdict:
     bounds = draw(st.lists(_bounds(), min_size=1, max_size=4))
     at = draw(st.integers(1, 4 * 10**15))
     decisions = [
-        Decision(
+        draw(st.sampled_from((Decision, FromLease)))(
             allowed=True,
             remaining=draw(st.integers(0, bound.hit.meter.amount)),
             reset_after=draw(_spans),

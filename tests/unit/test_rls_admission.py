@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headgate import Limiter, Request, Verdict
 from headgate.core import degraded
+from headgate.core.lease import FromLease
 from headgate.core.verdict import verdict
 from headgate.edge.rls.admission import Admissions
 from headgate.edge.rls.decisions import response_of
@@ -41,6 +42,8 @@ def test_what_is_written_by_hand_is_the_same(algorithm: str, amount: int, period
     made = checked(name=name, limits=limits, algorithm=algorithm, cost=cost)
     if made.allowed:
         assert Admissions().message(made) == written(made)
+        leased = verdict(made.plan, [FromLease(*decision) for decision in made.decisions])
+        assert Admissions().message(leased) == written(leased)
 
 
 def test_phrases_are_remembered_for_their_limit_and_cost_only() -> None:

@@ -23,6 +23,7 @@ from headgate.core.headers import (
     tightest,
     within,
 )
+from headgate.core.lease import FromLease
 from headgate.core.units import SECOND, whole_seconds
 from headgate.protocols.http1.messages import header_lines
 
@@ -39,6 +40,8 @@ _REMEMBERED: Final = 4_096
 _JSON: Final = header_lines([("content-type", "application/json")])
 _PROBLEM: Final = header_lines([("content-type", problem.CONTENT_TYPE)])
 _BEFORE_SECONDS: Final = SECOND - 1
+_ADMITTED: Final = {Decision: Source.STORE.value, FromLease: Source.LEASE.value}
+"""Who admits in the usual way."""
 _SOURCES: Final = {Decision: Source.STORE.value, FromDenyCache: Source.DENY_CACHE.value}
 _lines: Final = HeaderLines(str, str)
 
@@ -79,13 +82,14 @@ class VerdictText:
         self._phrases: dict[Meter, _Phrases] = {}
 
     def admission(self, verdict: Verdict) -> Written | None:
-        """Body and headers of a plain admission by the store; None for every other verdict, which is rarer."""
+        """Body and headers of a plain admission by the store or a lease; None for every other verdict."""
         plan, decisions = verdict.plan, verdict.decisions
         bounds = plan.enforced
         if not verdict.allowed or not bounds or plan.shadows or plan.assumed:
             return None
         for decision in decisions:
-            if decision.__class__ is not Decision:  # reached in another way, or not replicated as it should be
+            source = _ADMITTED.get(decision.__class__)
+            if source is None:  # reached in another way, or not replicated as it should be
                 return None
         if len(bounds) > 1:
             return self._joint_admission(verdict)
@@ -94,7 +98,7 @@ class VerdictText:
         # Each number is put into digits once, although it stands in the body twice.
         numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":0.0,"cost":{cost}'
         body = (
-            f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
+            f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"{source}","action":"'
             f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{numbers},'
             f'"decisions":[{phrases.admission}{numbers}}}]}}\n'
         )
@@ -110,7 +114,7 @@ class VerdictText:
         _, left, reset_after, _, _, _, _ = decisions[at]
         delay = max([decision.delay for decision in decisions])
         body = (
-            f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"store","action":"'
+            f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"{verdict.source}","action":"'
             f'{phrases.binding}{delay / SECOND},"policy":{phrases.gist}{left},"reset_after":{reset_after / SECOND},'
             f'"retry_after":0.0,"cost":{cost},"decisions":[{",".join(map(_admission, found, decisions, bounds))}]}}\n'
         )

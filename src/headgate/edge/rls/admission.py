@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core import headers
 from headgate.core.decision import Decision
+from headgate.core.lease import FromLease
 from headgate.core.units import whole_seconds
 from headgate.edge.rls import protobuf
 from headgate.edge.rls.decisions import current_limit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.core.meter import Meter
     from headgate.core.verdict import Verdict
 
+_ADMITTED: Final = (Decision, FromLease)
 _MAX_CACHED: Final = 4_096
 _MAX_DIGITS: Final = 24
 
@@ -59,7 +61,7 @@ class Admissions:
         if not verdict.allowed or plan.shadows or len(decisions) != 1:
             return None
         decision = decisions[0]
-        if decision.__class__ is not Decision or decision[4]:  # reached in another way, or to be held back
+        if decision.__class__ not in _ADMITTED or decision[4]:  # reached in another way, or to be held back
             return None
         _, left, reset_after, _, _, _, now = decision
         (_, meter, cost, _, _, _, _), _, policy = plan.enforced[0]
