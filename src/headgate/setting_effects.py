@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.rule import Rule
 from headgate.core.spread import SpreadMode
+from headgate.setting_values import Role
 from headgate.settings import Settings, variable_of
 
 if TYPE_CHECKING:
@@ -126,6 +127,11 @@ def _needs_a_folder(settings: Settings) -> str | None:
     return None if reason is None else f"nothing is written to disk: {reason}"
 
 
+def keeps_data(settings: Settings) -> bool:
+    """Whether a service with these settings writes to its data directory."""
+    return _needs_a_folder(settings) is None
+
+
 def _needs_an_application(settings: Settings) -> str | None:
     del settings
     return "it is for the middleware of applications, and the service always limits; give a rule 'enabled: false'"
@@ -172,6 +178,27 @@ _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "archive_years": _needs_archiving,
     "s3_endpoint": _needs_s3,
 }
+# Services of both roles often have one file of settings, so these are named and not refused.
+_OF_OTHER_ROLES: Final[Mapping[Role, tuple[str, tuple[str, ...]]]] = {
+    Role.ALL: ("", ()),
+    Role.DECISIONS: (
+        "it is for the service with the role admin, and this one has the role decisions",
+        (
+            *("admin_host", "admin_port", "admin_token", "rules_owner", "archive_daily", "backup_daily"),
+            *("base_backup_folder", "archive_url", "archive_days", "archive_years", "s3_endpoint"),
+        ),
+    ),
+    Role.ADMIN: (
+        "it is for services with the role decisions, and this one has the role admin",
+        (
+            *("host", "port", "grpc_host", "grpc_port", "rls_on_overload", "workers", "service_token", "tls_cert"),
+            *("tls_key", "tls_client_ca", "connections", "header_limit", "header_seconds", "body_limit"),
+            *("body_seconds", "overload_seconds", "notice_seconds", "drain_seconds", "deny_cache_mb", "on_no_rules"),
+            *("denial_events_per_minute", "events_per_minute", "usage_users_per_day", "events_file", "kafka_brokers"),
+            *("kafka_topic", "flush_seconds", "spool_limit"),
+        ),
+    ),
+}
 _DEFAULTS: Final = Settings()
 _GRPC: Final = ("grpc_host", "grpc_port", "rls_on_overload")
 
@@ -189,6 +216,8 @@ def idle_settings(settings: Settings, given: Collection[str], *, has_grpc: bool 
                 # Files of settings often list all of them: one that repeats its default misleads no one.
                 is_usual = getattr(settings, name) == getattr(_DEFAULTS, name)
                 found[name] = IdleSetting(name, reason, is_refused and not is_usual)
+    reason, names = _OF_OTHER_ROLES[settings.role]
+    found |= {name: IdleSetting(name, reason) for name in names if name in given}
     if not has_grpc:
         reason = "Envoy's rate-limit service does not run; pip install 'headgate[grpc]'"
         found |= {name: IdleSetting(name, reason) for name in _GRPC if name in given}

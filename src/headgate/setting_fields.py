@@ -14,6 +14,7 @@ from headgate.setting_values import (
     OnNoRules,
     OnUnknownIdentity,
     RlsOnOverload,
+    Role,
     address,
     names,
     networks,
@@ -65,6 +66,9 @@ class Settings:
         default="127.0.0.1", metadata=_about("the address to listen on; 0.0.0.0 is every network", text_value)
     )
     port: int = field(default=8080, metadata=_about("the port to listen on; 0 is any free one", whole(0, 65_535)))
+    role: Role = field(
+        default=Role.ALL, metadata=_about("whether this service decides, administers, or does both", one_of(Role))
+    )
     workers: int = field(default=1, metadata=_about("how many processes answer", whole(1, 256)))
     log_level: LogLevel = field(
         default=LogLevel.INFO, metadata=_about("from how important on something is logged", one_of(LogLevel))

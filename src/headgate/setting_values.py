@@ -32,6 +32,27 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class Role(StrEnum):
+    """What a service does."""
+
+    ALL = "all"
+    """Everything."""
+    DECISIONS = "decisions"
+    """It decides; another service on the same database has the admin API and looks after the database."""
+    ADMIN = "admin"
+    """It has the admin API and the dashboard, and looks after the database; it decides nothing."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it answers checks."""
+        return self is not Role.ADMIN
+
+    @property
+    def administers(self) -> bool:
+        """Whether it has the admin API, where there is a database."""
+        return self is not Role.DECISIONS
+
+
 class OnUnknownIdentity(StrEnum):
     """What is assumed of a caller whose record cannot be read."""
 

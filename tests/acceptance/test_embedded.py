@@ -47,5 +47,5 @@ def test_a_data_directory_that_cannot_be_used_stops_the_start(headgate: Run, rul
     """What is wrong with the folder is said in a sentence at the start, not at the first check."""
     refused = headgate("serve", "--rules", str(rules), "--port", "0", redis_url="embedded://", data_dir=str(rules))
     assert refused.returncode == 1
-    assert refused.stderr.startswith(f"headgate: counters cannot be kept in {rules}/valkey: Not a directory; set ")
+    assert refused.stderr.startswith(f"headgate: the data directory {rules} cannot be used: ")
     assert refused.stderr.count("\n") == 1

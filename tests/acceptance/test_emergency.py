@@ -130,5 +130,5 @@ def test_a_command_says_who_has_a_block(
     alone = headgate("blocks", "add", "--user", "u2", database_url=database, redis_url=redis, data_dir=str(tmp_path))
     assert re.search(r"^applied by [01] of 1 process", alone.stdout, re.MULTILINE)
     listed = headgate("processes", admin_url=service.admin_url, admin_token=TOKEN).stdout
-    assert f":{service.process.pid}" in listed
+    assert f":{service.main}" in listed
     assert "feed" in listed

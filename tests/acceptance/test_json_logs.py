@@ -8,8 +8,6 @@ import signal
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.acceptance.processes import children
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -42,7 +40,7 @@ def test_every_line_is_an_object(start: Start, tmp_path: Path, valkey: Server) -
     denied = service.check(user="logged", api_key="hg_secret")
     assert denied.status_code == 429
     service.wait_for_error(denied.json()["id"])
-    first, *_ = children(service.process.pid, "spawn_main")
+    first, *_ = service.workers
     os.kill(first, signal.SIGKILL)
     service.wait_for_error("is restarted")
     service.signal(signal.SIGTERM)
@@ -52,6 +50,6 @@ def test_every_line_is_an_object(start: Start, tmp_path: Path, valkey: Server) -
     assert line["decision"] == denied.json()["id"]
     assert (line["level"], line["rule"], line["source"], line["logger"]) == ("debug", "once", "store", "headgate")
     assert line["worker"] in {"1", "2"}
-    assert [line["worker"] for line in read if "is restarted" in line["message"]] == ["main"]
+    assert [line["worker"] for line in read if "is restarted" in line["message"]] == ["supervisor"]
     assert "hg_secret" not in service.errors
     assert "logged" not in service.errors

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.acceptance.processes import children
 
 from headgate.core.metrics import METRICS
 
@@ -107,7 +106,7 @@ def test_any_process_answers_for_all_and_nothing_falls_when_one_dies(start: Star
     assert total(samples, "headgate_decision_seconds_bucket", "+Inf") == total(
         samples, "headgate_decision_seconds_count"
     )
-    first, *_ = children(service.process.pid, "spawn_main")
+    first, *_ = service.workers
     os.kill(first, signal.SIGKILL)
     service.wait_for_error(r"is restarted")
     assert total(scrape(service.url), DECISIONS) == 200

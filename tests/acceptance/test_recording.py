@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
-from tests.acceptance.processes import children
 from tests.support.service import PATIENCE
 from tests.support.stored_counts import billed
 
@@ -162,8 +161,8 @@ def test_a_worker_that_is_killed_leaves_its_log_to_the_others(
     while len(_stored(url)) < asked.total():
         assert time.monotonic() < deadline, "events are stored"
         time.sleep(0.1)
-    dead = {folder for folder in _folders(tmp_path / "data") if not folder.name.startswith(f"{service.process.pid}-")}
-    for worker in children(service.process.pid, "multiprocessing.spawn"):
+    dead = {folder for folder in _folders(tmp_path / "data") if not folder.name.startswith(f"{service.main}-")}
+    for worker in service.workers:
         os.kill(worker, signal.SIGKILL)
     while dead & set(_folders(tmp_path / "data")):
         assert time.monotonic() < deadline, "the folder of a process that is dead is removed"
@@ -187,20 +186,20 @@ def test_events_are_lines_of_a_file(start: Start, tmp_path: Path) -> None:
 def test_two_databases_on_one_data_directory_are_kept_apart(
     postgres: Postgres, valkey: Server, start: Start, tmp_path: Path
 ) -> None:
-    """Each service's events go to its own database; what waits for another one is named, and stays."""
+    """Services one after another store each in its own database; what waits for another is named, and stays."""
     left = tmp_path / "data" / "spool" / "database-0" / "1-dead" / "events"
     left.mkdir(parents=True)
     (left / f"{0:020d}.log").write_bytes(b"x" * 77)
     rules, data = _rules(tmp_path), str(tmp_path / "data")
     urls = postgres.new_database(), postgres.new_database()
-    services = [start("--rules", rules, database_url=url, redis_url=valkey.url, data_dir=data) for url in urls]
-    asked = [_ask(service.url, user, 5) for service, user in zip(services, ("ann", "ben"), strict=True)]
-    deadline = time.monotonic() + PATIENCE
-    while sum(len(_stored(url)) for url in urls) < sum(asked):
-        assert time.monotonic() < deadline, "events are stored"
-        time.sleep(0.1)
-    assert [Counter(user for user, _ in _stored(url)) for url in urls] == [{"ann": asked[0]}, {"ben": asked[1]}]
-    for service in services:
+    for url, user in zip(urls, ("ann", "ben"), strict=True):
+        service = start("--rules", rules, database_url=url, redis_url=valkey.url, data_dir=data)
+        asked = _ask(service.url, user, 5)
+        deadline = time.monotonic() + PATIENCE
+        while len(_stored(url)) < asked:
+            assert time.monotonic() < deadline, "events are stored"
+            time.sleep(0.1)
+        assert Counter(each for each, _ in _stored(url)) == {user: asked}
         service.signal(signal.SIGTERM)
         assert service.wait() == 0
         assert f"spool {left.parent.parent}: 77 bytes wait for a sink that is not configured" in service.errors

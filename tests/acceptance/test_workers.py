@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from tests.acceptance.processes import children
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -31,7 +30,7 @@ def rules(tmp_path: Path) -> Path:
 
 def answering(service: Service) -> list[int]:
     """The processes that answer."""
-    return children(service.process.pid, "spawn_main")
+    return service.workers
 
 
 def post(service: Service, path: str, **members: object) -> tuple[int, Any]:
@@ -90,7 +89,8 @@ def test_a_process_that_dies_is_started_again(start: Start, rules: Path, tmp_pat
     ask(service, "u")
     first, second = answering(service)
     os.kill(first, signal.SIGKILL)
-    service.wait_for_error(rf"worker \d \(process {first}\) exited with code -9 and is restarted")
+    killed = rf"worker \d \(process {first}\) was killed by signal 9 after \S+ s and is restarted in 0 s \(restart 1\)"
+    service.wait_for_error(killed)
     while len(now := set(answering(service)) - {first}) < 2:
         pass
     assert second in now

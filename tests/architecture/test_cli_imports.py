@@ -58,7 +58,7 @@ def test_a_verb_loads_no_more_than_it_needs(words: tuple[str, ...]) -> None:
 def test_help_loads_no_verb() -> None:
     """`headgate --help` reads what each verb does from its docstring, without importing it."""
     loaded = {name.removeprefix("headgate.cli.") for name in modules("--help") if name.startswith("headgate.cli.")}
-    assert loaded == {"commands", "examples", "extras", "output", "tables"}
+    assert loaded == {"commands", "examples", "extras", "failures", "output", "tables"}
 
 
 def test_the_test_sees_what_is_loaded() -> None:

@@ -114,7 +114,7 @@ def test_frozen_while_serving(
         return await _until_a_change_is_active(service)
 
     async def run() -> tuple[HttpLoad, float]:
-        with Queues(os.getpid(), service.process.pid, valkey.pid) as queues:
+        with Queues(os.getpid(), service.main, valkey.pid) as queues:
             async with HttpLoad(service.url, _body, PER_SECOND, queues) as load:
                 back = await alternate()
         return load, back

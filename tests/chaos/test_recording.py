@@ -216,7 +216,7 @@ async def _alternating(
     there: list[tuple[float, float]] = []
     away: list[list[tuple[float, float]]] = []
     long = PAIRS // 2 - 1
-    with Queues(os.getpid(), service.process.pid, server) as queues:
+    with Queues(os.getpid(), service.main, server) as queues:
         async with HttpLoad(service.url, lambda number: _body(number, path), PER_SECOND, queues) as load:
             await asyncio.sleep(3)
             for turn in range(PAIRS):

@@ -67,7 +67,7 @@ def _start(settings: dict[str, str], origin: str) -> Start:
     service = Service(**settings)
     answer = service.check(user="u1")
     seconds = time.perf_counter() - began
-    queued = int(Path(f"/proc/{service.process.pid}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    queued = int(Path(f"/proc/{service.main}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     service.close()
     assert f"from {origin} (1 rule" in service.output
     assert answer.json()["allowed"] or origin == "the feed"

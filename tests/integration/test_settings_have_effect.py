@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,10 +13,12 @@ import pytest
 from headgate.adapters.postgres import Database
 from headgate.archive import schedule
 from headgate.cli import serve as command
-from headgate.edge.listening import reserved_address
+from headgate.cli import serve_processes
+from headgate.cli.serve_processes import Service
+from headgate.edge.supervisor import Link
 from headgate.setting_effects import idle_settings
+from headgate.setting_values import Role
 from headgate.settings import Settings, complete
-from headgate.wiring.listeners import transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 RULES: Final = "rules: [{name: two, per: [user], limits: 2/minute}]"
 FOR_COMMANDS: Final = {"url", "admin_url"}
 """What `headgate check` and other commands ask."""
-READ_BY_THE_COMMAND: Final = {"host", "port", "workers", "log_level", "log_format"}
+READ_BY_THE_COMMAND: Final = {"workers", "log_level", "log_format", "notice_seconds", "drain_seconds"}
 """By `serve` itself, before it runs."""
 READ_WITHOUT_EFFECT: Final = {
     "deny_cache_mb": "a store in memory is its own cache, and gets the size all the same",
@@ -48,6 +51,15 @@ READ_WITHOUT_EFFECT: Final = {
     "region_urls": "the store gets the other regions also where there are none",
     "gossip_seconds": "the store gets the time also where there are no other regions",
 }
+READ_FOR_NOTHING: Final = {
+    Role.DECISIONS: {"admin_token"},  # a process that does not lead has one all the same
+    # The admin API explains decisions with a whole limiter, as a service has one that decides.
+    Role.ADMIN: {
+        *("service_token", "tls_cert", "tls_key", "tls_client_ca", "connections", "header_limit", "header_seconds"),
+        *("body_limit", "body_seconds", "on_no_rules", "flush_seconds", "workers", "notice_seconds", "drain_seconds"),
+    },
+}
+"""What is read in a role although it changes nothing."""
 NO_WITHOUT_A_DATABASE: Final = {"archive_daily", "backup_daily"}
 """They are off, and nothing reads them: what they say is what happens."""
 
@@ -101,22 +113,34 @@ def read_by_a_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> se
         return jobs
 
     async def listening(*parts: Any, **_more: object) -> None:  # noqa: ANN401 (a service and its parts)
-        started: Callable[[], None] = parts[3]
-        started()
-        if settings.database_url is not None:  # its jobs are looked at a moment after the start
+        if len(parts) > len(("running", "supervision", "ending")):
+            started: Callable[[], None] = parts[3]
+            started()
+        if (
+            settings.database_url is not None and settings.role.administers
+        ):  # its jobs are looked at a moment after the start
             async with asyncio.timeout(60):
                 await looked_for_jobs.wait()
 
     real_jobs_of = schedule.jobs_of
     monkeypatch.setattr(schedule, "jobs_of", jobs_of)
-    monkeypatch.setattr(command, "serve_http", listening)
+    monkeypatch.setattr(serve_processes, "serve_http", listening)
+    monkeypatch.setattr(serve_processes, "_until_the_workers_have_ended", listening)
     values = {each.name: getattr(settings, each.name) for each in fields(settings)}
     watched = Watched(**values)
     with ExitStack() as ports:
-        address = ports.enter_context(reserved_address(settings.host, 0))
         Watched.reads.clear()
-        asyncio.run(command._run(watched, address, transport(watched), ports))
+        where = command._reserved(watched, ports, "http")
+        says, ready = (os.open(os.devnull, flags) for flags in (os.O_RDONLY, os.O_WRONLY))
+        ports.callback(os.close, says)
+        ports.callback(os.close, ready)
+        monkeypatch.setattr(serve_processes.Supervision, "__init__", _no_supervision)
+        asyncio.run(serve_processes._main(Service(watched, where, None), Link(0, says, ready)))
     return set(Watched.reads)
+
+
+def _no_supervision(supervision: serve_processes.Supervision, _link: Link) -> None:
+    supervision.all_answer = asyncio.Event()
 
 
 def idle(settings: Settings) -> set[str]:
@@ -126,6 +150,19 @@ def idle(settings: Settings) -> set[str]:
 
 def test_nothing_is_ignored_in_silence(chosen: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a service does not read is named at its start; what it reads is not, unless that changes nothing."""
+    _check_names(chosen, monkeypatch)
+
+
+@pytest.mark.parametrize("role", [Role.DECISIONS, Role.ADMIN])
+def test_nothing_is_ignored_in_any_role(
+    role: Role, postgres: Postgres, valkey: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that only decides names what is for the one that administers, and the other way round."""
+    where = {"database_url": postgres.new_database(), "redis_url": valkey.url, "data_dir": tmp_path}
+    _check_names(Settings(role=role, port=0, admin_port=0, grpc_port=0, **where), monkeypatch)  # type: ignore[arg-type] # texts and a path
+
+
+def _check_names(chosen: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {each.name for each in fields(Settings)}
     read = read_by_a_service(chosen, monkeypatch) | READ_BY_THE_COMMAND | FOR_COMMANDS
     named = idle(chosen)
@@ -133,7 +170,8 @@ def test_nothing_is_ignored_in_silence(chosen: Settings, monkeypatch: pytest.Mon
     assert names - read <= named | (NO_WITHOUT_A_DATABASE if chosen.database_url is None else set()), (
         "ignored without a word"
     )
-    assert named & read <= READ_WITHOUT_EFFECT.keys(), "named although it is read"
+    for_nothing = READ_WITHOUT_EFFECT.keys() | READ_FOR_NOTHING.get(chosen.role, set())
+    assert named & read <= for_nothing, "named although it is read"
     assert needs_more <= named
 
 

@@ -88,7 +88,7 @@ def flooded(start: Start, valkey: Server, folder: Path, workers: int, flood: Flo
             redis_url = proxy.url
         service = start("--rules", str(rules), "--workers", str(workers), redis_url=redis_url)
         stack.callback(service.close)  # after what is done to its processes, and before the way to Redis, has ended
-        pids = _workers(service.process.pid)
+        pids = list(service.pids.values())
         assert service.check(user="flooder", cost=QUOTA).status_code == 200
         if weather is Weather.BURNERS:
             stack.enter_context(_burners(2 * (os.cpu_count() or 1), flood.seconds + 60))
@@ -116,30 +116,6 @@ def judge(seen: Seen, flood: Flood) -> None:
     assert "circuit" not in seen.log, seen.log
     assert set(seen.polite) == {"200 store"}, seen.polite
     assert seen.polite_wrong == 0
-
-
-def _workers(pid: int) -> list[int]:
-    """The processes that answer: the one that was started, which has the gRPC port, and its children."""
-    children = [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _parent(entry) == pid and b"resource_tracker" not in _command(entry)
-    ]
-    return [pid, *children]
-
-
-def _parent(entry: Path) -> int:
-    try:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError):  # it has ended
-        return 0
-
-
-def _command(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:  # it has ended
-        return b""
 
 
 def _most_memory(pid: int) -> int:

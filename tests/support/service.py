@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 HEADGATE = str(Path(sys.executable).with_name("headgate"))
 EXAMPLE_RULES = Path(__file__).parents[2] / "examples" / "rules.yaml"
+_NAMED = "headgate-"
 PATIENCE = 60.0
 """Seconds after which something that should have happened has not."""
 
@@ -54,7 +56,7 @@ class Service:
         self.errors = ""
         self.output = ""
         try:
-            self.url = self.wait_for_output(r"listens on (https?://\S+)\n")[1]
+            self.url = self.wait_for_output(r"(?:listens|administers) on (https?://\S+)\n")[1]
             self.wait_for_output("ctrl-c")
         except BaseException:
             self.close()
@@ -67,6 +69,29 @@ class Service:
         self.admin = httpx.Client(
             base_url=self.admin_url, timeout=PATIENCE, headers={"Authorization": f"Bearer {self.admin_token}"}
         )
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The processes that the supervisor runs now, by name: ``main``, ``1``, ``2``."""
+        listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii").split()
+        found = {}
+        for pid in listed:
+            with suppress(OSError):  # it has just ended
+                name = Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+                state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+                if name.startswith(_NAMED) and state != "Z":
+                    found[name.removeprefix(_NAMED)] = int(pid)
+        return found
+
+    @property
+    def main(self) -> int:
+        """The main process, which answers unless there are workers."""
+        return self.pids["main"]
+
+    @property
+    def workers(self) -> list[int]:
+        """The processes that only answer."""
+        return [pid for name, pid in self.pids.items() if name != "main"]
 
     def check(self, **members: object) -> httpx.Response:
         return self.http.post("/v1/check", json=members)

@@ -56,6 +56,7 @@ def test_without_the_extra_the_command_says_what_to_install(
 def test_a_missing_part_of_headgate_is_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """An import error inside headgate is not blamed on what is installed."""
     monkeypatch.delitem(sys.modules, "headgate.cli.commands")
+    monkeypatch.delitem(sys.modules, "headgate.cli.failures", raising=False)
     monkeypatch.setitem(sys.modules, "headgate.cli.output", None)
     with pytest.raises(ModuleNotFoundError, match=r"headgate\.cli\.output"):
         main.main()

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 def _served(**settings: int) -> Address | None:
     async def run() -> Address | None:
-        limiter = Limiter.open("memory://")
-        async with wiring.rate_limit_service(limiter, None, lambda: True, Settings(**settings)) as address:  # type: ignore[arg-type] # a port
-            return address
+        limiter, chosen = Limiter.open("memory://"), Settings(**settings)  # type: ignore[arg-type] # a port
+        with wiring.reserved_grpc_address(chosen) as address:
+            async with wiring.rate_limit_service(limiter, None, lambda: True, chosen, address):
+                return address
 
     return asyncio.run(run())
 

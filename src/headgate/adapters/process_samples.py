@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = ".json"
 _TEXT_FILE: Final = "told.txt"
+_RESTARTS: Final = "headgate_process_restarts_total"
 
 
 class _Kept(NamedTuple):
@@ -50,7 +51,7 @@ class WorkerSamples:
         self._read: tuple[tuple[int, int], str] | None = None
         """The text that was read last, and which version of the file it is."""
         before = _kept(self._file)
-        self._inherited = [] if before is None else _counters(before.samples)
+        self._inherited = [] if before is None else _without_restarts(_counters(before.samples))
 
     def share(self, samples: Iterable[Sample]) -> list[Sample]:
         """Publish these samples to the other processes; returns them with the inherited counters added."""
@@ -99,6 +100,11 @@ def _counters(samples: Sequence[Sample]) -> list[Sample]:
     return [sample for sample in samples if metric_of(sample.name).kind is not MetricKind.GAUGE]
 
 
+def _without_restarts(samples: Sequence[Sample]) -> list[Sample]:
+    """What a process takes over from the one that it replaces; restarts it is told by its supervisor."""
+    return [sample for sample in samples if sample.name != _RESTARTS]
+
+
 def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -107,14 +113,15 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def process_samples(worker: str, started: Micros) -> Callable[[], Iterator[Sample]]:
-    """Samples of this process, which began to serve at `started`."""
+def process_samples(worker: str, started: Micros, restarts: int = 0) -> Callable[[], Iterator[Sample]]:
+    """Samples of this process, which began to serve at `started`, after so many others that have died."""
     build = Sample("headgate_build_info", 1, (worker, version("headgate"), platform.python_version()))
     birth = Sample("process_start_time_seconds", started / SECOND, (worker,))
 
     def samples() -> Iterator[Sample]:
         yield build
         yield birth
+        yield Sample(_RESTARTS, restarts, (worker,))
         used = resource.getrusage(resource.RUSAGE_SELF)
         yield Sample("process_cpu_seconds_total", used.ru_utime + used.ru_stime, (worker,))
         with suppress(OSError):  # only Linux says it

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
 import sys
+from contextlib import suppress
+from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,54 +34,83 @@ if TYPE_CHECKING:
 
 
 class Addresses(NamedTuple):
-    """Where everything listens."""
+    """Where everything listens; None for what this service does not have."""
 
-    address: Address
+    http: Address | None
     admin: Address | None
     grpc: Address | None
+
+    @property
+    def in_words(self) -> str:
+        """Which process this is, for another one that finds it."""
+        found = [address.url for address in (self.http, self.admin) if address is not None]
+        return f"process {os.getpid()} at {' and '.join(found)}"
 
 
 def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, where: Addresses) -> None:
     """Say it, for a newcomer who has just started it."""
-    address, admin_address, grpc_address = where
     rule_set = limiter.snapshots.current.rule_set
     out = console()
-    file = token_file(chosen.data_dir)
 
     def line(label: str, text: str) -> None:
         out.print(Text.assemble((f"  {label:<9}", "dim"), text), soft_wrap=True)
 
-    out.print(Text.assemble((f"headgate {__version__}", "bold"), " listens on ", (address.url, "bold cyan")))
+    first = where.http or where.admin
+    assert first is not None  # noqa: S101 (every role listens somewhere)
+    does = " listens on " if where.http is not None else " administers on "
+    out.print(Text.assemble((f"headgate {__version__}", "bold"), does, (first.url, "bold cyan")))
     rules = counted(len(rule_set.rules) if limiter.snapshots.is_known else 0, "rule")
-    if control is None or admin_address is None:
+    if control is None:
         line("rules", f"{chosen.rules_file} ({rules}; changes are picked up)")
     else:
-        line("admin", admin_address.url)
-        if chosen.admin_token is None:
-            # A pipe may end in a log that many can read.
-            kept = f"in {file}; 'headgate tokens create NAME' makes others"
-            line("token", control.admin_token if out.is_terminal else kept)
+        if where.admin is not None:
+            line("admin", where.admin.url)
+            if chosen.admin_token is None:
+                # A pipe may end in a log that many can read.
+                kept = f"in {token_file(chosen.data_dir)}; 'headgate tokens create NAME' makes others"
+                line("token", control.admin_token if out.is_terminal else kept)
         line("rules", f"{control.runtime.runs_on} ({rules}; changes are picked up)")
         line("database", _database(chosen))
-    if grpc_address is not None:
+    if where.grpc is not None:
         kind = "Envoy's rate-limit service" + ("" if chosen.tls_cert is None else ", with TLS")
-        line("grpc", f"{grpc_address.url.removeprefix('http://')} ({kind})")
+        line("grpc", f"{where.grpc.url.removeprefix('http://')} ({kind})")
     line("store", f"{(chosen.redis_url or '').partition(':')[0]} ({_how_long(limiter.store)})")
-    if chosen.service_token is not None:
+    if chosen.service_token is not None and where.http is not None:
         line("access", 'only for who sends HEADGATE_SERVICE_TOKEN, as -H "X-Headgate-Token: $TOKEN"')
     out.print()
-    for purpose, command in example_commands(rule_set, address.url):
+    for purpose, command in _commands(rule_set, chosen, where):
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
         out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
-    if control is not None and admin_address is not None:
-        token = f"$(cat {shlex.quote(str(file))})" if chosen.admin_token is None else "$HEADGATE_ADMIN_TOKEN"
-        out.print(Text("  # see what a user has left, as an administrator", "dim"), soft_wrap=True)
-        quota = f"{admin_address.url.removeprefix('http://')}/v1/users/u1/quota"
-        command = f'curl -s {quota} \\\n  -H "Authorization: Bearer {token}"'
-        out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
     out.print()
+    for hint in _hints(where):
+        out.print(Text(f"  {hint}", "dim"), soft_wrap=True)
     out.print(Text("  ctrl-c stops it", "dim"))
     sys.stdout.flush()
+
+
+def _commands(rule_set: RuleSet, chosen: Settings, where: Addresses) -> list[ExampleCommand]:
+    """What to try on what this service has."""
+    commands = [] if where.http is None else example_commands(rule_set, where.http.url)
+    if where.admin is not None:
+        file = shlex.quote(str(token_file(chosen.data_dir)))
+        token = f"$(cat {file})" if chosen.admin_token is None else "$HEADGATE_ADMIN_TOKEN"
+        quota = f"{where.admin.url.removeprefix('http://')}/v1/users/u1/quota"
+        command = f'curl -s {quota} \\\n  -H "Authorization: Bearer {token}"'
+        commands.append(ExampleCommand("see what a user has left, as an administrator", command))
+    return commands
+
+
+def _hints(where: Addresses) -> list[str]:
+    """Where the dashboard is, how to call the command, and how to listen elsewhere."""
+    hints = [] if where.admin is None else [f"{where.admin.url} in a browser is the dashboard"]
+    program = Path(sys.argv[0])
+    if shutil.which("headgate") is None and program.name == "headgate":
+        with suppress(ValueError):
+            program = program.absolute().relative_to(Path.cwd())
+        hints.append(f"in another terminal, call headgate as {program}, or after: source {program.parent}/activate")
+    variables = (("PORT", where.http), ("ADMIN_PORT", where.admin), ("GRPC_PORT", where.grpc))
+    names = [f"HEADGATE_{name}" for name, address in variables if address is not None]
+    return [*hints, f"other ports: {', '.join(names)}"]
 
 
 def _database(chosen: Settings) -> str:

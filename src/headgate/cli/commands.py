@@ -20,15 +20,8 @@ from typer.core import TyperGroup
 
 from headgate import __version__
 from headgate.cli.examples import epilog
-from headgate.cli.extras import missing_package
-from headgate.cli.output import complain, counted, give_up_output
-from headgate.errors import HeadgateError, InvalidFields, InvalidRules
+from headgate.cli.failures import report
 from headgate.settings import words_to_complete
-
-FAILED = 1
-INTERRUPTED = 130
-# Typer exports this class in no version, and keeps it in another place since it no longer needs click.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Verb(NamedTuple):
@@ -249,28 +242,8 @@ def run(arguments: list[str]) -> int:
         code = int(application(_words(arguments))(arguments, prog_name="headgate", standalone_mode=False) or 0)
         sys.stdout.flush()
         return code  # noqa: TRY300 (flushing can fail too)
-    except UsageError as error:
-        sentence = error.format_message()  # type: ignore[attr-defined] # see above
-        # Without arguments typer has shown the help already, and has nothing to add.
-        if sentence:
-            complain(f"{sentence} (see headgate --help)")
-    except InvalidRules as error:
-        complain(f"the rules are refused, for {counted(len(error.lines), 'problem')}:", *error.lines)
-    except InvalidFields as error:
-        first, *more = map(str, error.problems)
-        if more:
-            complain(f"that is refused, for {counted(len(error.problems), 'problem')}:", first, *more)
-        else:
-            complain(first)
-    except HeadgateError as error:
-        complain(str(error))
-    except BrokenPipeError:
-        give_up_output()
-    except (KeyboardInterrupt, typer.Abort):
-        return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 (a bug, or a missing extra; even then people get a sentence)
-        complain(_unexpected(error))
-    return FAILED
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (whatever it is, people get a sentence)
+        return report(error)
 
 
 def _words(arguments: list[str]) -> list[str]:
@@ -280,8 +253,3 @@ def _words(arguments: list[str]) -> list[str]:
         return arguments
     completion_init()
     return words
-
-
-def _unexpected(error: Exception) -> str:
-    sentence = missing_package(error, "this command") if isinstance(error, ModuleNotFoundError) else None
-    return sentence or f"this is a bug in headgate: {type(error).__name__}: {error}"

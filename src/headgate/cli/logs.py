@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
 
 
-def log_to_stderr(settings: Settings, worker: int | None = None) -> None:
-    """Standard output belongs to what people asked for. `worker` is which of several processes this is."""
+def log_to_stderr(settings: Settings, process: str = "main") -> None:
+    """Standard output belongs to what people asked for.
+
+    `process` is which of those of the service writes: supervisor, main, or the number of a worker.
+    """
     handler = logging.StreamHandler(sys.stderr)
     if settings.log_format is LogFormat.JSON:
-        handler.setFormatter(JsonLines("main" if worker is None else str(worker)))
+        handler.setFormatter(JsonLines(process))
         logging.captureWarnings(capture=True)
     else:
-        who = "" if worker is None else f"worker {worker}: "
+        who = f"worker {process}: " if process.isdigit() else ""
         handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s {who}%(message)s", "%Y-%m-%dT%H:%M:%S%z"))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
 
 
 class JsonLines(logging.Formatter):

@@ -1,37 +1,27 @@
-"""`headgate serve`: the decision service and, on a database, the admin API, in one process or several."""
+"""`headgate serve`: a supervisor, and the processes that decide and administer."""
 
-import asyncio
 import logging
-import multiprocessing
-import os
-import signal
-import sys
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from functools import partial
-from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-import uvloop
 
-from headgate.cli.banner import Addresses, announce
+from headgate.adapters.data_dir_lock import claimed
+from headgate.cli.banner import Addresses
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.options import refuse_idle_settings, settings
+from headgate.cli.serve_processes import Service, run_main, run_worker
 from headgate.cli.token_rules import check_tokens
-from headgate.edge.acceptor import ClosedConnections
-from headgate.edge.fairness import TimeSlice
-from headgate.edge.http.server import ShutdownTimes, Transport, freeze_gc
-from headgate.edge.http.server import serve as serve_http
-from headgate.edge.http.workers import Workers
+from headgate.edge.http.server import ShutdownTimes
 from headgate.edge.listening import Address, ListenOptions, reserved_address
-from headgate.edge.refused_sign_ins import RefusedSignIns
-from headgate.edge.telemetry import Telemetry, shared_folder
-from headgate.errors import HeadgateError
-from headgate.setting_effects import idle_rule_fields
+from headgate.edge.supervisor import MAIN, SUPERVISOR, Supervisor, Task
+from headgate.edge.telemetry import shared_folder
+from headgate.errors import InvalidSettings
+from headgate.setting_effects import keeps_data
 from headgate.settings import Settings, complete
-from headgate.wiring.listeners import rate_limit_service, transport
-from headgate.wiring.serving import check_workers, decision_service
+from headgate.wiring.listeners import reserved_grpc_address, transport
+from headgate.wiring.serving import check_workers
 
 log = logging.getLogger("headgate")
 
@@ -53,14 +43,17 @@ def serve(
     grpc_port: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="The port of Envoy's rate-limit service; 8082 unless told.")
     ] = None,
+    role: Annotated[
+        str | None, typer.Option(metavar="ROLE", help="decisions, admin, or all of it in one service; all unless told.")
+    ] = None,
     workers: Annotated[str | None, typer.Option(metavar="NUMBER", help="How many processes answer.")] = None,
-) -> None:
+) -> int:
     """Run the decision service. Each option can also be set as HEADGATE_RULES_FILE, HEADGATE_DATABASE_URL, and so on.
 
     With a database there is an admin API too, and changes made there are active within a second. Without
     a rules file there is always one: servers of our own, in the data directory, unless told. A rules file
     that changes is picked up; a broken one is refused, and the active rules stay. SIGTERM ends the service
-    in order: /readyz says 503, then requests in flight are finished.
+    in order: /readyz says 503, then requests in flight are finished. A process that dies is started again.
     """
     options = {
         "rules_file": rules,
@@ -69,97 +62,55 @@ def serve(
         "port": port,
         "admin_port": admin_port,
         "grpc_port": grpc_port,
+        "role": role,
         "workers": workers,
     }
     chosen = complete(settings(**options))
     check_workers(chosen)
     check_tokens(chosen)
+    _check_role(chosen)
     warnings = refuse_idle_settings(chosen, options)
     carrying = transport(chosen)
-    log_to_stderr(chosen)
-    for sentence in warnings:
-        log.warning("%s", sentence)
-    scheme = "https" if carrying.tls else "http"
-    with ExitStack() as ports:
-        address = ports.enter_context(reserved_address(chosen.host, chosen.port, scheme, _OPTIONS))
-        uvloop.run(_run(chosen, address, carrying, ports))
-
-
-async def _run(chosen: Settings, address: Address, carrying: Transport, ports: ExitStack) -> None:
-    ending = ShutdownTimes(chosen.notice_seconds, chosen.drain_seconds)
-    async with AsyncExitStack() as stack:
-        folder = stack.enter_context(shared_folder(chosen.workers))
-        telemetry = Telemetry(folder=folder)
-        telemetry.sources.append(carrying.closed.samples)
-        running = await stack.enter_async_context(decision_service(chosen, telemetry))
-        service, limiter, control = running.service, running.limiter, running.control
-        admin_address = None
-        if control is not None:
-            # Here, because it takes as long to import as all the rest.
-            from headgate.edge.admin.server import serving_admin  # noqa: PLC0415 (see above)
-
-            admin_address = ports.enter_context(
-                reserved_address(chosen.admin_host, chosen.admin_port, options=_ADMIN_OPTIONS)
-            )
-            telemetry.sources.append(control.admin.refused.samples)
-            await stack.enter_async_context(telemetry.rates.reading())
-            await stack.enter_async_context(serving_admin(control.admin, admin_address))
-        time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
-        telemetry.sources += [closed.samples, refused.samples]
-        grpc_address = await stack.enter_async_context(
-            rate_limit_service(
-                limiter,
-                running.identity,
-                service.is_ready,
-                chosen,
-                running.traces,
-                time_slice=time_slice,
-                closed=closed,
-                refused=refused,
-            )
+    with ExitStack() as stack:
+        ports = stack.enter_context(ExitStack())
+        where = _reserved(chosen, ports, "https" if carrying.tls else "http")
+        if keeps_data(chosen):
+            parts = [name for name, has in (("decisions", where.http), ("admin", where.admin)) if has is not None]
+            stack.enter_context(claimed(chosen.data_dir, parts, where.in_words))
+        log_to_stderr(chosen, SUPERVISOR)
+        for sentence in warnings:
+            log.warning("%s", sentence)
+        service = Service(chosen, where, stack.enter_context(shared_folder(_answering(chosen))))
+        workers_ = range(1, _answering(chosen) + 1) if _answering(chosen) > 1 else ()
+        supervisor = Supervisor(
+            Task(MAIN, partial(run_main, service)),
+            [Task(str(number), partial(run_worker, service, number)) for number in workers_],
+            ShutdownTimes(chosen.notice_seconds, chosen.drain_seconds),
         )
-
-        def started() -> None:
-            ports.close()  # all listen by now; who kept a port longer would keep the next service from it, too
-            for sentence in idle_rule_fields(limiter.snapshots.current.rule_set, chosen):
-                log.warning("%s", sentence)
-            announce(limiter, control, chosen, Addresses(address, admin_address, grpc_address))
-
-        if chosen.workers == 1:
-            await serve_http(service, address, ending, started, carrying, running.application, time_slice)
-        else:
-            freeze_gc()  # this process answers Envoy and the admin API, and stores what the others record
-            await Workers(chosen.workers, partial(work, chosen, address, folder)).run(ending, started)
+        # Who keeps a port longer than its listeners would keep the next service from it.
+        return supervisor.run(stopping=ports.close)
 
 
-def work(settings: Settings, address: Address, folder: Path | None, number: int, started: Connection) -> None:
-    """Answer until told to stop; `folder` is where all processes of the service say how they are."""
-    os.setpgid(0, 0)  # ctrl-c is for the process that started this one, which tells what to do
-    log_to_stderr(settings, number)
-    try:
-        uvloop.run(_run_worker(settings, address, Telemetry(str(number), folder), started))
-    except HeadgateError as error:
-        log.error("%s", error)  # noqa: TRY400 (a sentence for the operator, not a traceback)
-        sys.exit(1)
-    except Exception:
-        log.exception("this process stops because of an unexpected error")
-        sys.exit(1)
+def _answering(chosen: Settings) -> int:
+    """How many processes answer checks; one does so in the main process."""
+    return chosen.workers if chosen.role.decides else 1
 
 
-async def _run_worker(settings: Settings, address: Address, telemetry: Telemetry, started: Connection) -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        # A dead parent cannot end this worker, so the worker ends itself.
-        asyncio.get_running_loop().add_reader(parent.sentinel, os.kill, os.getpid(), signal.SIGTERM)
-    ending = ShutdownTimes(settings.notice_seconds, settings.drain_seconds)
-    carrying = transport(settings)
-    telemetry.sources.append(carrying.closed.samples)
-    async with decision_service(settings, telemetry, leads=False) as running:
-        await serve_http(
-            running.service,
-            address,
-            ending,
-            lambda: started.send_bytes(b"!"),
-            carrying,
-            running.application,
-        )
+def _check_role(chosen: Settings) -> None:
+    if not chosen.role.decides and chosen.database_url is None:
+        msg = "the role admin needs a database; set HEADGATE_DATABASE_URL"
+        raise InvalidSettings(msg)
+
+
+def _reserved(chosen: Settings, ports: ExitStack, scheme: str) -> Addresses:
+    """Where each server is to listen; None for those that the role does not have. They stay the same over restarts."""
+    http: Address | None = None
+    admin: Address | None = None
+    grpc: Address | None = None
+    if chosen.role.decides:
+        http = ports.enter_context(reserved_address(chosen.host, chosen.port, scheme, _OPTIONS))
+    if chosen.role.administers and chosen.database_url is not None:
+        admin = ports.enter_context(reserved_address(chosen.admin_host, chosen.admin_port, options=_ADMIN_OPTIONS))
+    if chosen.role.decides:
+        grpc = ports.enter_context(reserved_grpc_address(chosen))
+    return Addresses(http, admin, grpc)

@@ -177,6 +177,12 @@ METRICS: Final = {
         Metric("headgate_sink_up", _GAUGE, "1 if a sink takes what it is given.", ("worker", *_SINK)),
         # The process
         Metric("headgate_build_info", _GAUGE, "Always 1; what runs here.", ("worker", "version", "python")),
+        Metric(
+            "headgate_process_restarts_total",
+            _COUNTER,
+            "How often the supervisor has started a process again because it had died.",
+            _WORKER,
+        ),
         Metric("process_cpu_seconds_total", _COUNTER, "Processor time.", _WORKER),
         Metric("process_resident_memory_bytes", _GAUGE, "Memory.", _WORKER),
         Metric("process_open_fds", _GAUGE, "Open files and connections.", _WORKER),

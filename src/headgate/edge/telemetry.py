@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.clock import monotonic, wall_clock
+from headgate.adapters.file_lock import take_lock
 from headgate.adapters.process_samples import WorkerSamples, process_samples
 from headgate.core.metrics import DecisionTotals, exposition, summed
 from headgate.edge.overview.live_rates import LiveRates
@@ -24,15 +26,24 @@ LEADER: Final = "main"
 """The name of the process that was started, among its workers, which have numbers."""
 _SECONDS_BETWEEN: Final = 0.5
 _MAX_CREDIT: Final = 10.0
+_FOLDERS: Final = "headgate-metrics-"
+_LOCK: Final = "lock"
 
 
 class Telemetry:
     """Gathers samples when it is asked for them."""
 
     def __init__(
-        self, worker: str = LEADER, folder: Path | None = None, clock: Callable[[], float] = monotonic
+        self,
+        worker: str = LEADER,
+        folder: Path | None = None,
+        clock: Callable[[], float] = monotonic,
+        restarts: int = 0,
     ) -> None:
-        """`folder` is shared with the other processes of the service, if there are any."""
+        """`folder` is shared with the other processes of the service, if there are any.
+
+        `restarts` is how often this process was started again.
+        """
         self.worker = worker
         self._clock = clock
         self._text: str | None = None
@@ -42,7 +53,7 @@ class Telemetry:
         self._totals = DecisionTotals()
         self.sources: list[Callable[[], Iterable[Sample]]] = [
             self._totals.samples,
-            process_samples(worker, wall_clock()),
+            process_samples(worker, wall_clock(), restarts),
         ]
         """A part of the service that has samples to report adds a function here."""
         self.rates = LiveRates(self.gathered, wall_clock)
@@ -111,9 +122,27 @@ def shared_folder(workers: int) -> Iterator[Path | None]:
         yield None
         return
     try:
-        folder = tempfile.TemporaryDirectory(prefix="headgate-metrics-", ignore_cleanup_errors=True)
+        parent = Path(tempfile.gettempdir())
+        _remove_left(parent)
+        unnamed = Path(tempfile.mkdtemp(prefix=".headgate-"))
+        lock = take_lock(unnamed / _LOCK)
+        folder = unnamed.rename(parent / f"{_FOLDERS}{unnamed.name.rpartition('-')[2]}")  # now others look at the lock
     except OSError as error:
         msg = f"there is no folder for temporary files: {error.strerror or error}; set TMPDIR to one"
         raise HeadgateError(msg) from error
-    with folder as name:
-        yield Path(name)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            lock.release()
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the folders of services that were killed: those whose lock is free."""
+    for folder in parent.glob(f"{_FOLDERS}*"):
+        with suppress(OSError):  # another user's, or just removed
+            lock = take_lock(folder / _LOCK)
+            if lock is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                lock.release()

@@ -55,7 +55,7 @@ async def recorded(
     Every process records. The one that `leads` ships, and ends when all the others have ended: so what they
     have recorded at their very end is shipped too. `observers` are told what was counted.
     """
-    root = spool_folder(settings)
+    root = spool_folder(settings) if settings.role.decides else None
     async with AsyncExitStack() as stack:
         exporter, journal, limits = None, None, {}
         if settings.events and root is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +17,7 @@ from headgate.errors import HeadgateError, InvalidSettings
 from headgate.setting_values import RlsOnOverload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from headgate.adapters.otlp_traces import Traces
     from headgate.dataplane.identity import Identity
@@ -29,25 +29,41 @@ if TYPE_CHECKING:
 _GRPC_OPTIONS: Final = ListenOptions("HEADGATE_GRPC_HOST", "--grpc-port or HEADGATE_GRPC_PORT")
 
 
+@contextmanager
+def reserved_grpc_address(chosen: Settings) -> Iterator[Address | None]:
+    """Where Envoy's rate-limit service is to listen, reserved inside the block; None without the extra `grpc`."""
+    if find_spec("hpack") is None:
+        yield None
+        return
+    with ExitStack() as port:
+        try:
+            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port, options=_GRPC_OPTIONS))
+        except HeadgateError as error:
+            msg = f"Envoy's rate-limit service: {error}"
+            raise HeadgateError(msg) from error
+        yield address
+
+
 @asynccontextmanager
 async def rate_limit_service(
     limiter: Limiter,
     identity: Identity | None,
     is_ready: Callable[[], bool],
     chosen: Settings,
+    address: Address | None,
     traces: Traces | None = None,
     *,
     time_slice: TimeSlice | None = None,
     closed: ClosedConnections | None = None,
     refused: RefusedSignIns | None = None,
-) -> AsyncIterator[Address | None]:
-    """Answer Envoy inside the block, and say where; None without the extra `grpc`.
+) -> AsyncIterator[None]:
+    """Answer Envoy inside the block at this address; with None there is no such service.
 
     `time_slice` is that of the event loop; `closed` counts connections that the server closes, `refused` calls
     without the service token.
     """
-    if find_spec("hpack") is None:
-        yield None
+    if address is None:
+        yield
         return
     from headgate.edge.grpc.bounds import Bounds as GrpcBounds  # noqa: PLC0415 (an extra)
     from headgate.edge.grpc.methods import methods  # noqa: PLC0415 (an extra)
@@ -68,17 +84,10 @@ async def rate_limit_service(
     answering = methods(rate_limits, is_ready, denies_on_overload=denies)
     bounds = GrpcBounds(first_call=chosen.header_seconds, incomplete=chosen.body_seconds)
     seconds, most = chosen.drain_seconds, carrying.connections
-    with ExitStack() as port:
-        try:
-            address = port.enter_context(reserved_address(chosen.grpc_host, chosen.grpc_port, options=_GRPC_OPTIONS))
-        except HeadgateError as error:
-            msg = f"Envoy's rate-limit service: {error}"
-            raise HeadgateError(msg) from error
-        async with serving_grpc(
-            answering, address, seconds, for_call, protection, most, bounds=bounds, time_slice=time_slice, closed=closed
-        ):
-            port.close()
-            yield address
+    async with serving_grpc(
+        answering, address, seconds, for_call, protection, most, bounds=bounds, time_slice=time_slice, closed=closed
+    ):
+        yield
 
 
 def transport(settings: Settings) -> Transport:

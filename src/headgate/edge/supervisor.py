@@ -1,0 +1,320 @@
+"""The supervisor: the process that was started. It answers nothing; it keeps the processes that do running.
+
+It forks them, so that they start at once with everything imported. It has no event loop and no threads: what is
+forked is a plain process. A process that exits is started again, at once for the first time and later and later if
+that does not help. SIGTERM and SIGINT are passed on. If the supervisor itself is killed, its processes end.
+
+One process, ``main``, looks after what all share: it is started first and ends last.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import selectors
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.adapters.clock import monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from headgate.edge.http.server import ShutdownTimes
+
+log = logging.getLogger("headgate")
+
+MAIN: Final = "main"
+SUPERVISOR: Final = "supervisor"
+_PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds before the first restart in a row, the second, and so on."""
+_SECONDS_TO_PROVE: Final = 60.0
+"""A process that has answered for so long begins a new row."""
+_SECONDS_TO_CLOSE: Final = 15.0
+"""After notice and drain, for what a worker does at its end."""
+_READY: Final = b"r"
+_ALL_ANSWER: Final = b"a"
+_ALL_ENDED: Final = b"e"
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
+
+
+class Link(NamedTuple):
+    """What a process has of its supervisor."""
+
+    restarts: int
+    """How often this process was started again."""
+    says: int
+    """A descriptor: a byte comes when all processes answer, another when all workers have ended, and the end of the
+    file when the supervisor is dead."""
+    ready: int
+
+    def answers(self) -> None:
+        """Tell the supervisor that this process answers."""
+        with suppress(OSError):  # the supervisor is dead, and this process ends soon
+            os.write(self.ready, _READY)
+
+    @staticmethod
+    def all_answer(said: bytes) -> bool:
+        """Whether that is what `says` said."""
+        return _ALL_ANSWER in said
+
+    @staticmethod
+    def all_ended(said: bytes) -> bool:
+        """Whether no worker runs any more; or the supervisor, which is all the same."""
+        return _ALL_ENDED in said or not said
+
+
+class Task(NamedTuple):
+    """What one process does."""
+
+    name: str
+    """``main``, or the number of a worker."""
+    run: Callable[[Link], int]
+    """Runs until SIGTERM; returns the exit code."""
+
+    @property
+    def title(self) -> str:
+        """For logs."""
+        return "the main process" if self.name == MAIN else f"worker {self.name}"
+
+
+class _Child:
+    """One process of the service, over all of its restarts."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.pid: int | None = None
+        self.restarts = 0
+        self.in_a_row = 0
+        self.started = 0.0
+        self.answers = False
+        self.has_answered = False
+        self.due: float | None = None
+        """When it is to be started again."""
+        self.ready = self.says = -1
+        """Our ends of its two pipes."""
+
+    def close(self) -> None:
+        """Close our ends."""
+        for descriptor in (self.ready, self.says):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.ready = self.says = -1
+
+    def tell(self, what: bytes) -> None:
+        if self.says >= 0:
+            with suppress(OSError):  # it has just ended
+                os.write(self.says, what)
+
+
+class Supervisor:
+    """Runs a main process and workers until SIGTERM or SIGINT."""
+
+    def __init__(self, main: Task, workers: Sequence[Task], shutdown: ShutdownTimes) -> None:
+        """Workers are started once the main process answers."""
+        self._main = _Child(main)
+        self._workers = [_Child(task) for task in workers]
+        self._shutdown = shutdown
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._woken = -1, -1
+        self._stopping = False
+        self._deadline: float | None = None
+        self._code = 0
+
+    def run(self, stopping: Callable[[], None]) -> int:
+        """Run until all have ended; returns the exit code. `stopping` is called when the end begins."""
+        self._wake, self._woken = os.pipe()
+        for descriptor in (self._wake, self._woken):
+            os.set_blocking(descriptor, False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, _wake_up)
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        gc.freeze()  # objects that no collection touches stay shared with the processes
+        self._start(self._main)
+        while self._main.pid is not None or self._main.due is not None or any(each.pid for each in self._workers):
+            ready = self._selector.select(self._timeout())
+            woken = [key.fd for key, _ in ready]
+            numbers = os.read(self._wake, 4_096) if self._wake in woken else b""
+            for child in self._children:
+                if child.ready in woken:
+                    self._hear(child)
+            self._reap()
+            for sent in numbers:
+                if sent in {signal.SIGTERM, signal.SIGINT}:
+                    self._stop(signal.Signals(sent), stopping)
+            self._start_due()
+            self._kill_late()
+        return self._code
+
+    @property
+    def _children(self) -> list[_Child]:
+        return [self._main, *self._workers]
+
+    def _timeout(self) -> float | None:
+        times = [child.due for child in self._children if child.due is not None]
+        if self._deadline is not None:
+            times.append(self._deadline)
+        return max(0.0, min(times) - monotonic()) if times else None
+
+    def _start(self, child: _Child) -> None:
+        ready, its_ready = os.pipe()
+        its_says, says = os.pipe()
+        link = Link(child.restarts, its_says, its_ready)
+        supervisor = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            self._forget()
+            os.close(ready)
+            os.close(says)
+            os._exit(_run(child.task, link, supervisor))
+        os.close(its_ready)
+        os.close(its_says)
+        child.pid, child.ready, child.says = pid, ready, says
+        child.started, child.answers, child.due = monotonic(), False, None
+        self._selector.register(ready, selectors.EVENT_READ)
+        if child is self._main and child.has_answered:
+            child.tell(_ALL_ANSWER)  # its workers have been started before
+
+    def _forget(self) -> None:
+        """In a process that was just forked: have nothing of the supervisor's."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        self._selector.close()
+        os.close(self._wake)
+        os.close(self._woken)
+        for other in self._children:
+            other.close()
+
+    def _hear(self, child: _Child) -> None:
+        """A process answers, or has ended before."""
+        self._selector.unregister(child.ready)
+        if os.read(child.ready, 1) != _READY:
+            return
+        child.answers = True
+        if child.has_answered:
+            log.info("%s (process %s) answers again", child.task.title, child.pid)
+        child.has_answered = True
+        if child is self._main and not self._stopping:
+            for worker in self._workers:
+                if not worker.has_answered and worker.pid is None:
+                    self._start(worker)
+        if all(each.has_answered for each in self._children):
+            self._main.tell(_ALL_ANSWER)
+
+    def _reap(self) -> None:
+        """Learn which processes have ended. Others may be ours too: process 1 of a container gets all orphans."""
+        with suppress(ChildProcessError):  # there are none
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                for child in self._children:
+                    if child.pid == pid:
+                        self._on_exit(child, os.waitstatus_to_exitcode(status))
+
+    def _on_exit(self, child: _Child, code: int) -> None:
+        pid, lived = child.pid, monotonic() - child.started
+        child.pid = None
+        if child.ready in self._selector.get_map():
+            self._selector.unregister(child.ready)
+        child.close()
+        if self._stopping:
+            if child is not self._main and not any(each.pid for each in self._workers):
+                self._main.tell(_ALL_ENDED)
+            return
+        if not child.has_answered:
+            self._give_up(child, code)
+            return
+        if child.answers and lived >= _SECONDS_TO_PROVE:
+            child.in_a_row = 0
+        pause = _PAUSES[min(child.in_a_row, len(_PAUSES) - 1)]
+        child.in_a_row += 1
+        child.restarts += 1
+        child.due = monotonic() + pause
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        log.error(
+            "%s (process %s) %s after %.1f s and is restarted in %g s (restart %d)",
+            *(child.task.title, pid, how, lived, pause, child.restarts),
+        )
+
+    def _give_up(self, child: _Child, code: int) -> None:
+        """What cannot even start is not started again: the log has the reason."""
+        self._code = code if code > 0 else 1
+        if code < 0 or child is not self._main:
+            log.error("%s could not start (code %d); the log has the reason", child.task.title, code)
+        self._end(signal.SIGINT)
+
+    def _stop(self, number: signal.Signals, stopping: Callable[[], None]) -> None:
+        if not self._stopping:
+            stopping()
+        self._end(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        """Pass the signal on. A later SIGINT makes it faster."""
+        self._stopping = True
+        if self._deadline is None and any(each.pid for each in self._workers):
+            self._deadline = monotonic() + self._shutdown.notice + self._shutdown.drain + _SECONDS_TO_CLOSE
+        for child in self._children:
+            child.due = None
+            if child.pid is not None:
+                os.kill(child.pid, number)  # it is not reaped yet, so the number is still its own
+        if not any(each.pid for each in self._workers):
+            self._main.tell(_ALL_ENDED)
+
+    def _start_due(self) -> None:
+        now = monotonic()
+        for child in self._children:
+            if child.due is not None and child.due <= now:
+                self._start(child)
+
+    def _kill_late(self) -> None:
+        if self._deadline is None or monotonic() < self._deadline:
+            return
+        self._deadline = None
+        for child in self._workers:
+            if child.pid is not None:
+                log.warning("%s did not stop in time and was killed", child.task.title)
+                os.kill(child.pid, signal.SIGKILL)
+
+
+def _wake_up(_number: int, _frame: FrameType | None) -> None:
+    """The number is read from the wake-up pipe; the handler only has to exist."""
+
+
+def _run(task: Task, link: Link, supervisor: int) -> int:
+    """Run a task in a process that was just forked; returns its exit code, whatever it does."""
+    code = 1
+    try:
+        os.setpgid(0, 0)  # ctrl-c is for the supervisor, which passes it on
+        _end_with(supervisor, f"headgate-{task.name}")
+        code = task.run(link)
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else 1
+    except BaseException:
+        log.exception("%s stops because of an unexpected error", task.title)
+    finally:
+        with suppress(OSError, ValueError):  # standard output may be closed
+            sys.stdout.flush()
+            sys.stderr.flush()
+    return code
+
+
+def _end_with(supervisor: int, name: str) -> None:
+    """Have Linux kill this process when the supervisor is dead, and give it a name; elsewhere `Link.says` ends."""
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    libc.prctl(_PR_SET_NAME, name.encode()[:15])
+    if os.getppid() != supervisor:
+        os._exit(1)  # it died before it could be said
