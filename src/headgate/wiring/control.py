@@ -32,7 +32,7 @@ from headgate.controlplane.usage_totals import UsageTotals
 from headgate.core.tally import Tally
 from headgate.edge.simulator import SimulatorProcess
 from headgate.ports import RULES
-from headgate.setting_values import OnNoRules, Role
+from headgate.setting_values import OnNoRules
 from headgate.settings import child_environment
 from headgate.wiring.admin import admin_parts
 from headgate.wiring.identity import identity_from
@@ -98,7 +98,7 @@ def control_plane(
     parts = ControlParts(
         opened,
         subscriber,
-        Presence(standing, this_process(process_role(settings), settings.region), subscriber),
+        Presence(standing, this_process("service", settings.region), subscriber),
         identity,
         usage,
         None if rules is None else FileRules(rules, subscriber.applier),
@@ -128,11 +128,6 @@ def _leader(
 def record_identity(settings: Settings, counters: Counters, opened: OpenedDatabase) -> Identity:
     """Identity by the records of a database, on connections of its own: callers do not wait behind operators."""
     return identity_from(settings, PostgresRecords(opened.another(_SECONDS_FOR_A_RECORD)), counters.cache, wall_clock)
-
-
-def process_role(settings: Settings) -> str:
-    """What a process of a service calls itself in the list of processes."""
-    return "service" if settings.role is Role.ALL else settings.role.value
 
 
 def this_process(role: str, region: str | None) -> ProcessName:
