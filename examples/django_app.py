@@ -1,4 +1,4 @@
-"""Limits in a Django project, all in one file: gunicorn --chdir examples django_app:app.
+"""Limits in a Django project, all in one file: gunicorn --chdir examples django_app:app, or daphne django_app:asgi.
 
 With several workers (--workers 4) it needs a store for all of them: REDIS_URL=redis://localhost:6379.
 """
@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from django.conf import settings
+from django.core.asgi import get_asgi_application
 from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
@@ -47,3 +48,4 @@ def health(_request: HttpRequest) -> JsonResponse:
 
 urlpatterns = [path("search/<words>", search), path("report", report), path("health", health)]
 app = get_wsgi_application()
+asgi = get_asgi_application()

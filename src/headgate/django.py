@@ -122,8 +122,10 @@ class RateLimitMiddleware:
         self._get_response = get_response
         self._project = Project()
         self._threads = self._project.threads
-        if not self._project.settings.get("RULES") and not _throttles():
-            self._threads.gate.check_it_limits(tuple(_limits(get_resolver())))
+        if not self._project.settings.get("RULES"):
+            views = tuple(_views(get_resolver()))
+            if not any(map(_is_throttled, views)):
+                self._threads.gate.check_it_limits(tuple(each for view in views for each in limits_at(view)))
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Refuse the call, or pass it to the project."""
@@ -258,10 +260,10 @@ def reset(subject: HttpRequest | Request) -> None:
     project.threads.reset(project.subject(subject))
 
 
-def _throttles() -> bool:
-    """Whether Django REST framework throttles by our class, which counts without marks at views."""
-    given = getattr(settings, "REST_FRAMEWORK", {}).get("DEFAULT_THROTTLE_CLASSES", ())
-    return any(str(each).rpartition(".")[0] == "headgate.rest_framework" for each in given)
+def _is_throttled(view: Any) -> bool:  # noqa: ANN401 (Django's)
+    """Whether Django REST framework throttles a view by our class, which counts without marks at views."""
+    throttles = getattr(getattr(view, "cls", None), "throttle_classes", ())
+    return any(getattr(each, "is_of_headgate", False) for each in throttles)
 
 
 def _route(path: str, urlconf: Any) -> Route:  # noqa: ANN401 (Django's)
@@ -274,11 +276,11 @@ def _route(path: str, urlconf: Any) -> Route:  # noqa: ANN401 (Django's)
     return Route(f"/{found.route}", limits_at(found.func), is_exempt(found.func))
 
 
-def _limits(resolver: Any) -> Iterator[RouteLimit]:  # noqa: ANN401 (Django's)
-    """All limits of all views."""
+def _views(resolver: Any) -> Iterator[Callable[..., Any]]:  # noqa: ANN401 (Django's)
+    """All views that have a pattern."""
     for pattern in resolver.url_patterns:
         if hasattr(pattern, "url_patterns"):
-            yield from _limits(pattern)
+            yield from _views(pattern)
         else:
             check_reached((), pattern.callback, f"/{pattern.pattern}", None)
-            yield from limits_at(pattern.callback)
+            yield pattern.callback

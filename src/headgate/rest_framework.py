@@ -41,6 +41,8 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
     per: ClassVar[Per] = None
     options: ClassVar[LimitOptions] = {}
     """As those of `headgate.django.rate_limit`."""
+    is_of_headgate: ClassVar[bool] = True
+    """By this the middleware knows that something is limited, without importing the framework."""
     _known: ClassVar[dict[tuple[type, str | None, Any], RouteLimit]] = {}
 
     def __init__(self) -> None:

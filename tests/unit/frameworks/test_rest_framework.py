@@ -134,3 +134,17 @@ def test_an_unavailable_store_is_an_error_of_the_framework() -> None:
     with override_settings(**settings, REST_FRAMEWORK=_REST):
         assert APIClient().get("/").status_code == 429
         assert APIClient().get("/", REMOTE_ADDR="nonsense").status_code in {400, 429}
+
+
+class _OnlyThrottled:
+    urlpatterns = [at("burst", _view("Burst", throttle_classes=[_Burst]))]  # noqa: RUF012 (Django's)
+
+
+def test_throttles_of_views_are_enough_for_the_middleware() -> None:
+    """A project whose only limits are throttles at its views starts with the middleware, and has its headers."""
+    here = {"HEADGATE": {"STORE": "memory://"}, "REST_FRAMEWORK": {"UNAUTHENTICATED_USER": None}}
+    with override_settings(MIDDLEWARE=_MIDDLEWARE, ROOT_URLCONF=_OnlyThrottled, **here):
+        client = APIClient()
+        first, second = client.get("/burst"), client.get("/burst")
+        assert (first.status_code, second.status_code) == (200, 429)
+        assert first.headers["X-RateLimit-Limit"] == "1"
