@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from bench import cold_users, flood, frameworks, http, leases, memory, plots, recording, redis, report, rls, sdk
+from bench import cold_users, flood, frameworks, http, leases, memory, plots, recording, redis, report, rls, routes, sdk
 from bench.rows import Row
 from rich.console import Console
 
 PARTS = {
-    part.PART: part.run for part in (memory, redis, leases, recording, http, cold_users, rls, flood, frameworks, sdk)
+    part.PART: part.run
+    for part in (memory, redis, leases, recording, http, cold_users, rls, flood, frameworks, routes, sdk)
 }
 PLOTS = "plots"
 

@@ -1,0 +1,114 @@
+"""The routes part: one limited view in FastAPI, Flask, Django and Django REST framework, in memory and on Redis.
+
+Applications are called without a server, so that nothing but the framework and the limiter is timed. `…_added` is what
+a limit adds to a call: the time of the limited application less that of the same one without a limit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.measure import guard, race
+from bench.rows import Better, Outcome, Row
+from bench.server import programs, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.measure import Timing, Watch
+
+PART = "routes"
+PLENTY = 1_000_000
+PLAIN = "plain"
+PEERS = {
+    "fastapi": ("slowapi", "slowapi_bare", "fastapi_limiter"),
+    "flask": ("flask_limiter", "flask_limiter_bare"),
+    "django": ("django_ratelimit",),
+    "drf": ("rest_framework",),
+}
+"""By framework: those with headers first; `bare` is without."""
+_ROUNDS = 5
+_FASTER, _ADDED = 4, 0.5
+
+
+def run(watch: Watch, *, quick: bool = False) -> Outcome:
+    """Measure everything of this part; `quick` only shows that it works."""
+    calls, rounds = (64, 1) if quick else (1_920, _ROUNDS)
+    outcome = Outcome(PART)
+    with running(programs()[0]) as server:
+        for framework, peers in PEERS.items():
+            names = ("headgate", "headgate_bare", *peers)
+            for store, url in (("memory", "memory"), ("redis", server.url)):
+                if (framework, store) == ("fastapi", "redis"):
+                    names = tuple(
+                        name for name in names if name != "fastapi_limiter"
+                    )  # its limiter waits for no server
+                for name in names:
+                    server.flush()
+                    with _application(framework, name, url, 5) as ask:
+                        guard(f"{framework}, {name}", ask(10), 5)
+                server.flush()
+                timings = _raced(framework, names, url, calls, rounds, watch)
+                outcome.figures[f"{framework}_{store}"] = [
+                    {"name": name, "best": timing.best * 1e6, "median": timing.median * 1e6}
+                    for name, timing in timings.items()
+                ]
+                outcome.rows.extend(_rows(framework, store, timings))
+    return outcome
+
+
+def _raced(
+    framework: str, names: tuple[str, ...], url: str, calls: int, rounds: int, watch: Watch
+) -> dict[str, Timing]:
+    with ExitStack() as stack:
+        asks = {name: stack.enter_context(_application(framework, name, url, PLENTY)) for name in (PLAIN, *names)}
+        runs = {name: _guarded(name, ask, calls) for name, ask in asks.items()}
+        return race(f"{framework}, {url.partition(':')[0]}", runs, calls, rounds, watch)
+
+
+def _guarded(name: str, ask: Callable[[int], int], calls: int) -> Callable[[], None]:
+    return lambda: guard(name, ask(calls), calls)
+
+
+def _rows(framework: str, store: str, timings: dict[str, Timing]) -> list[Row]:
+    """Each peer beside ours with as many headers as it has; a bar where it has a say in what the product promises."""
+    rows = []
+    plain = timings[PLAIN]
+    for peer in PEERS[framework]:
+        if peer not in timings:
+            continue
+        has_headers = peer in {"slowapi", "flask_limiter"}
+        ours, theirs = timings["headgate" if has_headers else "headgate_bare"], timings[peer]
+        name = f"{framework}_{store}_{peer}"
+        is_main = peer == PEERS[framework][0]
+        if store == "redis":
+            bar = _FASTER if is_main and framework != "fastapi" else None  # fastapi_redis is measured with a server
+            ratio = theirs.median / ours.median
+            rows.append(Row(name, 1 / ours.best, 1 / theirs.best, "requests/s", peer, bar, median_ratio=ratio))
+        added = [(each.best - plain.best) * 1e6 for each in (ours, theirs)]
+        ratio = (ours.median - plain.median) / (theirs.median - plain.median)
+        bar = _ADDED if is_main and store == "memory" else None
+        rows.append(Row(f"{name}_added", *added, "µs/request", peer, bar, Better.LOWER, median_ratio=ratio))
+    return rows
+
+
+@contextmanager
+def _application(framework: str, name: str, url: str, amount: int) -> Iterator[Callable[[int], int]]:
+    """An application in a process of its own; the function calls it so often and says how many calls passed."""
+    command = [sys.executable, "-m", "bench.route_apps", framework, name, url, str(amount)]
+    with subprocess.Popen(  # noqa: S603 (our own)
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    ) as process:
+
+        def ask(calls: int) -> int:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(f"{calls}\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
+
+        yield ask  # it ends with its input
