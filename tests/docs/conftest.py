@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import dedent
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FENCE: Final = re.compile(r"^```(?P<language>\S+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE: Final = re.compile(
+    r"^(?P<indent> *)```(?P<language>\S+)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 NOON_AND_15_SECONDS: Final = 1_735_732_815_000_000_000
 """2025-01-01 12:00:15 UTC, in nanoseconds: no window ends while an example runs."""
 
@@ -37,7 +40,7 @@ def fences() -> Callable[[Path, str], list[tuple[int, str]]]:
     def find(page: Path, language: str) -> list[tuple[int, str]]:
         text = page.read_text(encoding="utf-8")
         return [
-            (text.count("\n", 0, found.start("text")) + 1, found["text"])
+            (text.count("\n", 0, found.start("text")) + 1, dedent(found["text"]))
             for found in FENCE.finditer(text)
             if found["language"] == language
         ]
