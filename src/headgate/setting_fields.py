@@ -13,6 +13,7 @@ from headgate.setting_values import (
     OnForeignApiKey,
     OnNoRules,
     OnUnknownIdentity,
+    ResetHeader,
     RlsOnOverload,
     Role,
     address,
@@ -100,6 +101,10 @@ class Settings:
     )
     drain_seconds: float = field(
         default=10.0, metadata=_about("after that, how long requests in flight may take to end", seconds(600))
+    )
+    reset_header: ResetHeader = field(
+        default=ResetHeader.NEXT,
+        metadata=_about("what X-RateLimit-Reset says: when there is more, or all", one_of(ResetHeader)),
     )
     service_token: str | None = field(
         default=None, metadata=_about("a token that callers of the service must send", text_value, secret=True)

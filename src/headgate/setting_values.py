@@ -64,6 +64,13 @@ class OnUnknownIdentity(StrEnum):
     """The tier that the caller or its token states; without one, the default tier."""
 
 
+class ResetHeader(StrEnum):
+    """Which moment `X-RateLimit-Reset` says."""
+
+    NEXT = "next"
+    FULL = "full"
+
+
 class OnForeignApiKey(StrEnum):
     """What a stated API key is worth that headgate has not issued."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.core.decision import Decision, Hit
 from headgate.core.degraded import without_counting
-from headgate.core.headers import HeaderLines
+from headgate.core.headers import HeaderLines, Reset
 from headgate.core.limit import parse_limit
 from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter
@@ -30,8 +30,9 @@ _KEPT = {
 }
 
 
-def _meter(limit: str) -> Meter:
-    algorithm = Algorithm.CONCURRENCY if "concurrent" in limit else Algorithm.FIXED_WINDOW
+def _meter(limit: str, algorithm: Algorithm = Algorithm.FIXED_WINDOW) -> Meter:
+    if "concurrent" in limit:
+        algorithm = Algorithm.CONCURRENCY
     return Meter(parse_limit(limit), algorithm)  # type: ignore[arg-type] # not unlimited
 
 
@@ -40,9 +41,14 @@ def _bound(meter: Meter, policy: str, cost: int = 1, retry_after: int = 0) -> Bo
     return Bound(Hit("rl:k", meter, cost), rule, policy)
 
 
-_METERS = [_meter(limit) for limit in ("1/second", "7/3s", "1000000000000/3660 days", "5/us", "9 concurrent")]
-_text = HeaderLines(str, str)
-_bytes = HeaderLines(lambda name: name.lower().encode(), str.encode)
+_METERS = [
+    *(_meter(limit) for limit in ("1/second", "7/3s", "1000000000000/3660 days", "5/us", "9 concurrent")),
+    _meter("7/3s", Algorithm.SLIDING_WINDOW_COUNTER),
+    _meter("7/3s burst 20", Algorithm.TOKEN_BUCKET),
+    _meter("100/minute", Algorithm.LEAKY_BUCKET),
+]
+_texts = {which: HeaderLines(str, str, which) for which in Reset}
+_bytes = {which: HeaderLines(lambda name: name.lower().encode(), str.encode, which) for which in Reset}
 _of_sets = {which: Headers(which, str, str) for which in HeaderSet}
 _spans = st.one_of(st.integers(0, 10**7), st.integers(0, 10**15), st.integers(10**20, 10**22))
 _bounds = st.builds(
@@ -72,12 +78,12 @@ def _verdicts(draw: st.DrawFn) -> Verdict:
     return verdict(plan, decisions)
 
 
-@given(made=_verdicts())
-def test_lines_are_those_of_the_reference(made: Verdict) -> None:
+@given(made=_verdicts(), reset=st.sampled_from(Reset))
+def test_lines_are_those_of_the_reference(made: Verdict, reset: Reset) -> None:
     """Whatever the verdict is, the lines are what `Verdict.headers` says, in its order; ASGI's are lower-case bytes."""
-    headers = list(made.headers().items())
-    assert _text.for_verdict(made) == headers
-    assert _bytes.for_verdict(made) == [(name.lower().encode(), value.encode()) for name, value in headers]
+    headers = list(made.headers(reset).items())
+    assert _texts[reset].for_verdict(made) == headers
+    assert _bytes[reset].for_verdict(made) == [(name.lower().encode(), value.encode()) for name, value in headers]
 
 
 @pytest.mark.parametrize("which", HeaderSet)

@@ -11,21 +11,25 @@ from hypothesis import strategies as st
 from headgate.core.decision import Decision, Hit
 from headgate.core.degraded import UnderReplicated, without_counting
 from headgate.core.denial import FromDenyCache
+from headgate.core.headers import Reset
 from headgate.core.lease import FromLease
 from headgate.core.limit import parse_limit
 from headgate.core.matching import Bound, Plan
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.rule import Action, Response, Rule
 from headgate.core.verdict import verdict
-from headgate.edge.http.answers import for_verdict
+from headgate.edge.http.answers import VerdictAnswers
 from headgate.edge.http.verdict_text import VerdictText
 from headgate.protocols.http1.messages import header_lines
 
 if TYPE_CHECKING:
     from headgate.core.verdict import Verdict
 
-_text = VerdictText()
+_text = VerdictText(Reset.NEXT)
+_texts = {which: VerdictText(which) for which in Reset}
+for_verdict = VerdictAnswers(Reset.NEXT).for_verdict
 _names = st.sampled_from(["search", "a", "b-2", "api_v1"])
+_algorithms = st.sampled_from([Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_COUNTER, Algorithm.TOKEN_BUCKET])
 _layers = st.text(max_size=6)
 _limits = st.sampled_from(["1/second", "100/minute", "7/3s", "1000000000000/3660 days", "5/us"])
 _messages = st.one_of(st.none(), st.text(max_size=9))
@@ -35,7 +39,7 @@ _spans = st.one_of(st.integers(0, 10**7), st.integers(0, 10**15))
 @st.composite
 def _bounds(draw: st.DrawFn) -> Bound:
     slots = draw(st.booleans())
-    algorithm = Algorithm.CONCURRENCY if slots else Algorithm.FIXED_WINDOW
+    algorithm = Algorithm.CONCURRENCY if slots else draw(_algorithms)
     meter = Meter(parse_limit("9 concurrent" if slots else draw(_limits)), algorithm)  # type: ignore[arg-type] # not unlimited
     name = draw(_names)
     actions = st.sampled_from([Action.REJECT, Action.THROTTLE])
@@ -69,16 +73,16 @@ def _admissions(draw: st.DrawFn) -> Verdict:
     return verdict(Plan(draw(st.integers(0, 10**9)), tuple(bounds), (), None, ()), decisions)
 
 
-@given(made=_admissions())
-def test_an_admission_written_by_hand_is_the_reference(made: Verdict) -> None:
+@given(made=_admissions(), reset=st.sampled_from(Reset))
+def test_an_admission_written_by_hand_is_the_reference(made: Verdict, reset: Reset) -> None:
     """Body and headers of an admission have the members, values and order that `as_dict` and `headers` have."""
-    written = _text.admission(made)
+    written = _texts[reset].admission(made)
     assert written is not None
     body, lines = written
     assert body.endswith(b"}\n")
     read: dict[str, Any] = json.loads(body)
     assert list(read.items()) == list(json.loads(json.dumps(made.as_dict())).items())
-    assert lines == header_lines([("content-type", "application/json"), *made.headers().items()])
+    assert lines == header_lines([("content-type", "application/json"), *made.headers(reset).items()])
     assert for_verdict(made)[::2] == (200, body)
 
 
@@ -90,16 +94,16 @@ def _refusals(draw: st.DrawFn) -> Verdict:
     return verdict(made.plan._replace(enforced=made.plan.enforced[:1]), [refused])
 
 
-@given(made=_refusals())
-def test_a_refusal_written_by_hand_is_the_reference(made: Verdict) -> None:
+@given(made=_refusals(), reset=st.sampled_from(Reset))
+def test_a_refusal_written_by_hand_is_the_reference(made: Verdict, reset: Reset) -> None:
     """Body and headers of a refusal have the members, values and order of `problem`, `as_dict` and `headers`."""
-    written = _text.refusal(made)
+    written = _texts[reset].refusal(made)
     assert written is not None
     body, lines = written
     assert body.endswith(b"}\n")
     read: dict[str, Any] = json.loads(body)
     assert list(read.items()) == list(json.loads(json.dumps(made.problem() | made.as_dict())).items())
-    assert lines == header_lines([("content-type", "application/problem+json"), *made.headers().items()])
+    assert lines == header_lines([("content-type", "application/problem+json"), *made.headers(reset).items()])
     assert for_verdict(made)[::2] == (429, body)
 
 
@@ -133,7 +137,7 @@ def test_other_verdicts_are_left_to_the_reference(made: Verdict, which: int) -> 
 
 def test_a_limit_that_moves_to_another_rule_is_written_anew() -> None:
     """A limit of a user's own is written with the rule that it belongs to now."""
-    text = VerdictText()
+    text = VerdictText(Reset.NEXT)
     meter = Meter(parse_limit("5/minute"), Algorithm.FIXED_WINDOW)  # type: ignore[arg-type] # not unlimited
     decision = Decision(allowed=True, remaining=4, reset_after=1, retry_after=0, delay=0, stamp=1, at=1)
     for layer in ("old", "new"):
@@ -146,7 +150,7 @@ def test_a_limit_that_moves_to_another_rule_is_written_anew() -> None:
 
 def test_phrases_are_forgotten_when_there_are_too_many() -> None:
     """However many limits of their own users have, only so many are remembered."""
-    text = VerdictText()
+    text = VerdictText(Reset.NEXT)
     decision = Decision(allowed=True, remaining=4, reset_after=1, retry_after=0, delay=0, stamp=1, at=1)
     rule = Rule("r", limits=(), layer="l")
     for _ in range(4_100):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headgate import Limiter, Request, Verdict
 from headgate.core import degraded
+from headgate.core.headers import Reset
 from headgate.core.lease import FromLease
 from headgate.core.verdict import verdict
 from headgate.edge.rls.admission import Admissions
@@ -25,8 +26,8 @@ def checked(request: Request | None = None, cost: int | None = None, **rule: Any
     return limiter.check_now(request or Request(), cost)
 
 
-def written(made: Verdict) -> bytes:
-    return write_response(response_of(made, (made,)))
+def written(made: Verdict, reset: Reset = Reset.NEXT) -> bytes:
+    return write_response(response_of(made, (made,), reset))
 
 
 @given(
@@ -41,9 +42,10 @@ def test_what_is_written_by_hand_is_the_same(algorithm: str, amount: int, period
     limits = f"{min(amount, 10_000)} concurrent" if algorithm == "concurrency" else f"{amount}/{period}"
     made = checked(name=name, limits=limits, algorithm=algorithm, cost=cost)
     if made.allowed:
-        assert Admissions().message(made) == written(made)
         leased = verdict(made.plan, [FromLease(*decision) for decision in made.decisions])
-        assert Admissions().message(leased) == written(leased)
+        for reset in Reset:
+            for each in (made, leased):
+                assert Admissions(reset).message(each) == written(each, reset)
 
 
 def test_phrases_are_remembered_for_their_limit_and_cost_only() -> None:

@@ -6,9 +6,11 @@ Names of policies come from rules, whose names are checked, so nothing has to be
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from headgate.core.limit import Slots
+from headgate.core.meter import Algorithm
 from headgate.core.units import SECOND, whole_seconds
 
 if TYPE_CHECKING:
@@ -37,15 +39,66 @@ T = TypeVar("T")
 """Text, or bytes."""
 
 
-def for_verdict(verdict: Verdict) -> dict[str, str]:
-    """All headers for a verdict. Empty where nothing limits and nothing refuses."""
+class Reset(StrEnum):
+    """Which moment `X-RateLimit-Reset` says."""
+
+    NEXT = "next"
+    """When more is available than is left now; in a denial, when the request may be tried again."""
+    FULL = "full"
+    """When the whole limit is available again."""
+
+
+_COUNTER: Final = Algorithm.SLIDING_WINDOW_COUNTER
+_BUCKETS: Final = frozenset({Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET})
+
+
+def more_after(meter: Meter, decision: Decision) -> Micros:
+    """How long until more is available than is left, if no other request comes. Never too short, for whole counters.
+
+        10/minute, at 12:00:05                more at       all of it at
+        fixed window                          12:01:00      12:01:00
+        sliding window counter, ten used      12:01:00      12:01:55    at the window's end its count begins to fade
+        sliding window log                    12:01:05      12:01:05    the newest request leaves the view
+        token bucket, seven used              12:00:11      12:00:47    the next token
+
+    A log does not say when its oldest leaves the view, and slots may be released at any time: there it is the time
+    until the whole limit is available.
+    """
+    reset_after, algorithm = decision[2], meter.algorithm
+    if algorithm is _COUNTER:
+        # From the end of the window on its count fades: a microsecond later the first of it is gone.
+        return min(reset_after, meter.period - decision[6] % meter.period)
+    if algorithm in _BUCKETS:
+        return min(reset_after, _until_one_more(meter, decision[1], reset_after))
+    return reset_after
+
+
+def full_after(_meter: Meter, decision: Decision) -> Micros:
+    """How long until the whole limit is available again, if no other request comes."""
+    return decision[2]
+
+
+RESET_AFTER: Final = {Reset.NEXT: more_after, Reset.FULL: full_after}
+"""Of an admission."""
+
+
+def _until_one_more(meter: Meter, left: int, reset_after: Micros) -> Micros:
+    """A bucket drains evenly, so the time until it is empty says how full it is."""
+    wait = reset_after - (meter.capacity - left - 1) * meter.period // meter.amount
+    if not left and meter.algorithm is Algorithm.LEAKY_BUCKET:
+        wait = max(wait, reset_after - meter.max_delay)
+    return max(0, wait)
+
+
+def for_verdict(verdict: Verdict, reset: Reset = Reset.NEXT) -> dict[str, str]:
+    """All headers for a verdict. Empty where nothing limits and nothing refuses. `reset` is what `RESET` says."""
     headers: dict[str, str] = {}
     binding = verdict.binding
     if binding is not None:
         decision = binding.decision
         headers[LIMIT] = str(binding.hit.meter.amount)
         headers[REMAINING] = str(decision.remaining)
-        headers[RESET] = str(whole_seconds(decision.at + decision.reset_after))
+        headers[RESET] = str(whole_seconds(decision.at + until_reset(verdict, binding, reset)))
         headers[COST] = str(binding.hit.cost)
         enforced = verdict.findings[: len(verdict.plan.enforced)]
         headers[POLICY] = ", ".join(policy(each.hit.meter, each.policy) for each in enforced)
@@ -54,6 +107,15 @@ def for_verdict(verdict: Verdict) -> dict[str, str]:
     if not verdict.allowed and wait is not None:
         headers[RETRY_AFTER] = str(max(1, whole_seconds(wait)))
     return headers
+
+
+def until_reset(verdict: Verdict, binding: RuleDecision, reset: Reset) -> Micros:
+    """How long until what `RESET` says, from the binding decision on."""
+    if reset is Reset.FULL:
+        return binding.decision.reset_after
+    if verdict.allowed:
+        return more_after(binding.hit.meter, binding.decision)
+    return binding.decision.reset_after if binding.wait is None else binding.wait
 
 
 def policy(meter: Meter, name: str) -> str:
@@ -95,6 +157,7 @@ class HeaderPhrases(NamedTuple, Generic[T]):
     """The member of `RateLimit-Policy`, beside others."""
     standing: str
     """The member of `RateLimit`, up to `r=`."""
+    meter: Meter
 
 
 class HeaderLines(Generic[T]):
@@ -104,8 +167,10 @@ class HeaderLines(Generic[T]):
     it equal to `Verdict.headers`.
     """
 
-    def __init__(self, name: Callable[[str], T], value: Callable[[str], T]) -> None:
+    def __init__(self, name: Callable[[str], T], value: Callable[[str], T], reset: Reset = Reset.NEXT) -> None:
         """`name` and `value` convert names and values of headers into the form."""
+        self._which = reset
+        self._reset_after = RESET_AFTER[reset]
         self._name = name
         self._value = value
         self._limit = name(LIMIT)
@@ -121,7 +186,7 @@ class HeaderLines(Generic[T]):
         """All headers of a verdict."""
         bounds = verdict.plan.enforced
         if not verdict.allowed or not bounds:
-            return [(self._name(name), self._value(value)) for name, value in verdict.headers().items()]
+            return [(self._name(name), self._value(value)) for name, value in verdict.headers(self._which).items()]
         decisions = verdict.decisions
         if len(bounds) == 1:
             return self.written((self._phrases_of(bounds[0]),), decisions, 0, bounds[0][0][2])
@@ -133,7 +198,8 @@ class HeaderLines(Generic[T]):
     ) -> list[tuple[T, T]]:
         """The headers of an admission by some limits, of which `found[at]` is binding."""
         phrases, value = found[at], self._value
-        _, left, reset_after, _, _, _, now = decisions[at]
+        _, left, reset_after, _, _, _, now = decision = decisions[at]
+        reset_at = now + self._reset_after(phrases.meter, decision)
         if len(found) == 1:
             policies = phrases.alone
             standing = f"{phrases.standing}{left}{within(reset_after)}"
@@ -143,7 +209,7 @@ class HeaderLines(Generic[T]):
         return [
             phrases.limit,
             (self._remaining, value(f"{left}")),
-            (self._reset, value(f"{(now + reset_after + _BEFORE_SECONDS) // SECOND}")),
+            (self._reset, value(f"{(reset_at + _BEFORE_SECONDS) // SECOND}")),
             self._usual_cost if cost == 1 else (self._cost, value(f"{cost}")),
             policies,
             (self._standing, value(standing)),
@@ -169,6 +235,7 @@ class HeaderLines(Generic[T]):
             (self._policy, self._value(member)),
             member,
             f'"{name}";r=',
+            meter,
         )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.core import headers, problem
 from headgate.core.decision import BY_WEIGHT, Decision, Hit, Receipt, Source
+from headgate.core.headers import Reset
 from headgate.core.ids import new_id
 from headgate.core.keys import hit_key
 from headgate.core.lease import LEASED, FromLease
@@ -275,9 +276,12 @@ class Verdict:
             self._receipts = tuple(made)
             return self._receipts
 
-    def headers(self) -> dict[str, str]:
-        """The HTTP response headers that tell the caller its limits and what is left of them."""
-        return headers.for_verdict(self)
+    def headers(self, reset: Reset = Reset.NEXT) -> dict[str, str]:
+        """The HTTP response headers that tell the caller its limits, what is left of them, and when there is more.
+
+        With `reset="full"`, `X-RateLimit-Reset` says when the whole limit is available again.
+        """
+        return headers.for_verdict(self, Reset(reset))
 
     def problem(self) -> dict[str, Any]:
         """The body of a denial, as `application/problem+json` describes it."""

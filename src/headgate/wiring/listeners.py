@@ -7,6 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from headgate.core.headers import Reset
 from headgate.edge.access import Access, GrpcProtection
 from headgate.edge.http.application import Bounds
 from headgate.edge.http.server import Transport
@@ -70,7 +71,8 @@ async def rate_limit_service(
     from headgate.edge.grpc.server import ALPN, serving_grpc  # noqa: PLC0415 (an extra)
 
     # Without records no call has to wait for one.
-    rate_limits = RateLimits(limiter, None if identity is None or identity.records is None else identity.stated)
+    stated = None if identity is None or identity.records is None else identity.stated
+    rate_limits = RateLimits(limiter, stated, Reset(chosen.reset_header))
     for_call = None
     if traces is not None:
         from headgate.edge.tracing import traced_calls  # noqa: PLC0415 (an extra)

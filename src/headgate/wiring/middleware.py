@@ -138,8 +138,10 @@ def _by_address(settings: Settings) -> Identity:
 
 
 def with_settings(setup: Setup) -> Setup:
-    """What an application says, and `HEADGATE_ENABLED` where it does not say whether it limits at all."""
-    return setup if setup.enabled is not None else replace(setup, enabled=from_environment().enabled)
+    """What an application says; `HEADGATE_ENABLED` and `HEADGATE_RESET_HEADER` where it does not say it."""
+    settings = from_environment()
+    unsaid = [name for name in ("enabled", "reset_header") if getattr(setup, name) is None]
+    return replace(setup, **{name: getattr(settings, name) for name in unsaid})
 
 
 def check_workers() -> None:

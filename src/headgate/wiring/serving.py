@@ -11,6 +11,7 @@ from headgate import wiring
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.rules_file import RulesFile
+from headgate.core.headers import Reset
 from headgate.core.ids import new_id
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.guarded import Guarded
@@ -110,6 +111,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             token=settings.service_token,
             secret=_secret(settings),
             metrics=telemetry.text,
+            reset=Reset(settings.reset_header),
         )
         cache = wiring.layer(limiter.store, DenyCache)
         telemetry.sources += [

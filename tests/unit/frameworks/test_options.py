@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -226,6 +227,24 @@ def test_on_refused(kit: Kits) -> None:
 
 
 @each
+def test_the_reset_header_says_what_is_chosen(kit: Kits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`X-RateLimit-Reset` is when there is more; `full` by option or, without one, by setting is when there is all."""
+    monkeypatch.delenv("HEADGATE_RESET_HEADER", raising=False)
+
+    def span(setup: dict[str, str]) -> int:
+        """From when there is more to when the first answer's header says that there is."""
+        app = kit("10/day", algorithm="token_bucket", cost=5, setup=setup)
+        return round(int(app.call().headers["X-RateLimit-Reset"]) - time.time())
+
+    a_token, all_five = range(8_630, 8_643), range(43_190, 43_203)
+    assert span({}) in a_token
+    assert span({"reset_header": "full"}) in all_five
+    monkeypatch.setenv("HEADGATE_RESET_HEADER", "full")
+    assert span({}) in all_five
+    assert span({"reset_header": "next"}) in a_token
+
+
+@each
 def test_header_names_and_sets(kit: Kits) -> None:
     """Headers come in sets, and under names of the application, on admissions and refusals alike."""
     setup = {"headers": "x-ratelimit", "header_names": {"X-RateLimit-Limit": "X-Quota", "x-ratelimit-reset": "X-When"}}
@@ -316,6 +335,7 @@ def test_wrong_options_say_what_is_right(kit: Kits, options: Any, sentence: str)
         ({"header_names": {"RateLimit": "X Y"}}, "is not the name of a header"),
         ({"header_names": {"RateLimit": "RateLimit-Policy"}}, "two headers have the same name"),
         ({"header_names": {"RateLimit": "X"}, "headers": "none"}, "which are none"),
+        ({"reset_header": "soon"}, "reset_header must be one of next, full, not 'soon'"),
         ({"default_limits": "many"}, "many"),
     ],
 )

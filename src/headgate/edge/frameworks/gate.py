@@ -14,7 +14,7 @@ from headgate.core.problem import CONTENT_TYPE
 from headgate.core.verdict import bare_plan
 from headgate.core.verdict import verdict as verdict_of
 from headgate.edge.frameworks.admission import Admission
-from headgate.edge.frameworks.header_sets import Headers, header_set, names_in, own_names
+from headgate.edge.frameworks.header_sets import Headers, header_set, names_in, own_names, reset_meaning
 from headgate.edge.frameworks.limits import WITHOUT_CALL, RoutePlans
 from headgate.edge.frameworks.options import settled
 from headgate.edge.problems import HttpProblem, LogLimit, retry_later
@@ -139,9 +139,10 @@ class Gate:
         """Whether the application answers refused calls itself."""
         self.names = own = own_names(setup.header_names, which)
         """The application's own names for headers."""
-        self.headers = Headers(which, str, str, own).for_verdict
+        reset = reset_meaning(setup.reset_header)
+        self.headers = Headers(which, str, str, own, reset).for_verdict
         """The headers on the answer to an admitted call."""
-        self.lines = Headers(which, lambda name: name.lower().encode(), str.encode, own).for_verdict
+        self.lines = Headers(which, lambda name: name.lower().encode(), str.encode, own, reset).for_verdict
         """The same, as ASGI takes them."""
         self._lines = LogLimit()
         if setup.enabled is False:

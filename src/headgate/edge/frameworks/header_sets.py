@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Generic
 
 from headgate.core import headers as header_names
-from headgate.core.headers import HeaderLines, T
+from headgate.core.headers import HeaderLines, Reset, T
 from headgate.errors import InvalidSettings, short_repr
 
 if TYPE_CHECKING:
@@ -33,6 +33,15 @@ def header_set(given: object) -> HeaderSet:
         return HeaderSet(given)  # type: ignore[arg-type] # StrEnum raises ValueError
     except ValueError:
         msg = f"headers must be one of {', '.join(HeaderSet)}, not {short_repr(given)}"
+        raise InvalidSettings(msg) from None
+
+
+def reset_meaning(given: object) -> Reset:
+    """What `X-RateLimit-Reset` says, by its name; None is the next moment with more."""
+    try:
+        return Reset.NEXT if given is None else Reset(given)  # type: ignore[arg-type] # StrEnum raises ValueError
+    except ValueError:
+        msg = f"reset_header must be one of {', '.join(Reset)}, not {short_repr(given)}"
         raise InvalidSettings(msg) from None
 
 
@@ -79,12 +88,15 @@ class Headers(Generic[T]):
         name: Callable[[str], T],
         value: Callable[[str], T],
         own: Mapping[str, str] | None = None,
+        reset: Reset = Reset.NEXT,
     ) -> None:
-        """`name` and `value` convert the names and values of headers; `own` are other names for them."""
+        """`name` and `value` convert the names and values of headers; `own` are other names for them, `reset` what
+        `X-RateLimit-Reset` says.
+        """
         if own:
             usual = name
             name = lambda text: usual(own.get(text, text))  # noqa: E731 (it replaces the other)
-        self._lines = HeaderLines(name, value)
+        self._lines = HeaderLines(name, value, reset)
         self._nothing = which is HeaderSet.NONE
         self._kept: frozenset[T] | None = None  # all of them
         if which is not HeaderSet.ALL:

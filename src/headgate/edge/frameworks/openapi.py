@@ -22,7 +22,7 @@ _TEXT: Final = {"type": "string"}
 _HEADERS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     headers.LIMIT: ("The amount of the limit that refused the call", _NUMBER),
     headers.REMAINING: ("What is left of it", _NUMBER),
-    headers.RESET: ("When it is whole again, in seconds since 1970", _NUMBER),
+    headers.RESET: ("When there is more of it, in seconds since 1970", _NUMBER),
     headers.COST: ("What the call would have cost", _NUMBER),
     headers.POLICY: ("All limits that hold for the call (IETF draft)", _TEXT),
     headers.STANDING: ("What is left of each (IETF draft)", _TEXT),

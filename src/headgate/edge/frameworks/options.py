@@ -179,6 +179,7 @@ class SetupOptions(TypedDict, total=False):
     skip: str | Iterable[str]
     headers: str
     header_names: Mapping[str, str] | None
+    reset_header: str | None
     trusted_proxies: Iterable[str] | None
     database_url: str | None
     default_limits: str | Sequence[str] | RouteLimit | None
@@ -196,6 +197,7 @@ class Setup:
     skip: tuple[str, ...] = ()
     headers: str = "all"
     header_names: Mapping[str, str] | None = None
+    reset_header: str | None = None
     trusted_proxies: tuple[str, ...] | None = None
     database_url: str | None = None
     default_limits: str | Sequence[str] | RouteLimit | None = None

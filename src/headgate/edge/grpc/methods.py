@@ -71,7 +71,7 @@ class _ShouldRateLimit:
     def __init__(self, rate_limits: RateLimits, *, denies_on_overload: bool) -> None:
         self._rate_limits = rate_limits
         self._denies_on_overload = denies_on_overload
-        self._admissions = Admissions()
+        self._admissions = Admissions(rate_limits.reset)
         self._cached: dict[bytes, tuple[DescriptorCheck, ...]] = {}
 
     def answer(self, message: bytes) -> Message:
@@ -101,7 +101,7 @@ class _ShouldRateLimit:
         admission = self._admissions.message(whole) if len(parts) == 1 else None
         if admission is not None:
             return admission
-        answer = response_of(whole, parts)
+        answer = response_of(whole, parts, self._rate_limits.reset)
         message = write_response(answer)
         return Delayed(message, answer.delay) if answer.delay else message
 

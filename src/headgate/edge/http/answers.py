@@ -18,6 +18,7 @@ from headgate.protocols.http1.messages import header_lines
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headgate.core.headers import Reset
     from headgate.core.verdict import Verdict
     from headgate.edge.problems import HttpProblem
     from headgate.edge.rls.messages import RateLimitResponse
@@ -31,25 +32,52 @@ _NO_STORE: Final = header_lines([("cache-control", "no-store")])
 _SCRAPE: Final = header_lines([("content-type", metrics.CONTENT_TYPE)])
 _FAULTS: Final = 500
 _encode: Final = msgspec.json.Encoder().encode
-_text: Final = VerdictText()
-_lines: Final = HeaderLines(str, str)
 
 
-def for_verdict(verdict: Verdict) -> Answer:
-    """The verdict as JSON and as headers; a denial is a problem document with the verdict in it."""
-    plain = _text.admission(verdict)
-    if plain is not None:
-        return 200, plain[1], plain[0]
-    # Always 429, whatever the rule tells its callers: a 5xx of ours must only ever mean that there is no
-    # verdict, because gateways fail open on it. The rule's own status is in the body.
-    plain = _text.refusal(verdict)
-    if plain is not None:
-        return 429, plain[1], plain[0]
-    body = verdict.as_dict()
-    lines = header_lines(_lines.for_verdict(verdict))
-    if body["allowed"]:
-        return 200, _JSON + lines, _line(body)
-    return 429, _PROBLEM + lines, _line(verdict.problem() | body)
+class VerdictAnswers:
+    """Verdicts as answers of one service."""
+
+    def __init__(self, reset: Reset) -> None:
+        """`reset` is what `X-RateLimit-Reset` says."""
+        self._text = VerdictText(reset)
+        self._lines = HeaderLines(str, str, reset)
+
+    def for_verdict(self, verdict: Verdict) -> Answer:
+        """The verdict as JSON and as headers; a denial is a problem document with the verdict in it."""
+        plain = self._text.admission(verdict)
+        if plain is not None:
+            return 200, plain[1], plain[0]
+        # Always 429, whatever the rule tells its callers: a 5xx of ours must only ever mean that there is no
+        # verdict, because gateways fail open on it. The rule's own status is in the body.
+        plain = self._text.refusal(verdict)
+        if plain is not None:
+            return 429, plain[1], plain[0]
+        body = verdict.as_dict()
+        lines = header_lines(self._lines.for_verdict(verdict))
+        if body["allowed"]:
+            return 200, _JSON + lines, _line(body)
+        return 429, _PROBLEM + lines, _line(verdict.problem() | body)
+
+    def for_reservation(self, verdict: Verdict, reservation: str, reserved: int) -> Answer:
+        """The verdict on an amount that was taken, with the text that settles it."""
+        body = verdict.as_dict() | {"reservation": reservation, "reserved": reserved}
+        return 200, _JSON + header_lines(self._lines.for_verdict(verdict)), _line(body)
+
+    def for_gateway(self, verdict: Verdict, *, nginx: bool) -> Answer:
+        """The verdict for a gateway that passes a refusal on to its caller, an unauthenticated one.
+
+        nginx treats 401 and 403 as a refusal and everything else as a fault, and drops the body. So it gets 403,
+        and in headers the status and body to answer with.
+        """
+        headers = self._lines.for_verdict(verdict)
+        if verdict.allowed:
+            return 200, header_lines(headers), b""
+        # The status of the rule; but gateways treat a 5xx as a fault of headgate, and admit all callers then.
+        status = verdict.status if verdict.status < _FAULTS else 429
+        if nginx:
+            headers += _for_nginx(status, verdict.problem())
+            status = 403
+        return status, _PROBLEM + header_lines(headers), _line(verdict.problem())
 
 
 def for_batch(members: Sequence[bytes]) -> Answer:
@@ -64,12 +92,6 @@ def member_of_batch(decided: Verdict | Overloaded) -> bytes:
     return _encode(_members(decided))
 
 
-def for_reservation(verdict: Verdict, reservation: str, reserved: int) -> Answer:
-    """The verdict on an amount that was taken, with the text that settles it."""
-    body = verdict.as_dict() | {"reservation": reservation, "reserved": reserved}
-    return 200, _JSON + header_lines(_lines.for_verdict(verdict)), _line(body)
-
-
 def for_outcome(outcome: Mapping[str, object]) -> Answer:
     """What became of something that was asked for."""
     return 200, _JSON, _line(outcome)
@@ -77,23 +99,6 @@ def for_outcome(outcome: Mapping[str, object]) -> Answer:
 
 def _members(verdict: Verdict) -> dict[str, Any]:
     return verdict.as_dict() if verdict.allowed else verdict.problem() | verdict.as_dict()
-
-
-def for_gateway(verdict: Verdict, *, nginx: bool) -> Answer:
-    """The verdict for a gateway that passes a refusal on to its caller, an unauthenticated one.
-
-    nginx treats 401 and 403 as a refusal and everything else as a fault, and drops the body. So it gets 403,
-    and in headers the status and body to answer with.
-    """
-    headers = _lines.for_verdict(verdict)
-    if verdict.allowed:
-        return 200, header_lines(headers), b""
-    # The status of the rule; but gateways treat a 5xx as a fault of headgate, and admit all callers then.
-    status = verdict.status if verdict.status < _FAULTS else 429
-    if nginx:
-        headers += _for_nginx(status, verdict.problem())
-        status = 403
-    return status, _PROBLEM + header_lines(headers), _line(verdict.problem())
 
 
 def for_invalid_call(problem: HttpProblem, *, nginx: bool) -> Answer:

@@ -28,6 +28,7 @@ from headgate.errors import NotFound
 if TYPE_CHECKING:
     from headgate.dataplane.identity import Identity
     from headgate.dataplane.limiter import Limiter
+    from headgate.edge.http.answers import VerdictAnswers
     from headgate.protocols.http1.messages import HttpResponse
 
 _SIGNATURE_BYTES: Final = 16
@@ -66,8 +67,9 @@ _decode: Final = msgspec.msgpack.Decoder(_Reserved).decode
 class Reservations:
     """The endpoints."""
 
-    def __init__(self, limiter: Limiter, identity: Identity, tokens: ReservationTokens) -> None:
-        """`identity` loads the record of a caller."""
+    def __init__(self, limiter: Limiter, identity: Identity, tokens: ReservationTokens, writer: VerdictAnswers) -> None:
+        """`identity` loads the record of a caller; `writer` makes answers of verdicts."""
+        self._writer = writer
         self._limiter = limiter
         self._identity = identity
         self._tokens = tokens
@@ -80,9 +82,9 @@ class Reservations:
         taken = await self._limiter.reserve(subject, limit, cost, ttl=ttl, algorithm=algorithm).take()
         verdict = taken.verdict
         if not verdict.allowed:
-            return answers.for_verdict(verdict)
+            return self._writer.for_verdict(verdict)
         held = reservations.reserved(verdict, span(ttl))
-        return answers.for_reservation(verdict, self._tokens.write(held), held.amount)
+        return self._writer.for_reservation(verdict, self._tokens.write(held), held.amount)
 
     async def settle(self, body: bytes) -> HttpResponse:
         """Book the amount that was used, once."""

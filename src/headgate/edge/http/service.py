@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.endpoint import path_problem
+from headgate.core.headers import Reset
 from headgate.core.ids import new_id
 from headgate.core.metrics import Sample, exposition, summed
 from headgate.core.request import method_problem
@@ -64,12 +65,14 @@ class DecisionService:
         token: str | None = None,
         secret: str | None = None,
         metrics: Callable[[], str] | None = None,
+        reset: Reset = Reset.NEXT,
     ) -> None:
         """Without an `identity` callers are taken by their word, or by their address.
 
         `running_on` says for `/readyz` where the rules come from, `shedding_for` for how many seconds checks have been
         shed. With a `token`, only who sends it is answered. Services with the same `secret` settle each other's
-        reservations. `metrics` is the text of `/metrics`; without it, the service's own samples.
+        reservations. `metrics` is the text of `/metrics`; without it, the service's own samples. `reset` is what
+        `X-RateLimit-Reset` says.
         """
         self.ready = True
         """For `/readyz`. A service that is about to stop is not ready, but still answers."""
@@ -81,9 +84,10 @@ class DecisionService:
         self._shedding_for = shedding_for
         self._limiter = limiter
         self._identity = identity or Identity(limiter.snapshots.clock)
-        self._rate_limits = RateLimits(limiter, self._identity.stated)
+        self._answers = answers.VerdictAnswers(reset)
+        self._rate_limits = RateLimits(limiter, self._identity.stated, reset)
         self._access = None if token is None else Access(token, RefusedSignIns("http"))
-        reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()))
+        reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()), self._answers)
         self._endpoints: dict[str, dict[str, Endpoint]] = {
             "/v1/check": {"POST": self._check},
             "/v1/check:batch": {"POST": self._with_body(_Batches(limiter, self._identity).check)},
@@ -145,12 +149,12 @@ class DecisionService:
         request, cost = read_check(received.body)
         if self._identity.records is not None:
             request = await self._identity.stated(request)
-        return answers.for_verdict(await self._limiter.check(request, cost))
+        return self._answers.for_verdict(await self._limiter.check(request, cost))
 
     async def _peek(self, received: HttpRequest) -> HttpResponse:
         request, cost = read_check(received.body)
         request = await self._identity.stated(request)
-        return answers.for_verdict(await self._limiter.peek(request, cost=cost))
+        return self._answers.for_verdict(await self._limiter.peek(request, cost=cost))
 
     async def _forward_auth(self, received: HttpRequest) -> HttpResponse:
         call, mode = forward_auth.read_call(received, self._identity.api_key_header)
@@ -160,7 +164,7 @@ class DecisionService:
             return answers.for_invalid_call(HttpProblem(HTTPStatus.BAD_REQUEST, str(error)), nginx=mode == NGINX)
         if verdict.delay:
             await asyncio.sleep(verdict.delay)  # gateways have no other way to delay a call
-        return answers.for_gateway(verdict, nginx=mode == NGINX)
+        return self._answers.for_gateway(verdict, nginx=mode == NGINX)
 
     def _with_body(self, endpoint: Callable[[bytes], Awaitable[HttpResponse]]) -> Endpoint:
         return lambda received: endpoint(received.body)

@@ -16,10 +16,12 @@ from headgate.core.headers import (
     COST,
     REMAINING,
     RESET,
+    RESET_AFTER,
     RETRY_AFTER,
     STANDING,
     HeaderLines,
     HeaderPhrases,
+    Reset,
     tightest,
     within,
 )
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from headgate.core.matching import Bound
     from headgate.core.meter import Meter
     from headgate.core.rule import Rule
+    from headgate.core.units import Micros
     from headgate.core.verdict import Verdict
 
     Written: TypeAlias = tuple[bytes, str]
@@ -43,7 +46,6 @@ _BEFORE_SECONDS: Final = SECOND - 1
 _ADMITTED: Final = {Decision: Source.STORE.value, FromLease: Source.LEASE.value}
 """Who admits in the usual way."""
 _SOURCES: Final = {Decision: Source.STORE.value, FromDenyCache: Source.DENY_CACHE.value}
-_lines: Final = HeaderLines(str, str)
 
 
 class _Phrases(NamedTuple):
@@ -77,8 +79,11 @@ class _Phrases(NamedTuple):
 class VerdictText:
     """Writes verdicts of one process; remembers the phrases that it has used."""
 
-    def __init__(self) -> None:
-        """Nothing is remembered yet."""
+    def __init__(self, reset: Reset) -> None:
+        """Nothing is remembered yet. `reset` is what `X-RateLimit-Reset` says."""
+        self._lines = HeaderLines(str, str, reset)
+        self._is_full = reset is Reset.FULL
+        self._reset_after = RESET_AFTER[reset]
         self._phrases: dict[Meter, _Phrases] = {}
 
     def admission(self, verdict: Verdict) -> Written | None:
@@ -102,7 +107,8 @@ class VerdictText:
             f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{numbers},'
             f'"decisions":[{phrases.admission}{numbers}}}]}}\n'
         )
-        return body.encode(), f"{_JSON}{_lines_of_one(phrases, decision, cost)}{within(reset_after)}\r\n"
+        lines = _lines_of_one(phrases, decision, cost, self._reset_after(bounds[0][0][1], decision))
+        return body.encode(), f"{_JSON}{lines}{within(reset_after)}\r\n"
 
     def _joint_admission(self, verdict: Verdict) -> Written:
         """The same, where several limits have admitted it."""
@@ -118,7 +124,7 @@ class VerdictText:
             f'{phrases.binding}{delay / SECOND},"policy":{phrases.gist}{left},"reset_after":{reset_after / SECOND},'
             f'"retry_after":0.0,"cost":{cost},"decisions":[{",".join(map(_admission, found, decisions, bounds))}]}}\n'
         )
-        headers = _lines.written([each.headers for each in found], decisions, at, cost)
+        headers = self._lines.written([each.headers for each in found], decisions, at, cost)
         return body.encode(), _JSON + header_lines(headers)
 
     def refusal(self, verdict: Verdict) -> Written | None:
@@ -143,10 +149,8 @@ class VerdictText:
             f'"policy":{phrases.gist}{numbers}{wait / SECOND},"cost":{cost},'
             f'"decisions":[{phrases.refusal}{numbers}{retry_after / SECOND},"cost":{cost}}}]}}\n'
         )
-        lines = (
-            f"{_PROBLEM}{_lines_of_one(phrases, decisions[0], cost)}{within(retry_after)}\r\n"
-            f"{RETRY_AFTER}: {max(1, whole_seconds(wait))}\r\n"
-        )
+        lines = _lines_of_one(phrases, decisions[0], cost, reset_after if self._is_full else wait)
+        lines = f"{_PROBLEM}{lines}{within(retry_after)}\r\n{RETRY_AFTER}: {max(1, whole_seconds(wait))}\r\n"
         return body.encode(), lines
 
     def _phrases_of(self, bound: Bound) -> _Phrases:
@@ -157,15 +161,15 @@ class VerdictText:
             return known
         if len(self._phrases) >= _REMEMBERED:
             self._phrases.clear()
-        self._phrases[meter] = made = _phrases(bound)
+        self._phrases[meter] = made = _phrases(bound, self._lines)
         return made
 
 
-def _phrases(bound: Bound) -> _Phrases:
+def _phrases(bound: Bound, lines: HeaderLines[str]) -> _Phrases:
     hit, rule, policy = bound
     meter, response = hit.meter, rule.response
     named = f'{{"rule":{json.dumps(rule.name)},"layer":{json.dumps(rule.layer)},"shadow":false,"allowed":'
-    headers = _lines.phrases(meter, policy)
+    headers = lines.phrases(meter, policy)
     measured = f',"limit":{meter.amount},"window":{meter.window / SECOND},"remaining":'
     return _Phrases(
         rule,
@@ -184,9 +188,9 @@ def _phrases(bound: Bound) -> _Phrases:
     )
 
 
-def _lines_of_one(phrases: _Phrases, decision: Decision, cost: int) -> str:
+def _lines_of_one(phrases: _Phrases, decision: Decision, cost: int, reset_after: Micros) -> str:
     """The headers of a decision that is the only one, up to how long it holds."""
-    _, left, reset_after, _, _, _, now = decision
+    _, left, _, _, _, _, now = decision
     reset = (now + reset_after + _BEFORE_SECONDS) // SECOND
     return f"{phrases.lines}{left}\r\n{RESET}: {reset}\r\n{COST}: {cost}\r\n{phrases.last_lines}{left}"
 

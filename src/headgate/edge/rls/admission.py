@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core import headers
 from headgate.core.decision import Decision
+from headgate.core.headers import RESET_AFTER, Reset
 from headgate.core.lease import FromLease
 from headgate.core.units import whole_seconds
 from headgate.edge.rls import protobuf
@@ -51,8 +52,9 @@ class _Phrases(NamedTuple):
 class Admissions:
     """Writes admissions; remembers the phrases that it has used."""
 
-    def __init__(self) -> None:
-        """Nothing is remembered yet."""
+    def __init__(self, reset: Reset = Reset.NEXT) -> None:
+        """Nothing is remembered yet. `reset` is what `X-RateLimit-Reset` says."""
+        self._reset_after = RESET_AFTER[reset]
         self._phrases: dict[tuple[Meter, int], _Phrases] = {}
 
     def message(self, verdict: Verdict) -> bytes | None:
@@ -69,9 +71,10 @@ class Admissions:
         # A limit of a user's own stays the same object when the rule that it belongs to becomes another one.
         if phrases is None or phrases.policy != policy:
             phrases = self._remember(meter, cost, policy)
-        status = phrases.status + protobuf.standing(min(left, MAX_UINT32), reset_after)
+        until_reset = self._reset_after(meter, decision)
+        status = phrases.status + protobuf.standing(min(left, MAX_UINT32), until_reset)
         remaining = b"%d" % left
-        reset = b"%d" % whole_seconds(now + reset_after)
+        reset = b"%d" % whole_seconds(now + until_reset)
         standing = b"%b%d%b" % (phrases.standing, left, headers.within(reset_after).encode())
         return b"".join(
             (

@@ -16,6 +16,7 @@ from headgate.core import problem
 from headgate.core.api_key import public_name
 from headgate.core.decision import Source
 from headgate.core.endpoint import path_problem
+from headgate.core.headers import Reset, until_reset
 from headgate.core.matching import Plan
 from headgate.core.meter import Algorithm
 from headgate.core.request import Request, method_problem
@@ -139,14 +140,20 @@ def _written(limit: Override) -> str:
 class RateLimits:
     """Decides Envoy's calls by the limiter's rules."""
 
-    def __init__(self, limiter: Limiter, stated: Callable[[Request], Awaitable[Request]] | None = None) -> None:
-        """`stated` adds the caller's record to a request."""
+    def __init__(
+        self,
+        limiter: Limiter,
+        stated: Callable[[Request], Awaitable[Request]] | None = None,
+        reset: Reset = Reset.NEXT,
+    ) -> None:
+        """`stated` adds the caller's record to a request; `reset` is what `X-RateLimit-Reset` says."""
+        self.reset: Final = reset
         self._limiter = limiter
         self._stated = stated
 
     async def decide(self, checks: tuple[DescriptorCheck, ...]) -> RateLimitResponse:
         """The response; `StoreError` without a decision, so that Envoy's failure mode applies."""
-        return response_of(*await self.decided(checks))
+        return response_of(*await self.decided(checks), self.reset)
 
     async def decided(self, checks: tuple[DescriptorCheck, ...]) -> CallVerdict:
         """The verdict on the whole, and one for each descriptor."""
@@ -179,7 +186,7 @@ def _is_simple(checks: tuple[DescriptorCheck, ...]) -> bool:
     return len(checks) == 1 and checks[0].purpose is _TAKE and checks[0].limit is None
 
 
-def response_of(whole: Verdict, parts: Sequence[Verdict]) -> RateLimitResponse:
+def response_of(whole: Verdict, parts: Sequence[Verdict], reset: Reset = Reset.NEXT) -> RateLimitResponse:
     """The response for Envoy; `StoreError` if nothing was decided."""
     allowed = whole.allowed
     if allowed:
@@ -187,8 +194,8 @@ def response_of(whole: Verdict, parts: Sequence[Verdict]) -> RateLimitResponse:
             if decision.source is Source.DEGRADED_ALLOW:
                 # The rule would admit it. So does Envoy, unless its operator sets failure_mode_deny.
                 raise StoreError(STORE_UNAVAILABLE, transient=True)
-    statuses = [_status(verdict) for verdict in parts]
-    headers = [*whole.headers().items()]
+    statuses = [_status(verdict, reset) for verdict in parts]
+    headers = [*whole.headers(reset).items()]
     if allowed:
         return RateLimitResponse(Code.OK, statuses, headers, delay=whole.delay)
     return RateLimitResponse(Code.OVER_LIMIT, statuses, [_CONTENT_TYPE, *headers], _encode(whole.problem()) + b"\n")
@@ -200,14 +207,14 @@ def overload_response(overloaded: Overloaded, descriptors: int) -> RateLimitResp
     return RateLimitResponse(Code.OVER_LIMIT, [Status(Code.OVER_LIMIT)] * descriptors, headers)
 
 
-def _status(verdict: Verdict) -> Status:
+def _status(verdict: Verdict, reset: Reset) -> Status:
     code = Code.OK if verdict.allowed else Code.OVER_LIMIT
     binding = verdict.binding
     if binding is None:
         return Status(code)
     decision = binding.decision
     limit = current_limit(binding.policy, binding.hit.meter)
-    return Status(code, limit, min(decision.remaining, MAX_UINT32), decision.reset_after)
+    return Status(code, limit, min(decision.remaining, MAX_UINT32), until_reset(verdict, binding, reset))
 
 
 def current_limit(policy: str, meter: Meter) -> CurrentLimit:
