@@ -31,7 +31,7 @@ test: .environment .arq-environment .servers check  ## format, lint, types, laye
 test-long: .environment  ## the property tests, and Lua against Python, with at least 500,000 steps per algorithm
 	HYPOTHESIS_PROFILE=long $(PYTEST) -q -rP tests/property tests/integration/test_redis_twins.py
 
-fuzz: .environment  ## our protocol engines against those of others, on random bytes from a new seed
+fuzz: .environment .h2spec  ## our protocol engines against those of others, on random bytes from a new seed
 	FUZZ_ROUNDS=500000 FUZZ_SEED=$$(date +%s) $(PYTEST) -q -n auto tests/fuzz
 
 chaos: .environment  ## outages of real servers, changes under load, starts; many minutes: a table and tests/chaos/figures.json
@@ -104,6 +104,11 @@ clean:  ## remove what was made
 .servers:
 	@tools/servers .servers
 
+# The conformance suite for HTTP/2, where there is Go.
+.h2spec:
+	@[ -x .servers/bin/h2spec ] || ! command -v go >/dev/null || \
+	  GOBIN=$(CURDIR)/.servers/bin go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible || true
+
 .bench-environment:
 	@tools/environment $(VENV)-bench requirements/bench.txt
 
@@ -116,4 +121,4 @@ clean:  ## remove what was made
 .docs-environment:
 	@tools/environment $(VENV)-docs requirements/docs.txt
 
-.PHONY: .environment .arq-environment .deploy-environment .docs-environment .serve-environment .servers .bench-environment
+.PHONY: .environment .h2spec .arq-environment .deploy-environment .docs-environment .serve-environment .servers .bench-environment

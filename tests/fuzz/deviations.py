@@ -67,3 +67,21 @@ def named(peer: str, kind: str, refusal: str) -> Deviation:
     """A deviation by what the side that refuses has said; without a word it waits for more."""
     reason = re.sub(r"^\w+Error: ", "", refusal) or _WAITS.get((peer, kind), "waits")
     return Deviation(peer, kind, reason)
+
+
+_ON_HALF_CLOSED: Final = "frame on half-closed (remote) stream"
+_CONTENT_LENGTH: Final = 'Sends a HEADERS frame with the "content-length" header field which does not equal the'
+_OVERFLOW: Final = "increasing the flow control window to above 2^31-1 on a stream"
+H2SPEC: Final = frozenset(
+    {
+        f"generic/2: Sends a WINDOW_UPDATE {_ON_HALF_CLOSED}",
+        f"generic/2: Sends a PRIORITY {_ON_HALF_CLOSED}",
+        "http2/5.1.2: Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded",
+        "http2/5.3.1: Sends HEADERS frame that depend on itself",
+        "http2/5.3.1: Sends PRIORITY frame that depend on itself",
+        f"http2/6.9.1: Sends multiple WINDOW_UPDATE frames {_OVERFLOW}",
+        f"http2/8.1.2.6: {_CONTENT_LENGTH} DATA frame payload length",
+        f"http2/8.1.2.6: {_CONTENT_LENGTH} sum of the multiple DATA frames payload length",
+    }
+)
+"""Cases of h2spec that do not get the frame that they expect."""

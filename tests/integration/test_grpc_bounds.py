@@ -18,7 +18,7 @@ from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_STREAMS, WINDOW, Bounds
 from headgate.edge.grpc.methods import Delayed
 from headgate.edge.grpc.server import serving_grpc
 from headgate.protocols.http2 import frames
-from headgate.protocols.http2.frames import END_HEADERS, PREFACE, ErrorCode, Kind, Setting
+from headgate.protocols.http2.frames import PREFACE, ErrorCode, Kind, Setting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -184,7 +184,6 @@ FLOODS = {
     "one byte of data": frames.frame(Kind.DATA, 0, 1, b"\x00"),
     "room": frames.window_update(0, 1),
     "room for a call": frames.window_update(1, 1),
-    "headers of an open call": frames.frame(Kind.HEADERS, END_HEADERS, 1, b"\x82"),
     "goaways": frames.goaway(0, ErrorCode.NO_ERROR),
 }
 

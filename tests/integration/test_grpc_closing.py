@@ -11,6 +11,7 @@ import pytest
 from tests.integration.test_grpc_bounds import Served, attacked
 from tests.integration.test_grpc_connection import FIELDS, Client
 
+from headgate.core.headers import Reset
 from headgate.edge.grpc import server
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT
 from headgate.edge.grpc.connection import Connection
@@ -94,6 +95,8 @@ def test_overload_is_unavailable_or_over_limit(*, is_at_once: bool, denies: bool
     """As the operator chooses; Envoy's failure mode decides about the first."""
 
     class Limits:
+        reset = Reset.NEXT
+
         def decide_now(self, _asked: object) -> None:
             if is_at_once:
                 raise Overloaded(retry_after=1.5)

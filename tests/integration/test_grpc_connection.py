@@ -189,6 +189,8 @@ def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
         assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
         client.send(client.headers(5, flags=END_HEADERS | END_STREAM))
         assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
+        client.send(client.headers(7), frames.frame(Kind.DATA, END_STREAM, 7, bytes(4)))  # less than the prefix
+        assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
 
     talk(run)
 

@@ -33,9 +33,11 @@ class _Calls:
         self.sender = ResponseSender(written.append)
         self._window = ReceiveWindow(1_000, written.append)
         self._open: set[int] = set()
+        self.last = 0
 
     def headers(self, stream: int, flags: int, fields: HeaderFields) -> None:
         self.events.append(("headers", stream, flags, dict(fields)))
+        self.last = max(self.last, stream)
         self._open.add(stream)
 
     def data(self, frame: Frame) -> None:

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.acceptor import Acceptor, ClosedConnections
-from headgate.edge.access import GrpcProtection
+from headgate.edge.access import TOKEN_REQUIRED, GrpcProtection
 from headgate.edge.fairness import TimeSlice
 from headgate.edge.grpc.bounds import Bounds
 from headgate.edge.grpc.connection import Connection
 from headgate.edge.listening import connection_limit, listening
+from headgate.errors import short_repr
+from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus, NotGrpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -39,9 +41,22 @@ class Routes:
         self, methods: Mapping[str, Method], admits: Callable[[HeaderFields], bool], for_call: ForCall | None = None
     ) -> None:
         """`admits` checks the header fields of a call; `for_call` makes a method that knows the header fields."""
-        self.methods = methods
-        self.admits = admits
+        self._methods = methods
+        self._admits = admits
         self.for_call = for_call
+
+    def method(self, fields: HeaderFields) -> Method:
+        """The method of a call; `GrpcError` if there is none or it is not admitted, `NotGrpc` if it is not gRPC."""
+        if fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
+            raise NotGrpc
+        path = fields[":path"]
+        method = self._methods.get(path)
+        if method is None:
+            sentence = f"unknown method {short_repr(path)}"
+            raise GrpcError(GrpcStatus.UNIMPLEMENTED, sentence)
+        if not self._admits(fields):
+            raise GrpcError(GrpcStatus.UNAUTHENTICATED, TOKEN_REQUIRED)
+        return method
 
 
 class Shared:

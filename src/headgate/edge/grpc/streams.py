@@ -13,13 +13,13 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from headgate.edge.access import TOKEN_REQUIRED
 from headgate.edge.grpc.bounds import MAX_IN_FLIGHT, MAX_MESSAGE, MAX_STREAMS, WINDOW
 from headgate.edge.grpc.methods import Delayed, grpc_error
-from headgate.errors import short_repr
 from headgate.protocols.http2 import frames
+from headgate.protocols.http2.early_ends import EarlyEnds
 from headgate.protocols.http2.frames import END_STREAM, PADDED, ErrorCode, Frame, Http2Error
-from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus
+from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus, NotGrpc
+from headgate.protocols.http2.hpack import are_of_a_request, are_trailers
 from headgate.protocols.http2.receiver import ReceiveWindow
 from headgate.protocols.http2.sender import MESSAGE_PREFIX, ResponseSender, refuse_content_type
 
@@ -69,6 +69,7 @@ class Streams:
         self._is_starting_later = False
         self._last_method: tuple[HeaderFields | None, Method | None] = (None, None)
         """The header fields of the last valid call, and its method."""
+        self._early_ends = EarlyEnds(MAX_STREAMS)
         self._window = ReceiveWindow(WINDOW, output.write)
         self._is_draining = False
 
@@ -77,18 +78,16 @@ class Streams:
     def headers(self, stream: int, flags: int, fields: HeaderFields) -> None:
         """A header block is complete: of a new call, or after the message of one."""
         if stream <= self.last:
-            self._budget.control()
-            if flags & END_STREAM and stream in self._calls:
-                self._piece(stream, b"", ended=True)
+            self._trailers(stream, flags, fields)
             return
         self.last = stream
         self._room -= 1
         if self._room < 0 and not self._has_room():
-            self._reset(stream, ErrorCode.REFUSED_STREAM)
+            self._reset(stream, ErrorCode.REFUSED_STREAM, flags)
             return
         usual, method = self._last_method
         if fields is not usual or method is None:
-            method = self._method(stream, fields)
+            method = self._method(stream, flags, fields)
             if method is None:
                 return
             self._last_method = fields, method
@@ -98,6 +97,17 @@ class Streams:
             self._start(stream, method, b"", 0)
         else:
             self._calls[stream] = method
+
+    def _trailers(self, stream: int, flags: int, fields: HeaderFields) -> None:
+        """A header block behind the message of a call, which ends it."""
+        self._budget.control()
+        if stream not in self._calls:
+            self._early_ends.check(stream, END_STREAM)
+        if not flags & END_STREAM or not are_trailers(fields):
+            self.drop(stream)
+            self._reset(stream, ErrorCode.PROTOCOL_ERROR, END_STREAM)
+        elif stream in self._calls:
+            self._piece(stream, b"", ended=True)
 
     def _has_room(self) -> bool:
         """Whether there may be another call; recounts how many more there may be."""
@@ -119,7 +129,9 @@ class Streams:
             if stream > self.last or not stream:
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR)
             self._budget.control()
-            return  # the call was refused or answered already
+            frame.unpadded()
+            self._early_ends.check(stream, flags)
+            return  # the call was refused already
         if flags & PADDED:
             content = frame.unpadded()
         if flags & END_STREAM and stream not in self._pieces:  # complete, as nearly all are
@@ -139,7 +151,7 @@ class Streams:
             self.drop(stream)
             sentence = f"a message has at most {MAX_MESSAGE} bytes here"
             self._fail(stream, GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
-            self._reset(stream, ErrorCode.NO_ERROR)
+            self._reset(stream, ErrorCode.NO_ERROR, int(ended))
         elif ended:
             method = self._calls.pop(stream)
             del self._pieces[stream]
@@ -153,31 +165,31 @@ class Streams:
         if self._window.uncredited > self._window.half:
             self._window.credit(self.messages)
 
-    def _reset(self, stream: int, code: ErrorCode) -> None:
+    def _reset(self, stream: int, code: ErrorCode, flags: int = 0) -> None:
+        self._early_ends.add(stream, flags)
         self._output.write(frames.reset(stream, code))
         self._budget.reset()
 
     # Calls
 
-    def _method(self, stream: int, fields: HeaderFields) -> Method | None:
+    def _method(self, stream: int, flags: int, fields: HeaderFields) -> Method | None:
         """The method of a call; None if the call was refused."""
-        path = fields.get(":path", "")
-        method = self._routes.methods.get(path)
-        if fields.get(":method") != "POST" or not fields.get("content-type", "").startswith("application/grpc"):
+        if not are_of_a_request(fields):
+            self._reset(stream, ErrorCode.PROTOCOL_ERROR, flags)
+            return None
+        try:
+            return self._routes.method(fields)
+        except NotGrpc:
             self._output.write(refuse_content_type(stream))
             self._budget.refused += 1
-            return None
-        if method is None:
-            self._fail(stream, GrpcError(GrpcStatus.UNIMPLEMENTED, f"unknown method {short_repr(path)}"))
-            return None
-        if not self._routes.admits(fields):
-            self._fail(stream, GrpcError(GrpcStatus.UNAUTHENTICATED, TOKEN_REQUIRED))
-            return None
-        return method
+        except GrpcError as error:
+            self._fail(stream, error)
+        self._early_ends.add(stream, flags)
+        return None
 
     def _start(self, stream: int, method: Method, content: bytes, size: int) -> None:
         """The message is complete."""
-        is_compressed, length = _read_prefix(content) if len(content) >= MESSAGE_PREFIX else (0, -1)
+        is_compressed, length = _read_prefix(content) if len(content) >= MESSAGE_PREFIX else (0, None)
         if is_compressed:
             self._fail(stream, GrpcError(GrpcStatus.UNIMPLEMENTED, "compressed messages are not supported"))
         elif length != len(content) - MESSAGE_PREFIX:
@@ -266,6 +278,7 @@ class Streams:
 
     def reset(self, stream: int) -> None:
         """The client has reset a call."""
+        self._early_ends.forget(stream)
         self.drop(stream)
         self._budget.reset()
 
@@ -333,8 +346,4 @@ class Streams:
         for kept in (self._calls, self._pieces, self._waiting, self._tasks, self._delays):
             kept.clear()
         self.messages = self.incomplete = 0
-        self.sender = ResponseSender(_ignore)
-
-
-def _ignore(_data: bytes) -> None:
-    """Write nothing: the connection is closed."""
+        self.sender = ResponseSender(lambda _frames: None)

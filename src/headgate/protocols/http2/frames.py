@@ -32,6 +32,7 @@ class Kind(IntEnum):
 
     DATA = 0
     HEADERS = 1
+    PRIORITY = 2
     RST_STREAM = 3
     SETTINGS = 4
     PUSH_PROMISE = 5
@@ -48,6 +49,7 @@ DATA, HEADERS = int(Kind.DATA), int(Kind.HEADERS)
 class Setting(IntEnum):
     """Settings that are read or announced."""
 
+    ENABLE_PUSH = 2
     MAX_CONCURRENT_STREAMS = 3
     INITIAL_WINDOW_SIZE = 4
     MAX_FRAME_SIZE = 5
@@ -129,6 +131,23 @@ class Frame(NamedTuple):
         return content[start:end]
 
 
+_SIZES: Final[dict[int, int]] = {Kind.PRIORITY: 5, Kind.RST_STREAM: 4, Kind.PING: 8, Kind.WINDOW_UPDATE: 4}
+_MIN_GOAWAY: Final = 8
+_OF_STREAMS: Final = frozenset({Kind.PRIORITY, Kind.RST_STREAM})
+_OF_CONNECTIONS: Final = frozenset({Kind.SETTINGS, Kind.PING, Kind.GOAWAY})
+
+
+def check_control(kind: int, stream: int, content: bytes) -> None:
+    """Refuse a control frame of the wrong size, or on a stream where it cannot be (section 6)."""
+    if len(content) != _SIZES.get(kind, len(content)) or (kind == Kind.GOAWAY and len(content) < _MIN_GOAWAY):
+        raise Http2Error(ErrorCode.FRAME_SIZE_ERROR)
+    if kind in (_OF_CONNECTIONS if stream else _OF_STREAMS):
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR)
+
+
+_ALLOWED: Final[dict[int, range]] = {Setting.ENABLE_PUSH: range(2), Setting.MAX_FRAME_SIZE: range(MAX_FRAME, 2**24)}
+
+
 def read_frames(received: bytearray) -> Iterator[Frame]:
     """Yield the complete frames at the beginning of `received`; they are removed once the last was yielded."""
     at, data = 0, bytes(received)
@@ -172,7 +191,10 @@ def read_settings(content: bytes) -> Iterator[tuple[int, int]]:
         figures = f"{len(content) // 6} settings in one frame"
         raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, CloseReason.CONTROL_FRAMES, figures)
     for at in range(0, len(content), 6):
-        yield int.from_bytes(content[at : at + 2], "big"), int.from_bytes(content[at + 2 : at + 6], "big")
+        setting, value = int.from_bytes(content[at : at + 2], "big"), int.from_bytes(content[at + 2 : at + 6], "big")
+        if setting in _ALLOWED and value not in _ALLOWED[setting]:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR)
+        yield setting, value
 
 
 def window_update(stream: int, by: int) -> bytes:

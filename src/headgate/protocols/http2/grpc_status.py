@@ -31,3 +31,7 @@ class GrpcError(Exception):
     def message(self) -> bytes:
         """The value of `grpc-message`: the sentence, percent-encoded."""
         return quote(str(self), safe=" !\"#$&'()*+,/:;<=>?@[]^`{|}~").encode()
+
+
+class NotGrpc(Exception):
+    """The request is HTTP/2, but no call of gRPC."""

@@ -24,6 +24,25 @@ HeaderFields: TypeAlias = dict[str, str]
 _Entry: TypeAlias = tuple[str, str, int]
 """Name, value, and size as HPACK counts it."""
 
+
+class MalformedFields(HeaderFields):
+    """Fields that no request can have (RFC 9113, sections 8.2 and 8.3): their stream has to be reset."""
+
+
+def are_of_a_request(fields: HeaderFields) -> bool:
+    """Whether fields can be those of a request, with all that it must have (RFC 9113, section 8.3.1)."""
+    has_all = ":method" in fields and ":scheme" in fields and bool(fields.get(":path"))
+    return has_all and not isinstance(fields, MalformedFields)
+
+
+def are_trailers(fields: HeaderFields) -> bool:
+    """Whether fields can stand behind a message (RFC 9113, section 8.1)."""
+    return not isinstance(fields, MalformedFields) and _PSEUDO.isdisjoint(fields)
+
+
+_OF_CONNECTIONS: Final = frozenset({"connection", "proxy-connection", "keep-alive", "transfer-encoding", "upgrade"})
+_PSEUDO: Final = frozenset({":method", ":scheme", ":authority", ":path", ":protocol"})
+
 _OVERHEAD: Final = 32
 """Bytes that HPACK adds to the size of each field (section 4.1)."""
 _MAX_TABLE: Final = 4_096
@@ -118,6 +137,7 @@ class HeaderDecoder:
 
     def _decode(self, block: bytes) -> HeaderFields:
         found: HeaderFields = {}
+        is_malformed = has_regular = False
         max_bytes, max_fields = self._limits.list_bytes, self._limits.fields
         at, end, size, count = self._read_size_updates(block), len(block), 0, 0
         while at < end:
@@ -138,9 +158,16 @@ class HeaderDecoder:
             if size > max_bytes or count > max_fields:
                 figures = f"{count} fields, {size} bytes in one block"
                 raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, CloseReason.HEADER_FIELDS, figures)
-            found[entry[0]] = entry[1]
+            name = entry[0]
+            if name[:1] == ":":
+                is_malformed |= has_regular or name not in _PSEUDO or name in found
+            else:
+                has_regular = True
+                is_malformed |= not name or name in _OF_CONNECTIONS or name != name.lower()
+            found[name] = entry[1]
         self.fields = count
-        return found
+        is_malformed |= found.get("te", "trailers") != "trailers"
+        return MalformedFields(found) if is_malformed else found
 
     def _read_size_updates(self, block: bytes) -> int:
         """Apply the table sizes that a block begins with, and return where they end."""

@@ -22,6 +22,7 @@ from headgate.protocols.http2.frames import (
     Http2Error,
     Kind,
     Setting,
+    check_control,
     frame_at,
 )
 from headgate.protocols.http2.hpack import DEFAULT_LIMITS, HeaderLimits, HeaderReader
@@ -69,6 +70,10 @@ class ReceiveWindow:
 
 class StreamHandler(Protocol):
     """Takes the events of a connection."""
+
+    @property
+    def last(self) -> int:
+        """The last stream that the client opened."""
 
     def headers(self, stream: int, flags: int, fields: HeaderFields) -> None:
         """A header block is complete: it opens a stream, or ends one."""
@@ -190,29 +195,34 @@ class Receiver:
         elif kind in _BLOCKS:
             self._handle_block(frame)
         elif kind == Kind.RST_STREAM:
+            check_control(kind, frame.stream, frame.content)
+            self._check_not_idle(frame.stream)
             self._handler.reset(frame.stream)
         else:
             self._handle_control(kind, frame)
 
     def _handle_control(self, kind: int, frame: Frame) -> None:
         self._budget.control()
+        check_control(kind, frame.stream, frame.content)
         if kind == Kind.SETTINGS:
             self._handle_settings(frame)
         elif kind == Kind.WINDOW_UPDATE:
+            self._check_not_idle(frame.stream)
             self._sender.grant(frame.stream, frame.content, is_open=self._handler.is_open(frame.stream))
         elif kind == Kind.PING:
-            self._handle_ping(frame)
+            if not frame.flags & ACK:
+                self._write(frames.frame(Kind.PING, ACK, 0, frame.content))
         elif kind == Kind.PUSH_PROMISE:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR)
 
-    def _handle_ping(self, frame: Frame) -> None:
-        if len(frame.content) != 8:  # noqa: PLR2004 (section 6.7)
-            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR)
-        if not frame.flags & ACK:
-            self._write(frames.frame(Kind.PING, ACK, 0, frame.content))
+    def _check_not_idle(self, stream: int) -> None:
+        if stream > self._handler.last or (stream and not stream & 1):  # the server opens none
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR)
 
     def _handle_settings(self, frame: Frame) -> None:
         if frame.flags & ACK:
+            if frame.content:
+                raise Http2Error(ErrorCode.FRAME_SIZE_ERROR)
             return
         sender = self._sender
         self._budget.control(len(frame.content) // 6 + len(sender.waiting) // 8)  # what they make the server traverse

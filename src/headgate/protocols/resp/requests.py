@@ -7,9 +7,9 @@ from typing import Final
 
 MAX_COMMAND_BYTES: Final = 16 * 1024 * 1024
 _END: Final = b"\r\n"
-_NUMBER: Final = re.compile(rb"-?[0-9]{1,19}\r\n")
-"""With the end of its line. Python itself would also read blanks, signs and underscores."""
-_EMPTY: Final = (_END, b"*0\r\n", b"*-1\r\n")
+_NUMBER: Final = re.compile(rb"(?:0|-?[1-9][0-9]{0,18})\r\n")
+"""With the end of its line. Python itself would also read blanks, signs, underscores and zeros in front."""
+_EMPTY: Final = re.compile(rb"(?:\*(?:0|-[0-9]+))?\r\n")
 """What Redis skips without a reply."""
 
 
@@ -36,7 +36,7 @@ class RequestReader:
         while (end := self._end_of_command(buffer)) is not None:
             command = bytes(buffer[:end])
             del buffer[:end]
-            if command not in _EMPTY:
+            if _EMPTY.fullmatch(command) is None:
                 commands.append(command)
         if len(buffer) > self._max_bytes:
             msg = f"the command is larger than {self._max_bytes} bytes"
