@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.core.decision import Decision, Hit
+import pytest
+
+from headgate.core import lease
+from headgate.core.decision import Decision, Hit, Receipt
 from headgate.core.failure_policy import FailurePolicy
 from headgate.core.lease import Block
 from headgate.core.limit import Rate
@@ -181,3 +184,15 @@ def _explored(depth: int) -> int:
 def test_every_order_of_events_keeps_the_limit() -> None:
     """Three holders: grants, arrivals, spending, returns, expiry, crashes, resets, in every order of seven events."""
     assert _explored(7) > 3_000
+
+
+def test_the_model_finds_blocks_that_outlive_their_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a block could be spent in the next window, or what was spent were returned too, some order would show it."""
+    with monkeypatch.context() as broken:
+        broken.setattr(lease, "life", lambda *_: 2 * PERIOD)
+        with pytest.raises(AssertionError):
+            _explored(7)
+    with monkeypatch.context() as broken:
+        broken.setattr(Block, "unspent", lambda block: Receipt(KEY, METER, block.stamp, block.size, ""))
+        with pytest.raises(AssertionError):
+            _explored(7)

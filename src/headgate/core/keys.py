@@ -5,7 +5,7 @@
     rl:{u@203.0.113.9}:search:sc1h            no user was known: the address stands in, marked
     rl:{k=sha256:4e07408562bedb8b60ce05c1decfe3ad}:search:sc1h   per API key: its id, or a digest; never the key
     rl:{g=search}:search:fw1s                 a global rule; its own id spreads such rules over slots
-    rl:{g=all}:all:fw1s|#8                    a counter in 8 parts, which have keys of their own: see `shards`
+    rl:{g=all}:all:fw1s|#12                   a counter in 12 parts, which have keys of their own: see `shards`
     rl:{g=all}:all:fw1s|@central.eu           a counter that regions share: see `regions`
     rl:h:fw1m:login:203.0.113.9               Limiter.hit, a key without a rule
     rl:{u=u_42}:search:sc1h|~ID               beside the counter: that the receipt ID was given back
@@ -120,7 +120,7 @@ def check_key(key: object) -> str:
 def spread_mark(spread: Spread) -> str:
     """What the names of a rule's counters say about where their parts are held."""
     if spread.mode is SpreadMode.SHARDS:
-        return f"|#{spread.shards}"
+        return f"|#{spread.parts}"
     if spread.regions is not None:
         return f"|@{spread.regions.value}{'' if spread.home is None else f'.{spread.home}'}"
     return ""

@@ -2,11 +2,11 @@
 
 The name of such a counter says how many parts it has, and each part has a key of its own:
 
-    rl:{g=all}:all:fw1s|#8           the counter of rule "all", in 8 parts; nothing has this key on a cluster
-    rl:{g=all|#12}:all:fw1s|#8       one of its parts
+    rl:{g=all}:all:fw1s|#12          the counter of rule "all", in 12 parts; nothing has this key on a cluster
+    rl:{g=all|#7}:all:fw1s|#12       one of its parts
 
-Redis Cluster chooses the slot of a part by what is in its braces. The number there is chosen so that of 8 parts
-each is in an eighth of the slots of its own, whatever the caller's values are: the parts are on different servers, as
+Redis Cluster chooses the slot of a part by what is in its braces. The number there is chosen so that of 12 parts
+each is in a twelfth of the slots of its own, whatever the caller's values are: the parts are on different servers, as
 evenly as servers share the slots. Values cannot contain "|", so none can imitate a part.
 
 The parts of the limit add up to it, and no part admits more than it has. So the sum never exceeds the limit. A

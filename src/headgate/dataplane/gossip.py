@@ -43,6 +43,8 @@ log = logging.getLogger("headgate")
 
 MAX_COUNTERS: Final = 10_000
 DEFAULT_SECONDS: Final = 1.0
+_TRIES_PER_INTERVAL: Final = 4
+"""How often a region is tried that does not answer."""
 
 
 class _Counter:
@@ -150,19 +152,31 @@ class Gossip:
             self._exchanging = loop.create_task(self._every_interval())
 
     async def _every_interval(self) -> None:
+        async with asyncio.TaskGroup() as regions:
+            for region in self._others:
+                regions.create_task(self._keep_exchanging(region))
+
+    async def _keep_exchanging(self, region: str) -> None:
+        """Each region by itself: one that is cut off delays no other, and is tried more often until it answers."""
+        seconds = self._seconds
         while True:
-            await asyncio.sleep(self._seconds)
-            await self.exchange()
+            await asyncio.sleep(seconds)
+            self._drop_unused()
+            seconds = self._seconds if await self._exchange_with(region) else self._seconds / _TRIES_PER_INTERVAL
 
     async def exchange(self) -> None:
         """Read the ledgers of all other regions once, and add what is new."""
+        self._drop_unused()
+        await asyncio.gather(*[self._exchange_with(region) for region in self._others])
+
+    def _drop_unused(self) -> None:
         now = self._clock()
         for key, counter in list(self._counters.items()):
             if now - counter.used_at > max(counter.meter.period, SILENT_INTERVALS * self._seconds * SECOND):
                 del self._counters[key]
-        await asyncio.gather(*[self._exchange_with(region) for region in self._others])
 
-    async def _exchange_with(self, region: str) -> None:
+    async def _exchange_with(self, region: str) -> bool:
+        """Whether the region answered; it has, where there is nothing to exchange."""
         used = list(self._counters.items())
         results = await asyncio.gather(
             *[self._hear(region, key, counter) for key, counter in used], return_exceptions=True
@@ -182,6 +196,7 @@ class Gossip:
             seconds = (now - peer.last_exchange) / SECOND
             log.warning("region silent: %s, no counts for %.1f s, shares are enforced: %s", region, seconds, errors[0])
             self._peers[region] = peer._replace(is_silent=True)
+        return not errors
 
     async def _hear(self, region: str, key: Key, counter: _Counter) -> None:
         meter = counter.meter

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headgate.ports import SharedStore
 
 _FAR_MS: Final = 1_000
+_PROBES_PER_INTERVAL: Final = 4
 
 
 class Regions(NamedTuple):
@@ -40,15 +41,21 @@ def regional(store: SharedStore, regions: Regions, clock: Callable[[], Micros]) 
         return store
     from headgate.dataplane.regional import Regional  # noqa: PLC0415 (most programs are in one region)
 
-    others = {name: _far_store(name, url, clock) for name, url in regions.others.items()}
+    others = {name: _far_store(name, url, clock, regions.gossip_seconds) for name, url in regions.others.items()}
     return Regional(store, regions.name, others, clock, regions.gossip_seconds)
 
 
-def _far_store(name: str, url: str, clock: Callable[[], Micros]) -> RedisStore:
-    """The store of another region, which answers later than one nearby; a deadline in its address holds."""
+def _far_store(name: str, url: str, clock: Callable[[], Micros], gossip_seconds: float) -> RedisStore:
+    """The store of another region, which answers later than one nearby; what its address says holds.
+
+    While it is unavailable it is probed several times in an interval, so that counts are exchanged soon afterwards.
+    """
     from headgate.adapters.redis import store_at  # noqa: PLC0415 (as above)
 
-    patient = url if "deadline_ms=" in url else f"{url}{'&' if '?' in url else '?'}deadline_ms={_FAR_MS}"
+    probe_ms = max(1, min(_FAR_MS, int(1_000 * gossip_seconds / _PROBES_PER_INTERVAL)))
+    usual = {"deadline_ms": _FAR_MS, "probe_ms": probe_ms}
+    more = "&".join(f"{name}={value}" for name, value in usual.items() if f"{name}=" not in url)
+    patient = f"{url}{'&' if '?' in url else '?'}{more}" if more else url
     try:
         return store_at(patient, None if clock is wall_clock else clock)
     except InvalidSettings as error:

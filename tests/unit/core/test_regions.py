@@ -58,7 +58,10 @@ def test_what_a_process_of_a_region_can_do(spread: Spread) -> None:
     [
         (Spread(), ""),
         (Spread(SpreadMode.LEASED), ""),
-        (Spread(SpreadMode.SHARDS, shards=8), "|#8"),
+        *[
+            (Spread(SpreadMode.SHARDS, shards=shards), f"|#{parts}")
+            for shards, parts in {1: 1, 2: 2, 3: 3, 4: 4, 5: 12, 6: 6, 8: 12, 12: 12, 13: 24, 1_024: 1_032}.items()
+        ],
         (regional(RegionMode.GOSSIP), "|@gossip"),
         (regional(RegionMode.BORROW, "us"), "|@borrow.us"),
     ],

@@ -61,7 +61,7 @@ def test_the_counters_of_a_rule_are_named_by_its_spread() -> None:
     )
     plan_of = Snapshot(rules, 1, pytest.fail, FakeClock()).plan(Request(user="a", path="/x"))
     names = [bound.hit.key for bound in plan_of.enforced]
-    assert sorted(names) == ["rl:{g=all}:all:sc1m|#8", "rl:{u=a}:each:sc1m|#2|e=/*"]
+    assert sorted(names) == ["rl:{g=all}:all:sc1m|#12", "rl:{u=a}:each:sc1m|#2|e=/*"]
 
 
 def test_a_limit_of_fewer_units_has_fewer_parts() -> None:
