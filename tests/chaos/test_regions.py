@@ -151,7 +151,7 @@ def _bound(mode: str, *, is_cut: bool) -> float:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_region_that_is_cut_off(world: World, figures: Figures, mode: str) -> None:
-    """Each mode admits no more than it says: with slow links, while one region is cut off, and once it is back."""
+    """Each mode admits no more than it says: with slow links, while one region is cut off, and after that."""
 
     async def scenario() -> None:
         async with AsyncExitStack() as stack:
