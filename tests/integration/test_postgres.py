@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from headgate.adapters.postgres import Database, migrate, pending
-from headgate.adapters.postgres.migrations import known
+from headgate.adapters.postgres import Database, applied, migrate, pending, require_schema
+from headgate.adapters.postgres.migrations import BREAKING, known
 from headgate.controlplane.changes import Kind, changes, record
 from headgate.errors import DatabaseError, InvalidRequest, InvalidSettings
 
@@ -38,18 +38,47 @@ def test_several_processes_can_migrate_an_empty_database_at_once(postgres: Postg
     asyncio.run(run())
 
 
-def test_a_database_of_a_newer_version_is_refused(postgres: Postgres) -> None:
-    """An old program does not work on a schema that it does not know."""
+_NEWER = "INSERT INTO migrations (number, name, digest) VALUES ($1, $2, '')"
+
+
+def test_a_schema_of_the_next_version_is_borne(postgres: Postgres, caplog: pytest.LogCaptureFixture) -> None:
+    """During an upgrade old programs run on a newer schema, and say so once; a backup by them would not be whole."""
 
     async def run() -> None:
         database = Database(postgres.new_database())
         async with database.use() as connection:
-            await connection.execute("INSERT INTO migrations (number, name, digest) VALUES (9999, 'new', '')")
+            await connection.execute(_NEWER, 9999, "more_columns")
+        for _ in range(2):
+            assert await pending(database) == []
+            assert await migrate(database) == []
+            await require_schema(database)
         with pytest.raises(DatabaseError, match="install a newer one"):
+            await applied(database)
+        await database.close()
+
+    asyncio.run(run())
+    assert [line for line in caplog.messages if "migration 9999" in line] == [
+        "database schema: migration 9999 (more_columns) is of a newer headgate; this one goes on, upgrade it"
+    ]
+
+
+def test_a_schema_that_cannot_be_borne_is_refused(postgres: Postgres) -> None:
+    """The name of a migration says that older programs do not work on what it makes."""
+
+    async def run() -> None:
+        database = Database(postgres.new_database())
+        async with database.use() as connection:
+            await connection.execute(_NEWER, 9998, "breaking_everything")
+        with pytest.raises(DatabaseError, match="migration 9998, which this headgate does not know; install a newer"):
             await pending(database)
         await database.close()
 
     asyncio.run(run())
+
+
+def test_no_migration_needs_a_stop_of_all_services() -> None:
+    """Every schema can be borne by the version before, so upgrades are rolling."""
+    assert not [step.name for step in known() if step.name.startswith(BREAKING)]
 
 
 def test_changes_are_numbered_in_the_order_in_which_they_take_effect(postgres: Postgres) -> None:

@@ -12,13 +12,13 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import httpx
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 HEADGATE = str(Path(sys.executable).with_name("headgate"))
 EXAMPLE_RULES = Path(__file__).parents[2] / "examples" / "rules.yaml"
@@ -43,9 +43,12 @@ def _admin_port(options: Collection[str], settings: Mapping[str, str]) -> tuple[
 class Service:
     """A running `headgate serve`."""
 
+    program: ClassVar[Sequence[str]] = (HEADGATE,)
+    """The command; another version of the product has another one."""
+
     def __init__(self, *options: str, **settings: str) -> None:
         self.process = subprocess.Popen(  # noqa: S603 (our own command)
-            [HEADGATE, "serve", *_admin_port(options, settings), *options],
+            [*self.program, "serve", *_admin_port(options, settings), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headgate.core.units import Micros
 
 _NESTED: Final = ("match", "response")
+_DEFAULT: Final = Rule("")
 # Endpoints are kept decoded. What would mean something else in a file, or cannot stand there, is encoded again.
 _ENCODED: Final = re.compile("[%?#\udc80-\udcff]")
 
@@ -47,7 +48,11 @@ def rule_set_data(rule_set: RuleSet) -> dict[str, Any]:
 
 
 def rule_data(rule: Rule) -> dict[str, Any]:
-    """Every field of a rule; None stands for one that is left out."""
+    """Every field of a rule; None stands for one that is left out.
+
+    A field that is new in a version is left out while it says what is usual: the version before refuses fields that it
+    does not know, and both run side by side during an upgrade.
+    """
     match = rule.match
     return {
         "name": rule.name,
@@ -72,7 +77,7 @@ def rule_data(rule: Rule) -> dict[str, Any]:
         "on_overload": rule.on_overload,
         "spread": _spread(rule.spread),
         "wait_replicas": rule.wait_replicas,
-        "on_shortfall": rule.on_shortfall,
+        "on_shortfall": None if rule.on_shortfall is _DEFAULT.on_shortfall else rule.on_shortfall,
         "sample": rule.sample,
         "priority": rule.priority,
         "response": {

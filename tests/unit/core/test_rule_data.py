@@ -171,3 +171,16 @@ def test_rules_made_in_python_are_checked_like_all_others(rule: Rule, line: str)
     with pytest.raises(InvalidRules) as caught:
         parse_rule_set([rule])
     assert caught.value.lines[0].startswith(line)
+
+
+def test_a_field_that_the_version_before_does_not_know_is_written_only_where_it_is_used() -> None:
+    """During an upgrade both versions read what either has stored, and the older one refuses unknown fields.
+
+    These are the fields of the first version. A new field does not belong here: `rule_data` leaves it out by default.
+    """
+    first = {"name", "match", "per", "limits", "algorithm", "cost", "action", "on_store_error", "on_overload", "spread"}
+    first |= {"wait_replicas", "sample", "priority", "response", "enabled"}
+    plain = complete_rule(Rule("plain", limits=LIMITS))
+    assert plain.keys() == first
+    assert (plain["match"].keys(), plain["response"].keys()) == ({"attributes"}, {"status", "retry_after"})
+    assert complete_rule(Rule("strict", limits=LIMITS, on_shortfall=OnShortfall.DENY))["on_shortfall"] == "deny"

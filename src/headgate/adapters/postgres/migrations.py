@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from functools import cache
 from importlib.resources import files
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres.database import Database
 
+log = logging.getLogger("headgate")
+
+BREAKING: Final = "breaking_"
+"""How the name of a migration begins on whose schema the version before cannot run. It needs a stop of all services, so
+there is none: what is to go is no longer used in one version, and taken away in the next."""
 MIGRATING: Final = 0x6D696772  # "migr": the advisory lock; it ends with its transaction, also behind PgBouncer
 _SECONDS: Final = 3600.0  # asyncpg has no "as long as it takes"
 # In one trip. A role may have time limits that are right for everything but this.
@@ -74,21 +80,21 @@ def tables() -> Sequence[str]:
 
 
 async def pending(database: Database) -> list[Migration]:
-    """Migrations that are not applied yet. Raises `DatabaseError` if the database is ahead of this program."""
+    """Migrations that are not applied yet. Raises `DatabaseError` if this program cannot run on a newer schema."""
     async with database.use() as connection:
-        done = await applied_on(connection)
+        done = await applied_on(connection, bears_newer=True)
     return [step for step in known() if step.number not in done]
 
 
-async def applied(database: Database) -> Mapping[int, datetime]:
-    """When each migration was applied, by number. Raises `DatabaseError` as `pending` does."""
+async def applied(database: Database, *, bears_newer: bool = False) -> Mapping[int, datetime]:
+    """When each migration was applied, by number. For `bears_newer` see `applied_on`."""
     async with database.use() as connection:
-        return await applied_on(connection)
+        return await applied_on(connection, bears_newer=bears_newer)
 
 
 async def require_schema(database: Database) -> None:
     """Raise `DatabaseError` unless the schema is that of this version. Changes nothing."""
-    done = await applied(database)
+    done = await applied(database, bears_newer=True)
     missing = sum(step.number not in done for step in known())
     if not done:
         msg = "the database has no headgate schema; run 'headgate db migrate'"
@@ -118,7 +124,7 @@ async def _next_step(database: Database) -> Migration | None:
     async with database.use() as connection:
         with translated():
             await connection.execute(_BEGIN, timeout=_SECONDS)
-        done = await applied_on(connection)
+        done = await applied_on(connection, bears_newer=True)
         step = next((step for step in known() if step.number not in done), None)
         if step is not None:
             await _apply(connection, step)
@@ -154,19 +160,29 @@ async def undo_on(connection: PoolConnectionProxy[asyncpg.Record]) -> None:
             await connection.execute(f"DROP ROUTINE IF EXISTS {routine} CASCADE")
 
 
-async def applied_on(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping[int, datetime]:
-    """`applied`, on an open connection."""
+async def applied_on(
+    connection: PoolConnectionProxy[asyncpg.Record], *, bears_newer: bool = False
+) -> Mapping[int, datetime]:
+    """`applied`, on an open connection.
+
+    Raises `DatabaseError` if the database is ahead of this program; with `bears_newer`, only if it was changed in a way
+    that this program cannot bear, as the name of the migration says.
+    """
     with translated():
         if not await _has_table(connection):
             return {}
         try:
-            rows = await connection.fetch("SELECT number, digest, at FROM migrations")
+            rows = await connection.fetch("SELECT number, name, digest, at FROM migrations ORDER BY number")
         except asyncpg.UndefinedColumnError as error:
             msg = "there is a table 'migrations' of something else; give headgate a database of its own"
             raise DatabaseError(msg, transient=False) from error
     texts = {step.number: step.digest for step in known()}
+    newest, done = max(texts), {}
     for row in rows:
-        number = row["number"]
+        number, name = row["number"], row["name"]
+        if number > newest and bears_newer and not name.startswith(BREAKING):
+            _say_newer(number, name)
+            continue
         if number not in texts:
             msg = f"the database has migration {number}, which this headgate does not know; install a newer one"
             raise DatabaseError(msg, transient=False)
@@ -175,7 +191,14 @@ async def applied_on(connection: PoolConnectionProxy[asyncpg.Record]) -> Mapping
                 f"migration {number} was applied with another text than this headgate has; install the version that did"
             )
             raise DatabaseError(msg, transient=False)
-    return {row["number"]: row["at"] for row in rows}
+        done[number] = row["at"]
+    return done
+
+
+@cache
+def _say_newer(number: int, name: str) -> None:
+    """Once in a process for each migration."""
+    log.warning("database schema: migration %d (%s) is of a newer headgate; this one goes on, upgrade it", number, name)
 
 
 async def _has_table(connection: PoolConnectionProxy[asyncpg.Record]) -> bool:
