@@ -179,9 +179,9 @@ def _denials(service: Service) -> int:
     """Denials that are stored as events."""
     since, count = None, 0
     while True:
-        query: dict[str, str | int] = {"limit": 1000, "decision": "denied"} | (
-            {} if since is None else {"after": since}
-        )
+        query: dict[str, str | int] = {"limit": 1000, "decision": "denied"}
+        if since is not None:
+            query["after"] = since
         page = service.admin.get("/v1/events", params=query).json()
         count += sum(each["user"] in {"u0", "u1", "u2"} for each in page["items"])
         since = page.get("next")
