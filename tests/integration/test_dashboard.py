@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import httpx
     from tests.support.admin import Admin
 
+    from headgate.edge.simulator import RuleSets
+
 MARK = {"headgate-dashboard": "1"}
 
 
@@ -172,6 +174,8 @@ def test_a_draft_in_both_forms(database_url: str) -> None:
         assert (invalid["valid"], invalid["problems"][0]["field"]) == (False, "limits")
         for body in ({}, {"yaml": text, "data": SEARCH}):
             problem_of(await admin.ask("POST", "/v1/ruleset/draft", body), 422)
+        large = {"data": SEARCH | {"description": "x" * 300_000}}
+        problem_of(await admin.ask("POST", "/v1/ruleset/draft", large), 413)
         assert await admin.value("SELECT count(*) FROM changes") == 0
 
     with_admin(database_url, test)
@@ -197,8 +201,8 @@ def test_a_simulation_of_a_draft(database_url: str) -> None:
     async def test(admin: Admin) -> None:
         given: list[Any] = []
 
-        async def simulate(*arguments: Any) -> bytes:  # noqa: ANN401 (see `Simulate`)
-            given.append(arguments)
+        async def simulate(rule_sets: RuleSets, *arguments: int) -> bytes:
+            given.append((*await rule_sets(), *arguments))
             return b'{"requests": 0}'
 
         problem_of(await admin.ask("POST", "/v1/simulate", {"rules": []}), 404)
@@ -211,6 +215,9 @@ def test_a_simulation_of_a_draft(database_url: str) -> None:
             assert draft_rules["search"] == "1/minute"
             assert against == {"search": "100/minute"}
         assert given[-1][2:] == (60, 20)
+        for odd in ({"name": ["a list"]}, {"rules": ["no rule"], "tiers": "none"}):
+            await admin.good("POST", "/v1/simulate", odd)  # the simulation says what is wrong with it
+            assert given[-1][0]["rules"][-1] in (odd, "no rule")
         await admin.good("POST", "/v1/simulate?whole=true", {"rules": []})
         assert given[-1][0] == {"rules": []}
         for wrong in ("seconds=59", "seconds=86401", "subjects=0", "whole=yes"):
@@ -226,9 +233,16 @@ def test_simulations_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
 
+    asked = 0
+
+    async def rule_sets() -> tuple[dict[str, object], dict[str, object]]:
+        nonlocal asked
+        asked += 1
+        return {}, {}
+
     async def status(simulator: SimulatorProcess) -> tuple[int, str]:
         with pytest.raises(HttpProblem) as raised:
-            await simulator({}, {}, 60, 1)
+            await simulator(rule_sets, 60, 1)
         return raised.value.status, str(raised.value)
 
     async def run() -> None:
@@ -236,6 +250,7 @@ def test_simulations_are_bounded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         first, second = await asyncio.gather(status(simulator), status(simulator))
         assert (first[0], second[0]) == (422, 409)
         assert "no events" in first[1]
+        assert asked == 1, "the one that has to wait costs nothing"
         assert "longer than" in (await status(SimulatorProcess({}, 0.05)))[1]
 
     asyncio.run(run())

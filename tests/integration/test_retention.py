@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import pytest
 from tests.support.stored_events import all_events, events, store
+from tests.support.waiting import wait_until_async
 
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.postgres import Database
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pytest
     from tests.support.postgres import Postgres
 
     from headgate.archive.part import Month
@@ -173,4 +174,57 @@ def test_a_base_backup_is_one_that_postgresql_can_verify(postgres: Postgres, dat
     (tmp_path / "base").mkdir()
     assert asyncio.run(schedule.run_in_child(job, chosen)) is None
     (made,) = (tmp_path / "base").iterdir()
+    assert made == job.folder
     subprocess.run([programs / "pg_verifybackup", made], check=True, capture_output=True)  # noqa: S603 (our own)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "password"),
+    [
+        (
+            "postgresql://me:p%40ss@host:5432/name?sslmode=require",
+            "postgresql://me@host:5432/name?sslmode=require",
+            "p@ss",
+        ),
+        (
+            "postgresql://me@host/name?password=secret&sslmode=require",
+            "postgresql://me@host/name?sslmode=require",
+            "secret",
+        ),
+        ("postgresql://me@host/name", "postgresql://me@host/name", None),
+    ],
+)
+def test_a_base_backup_shows_no_password(url: str, shown: str, password: str | None, tmp_path: Path) -> None:
+    """Every user of the machine can read command lines, so the password goes by the environment."""
+    (job,) = schedule.jobs_of(Settings(database_url=url, base_backup_folder=tmp_path), wall_clock())
+    assert job.command[2] == shown
+    assert job.password == password
+
+
+def test_a_job_that_a_stop_cuts_off_is_due_at_the_next_start(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it only began is removed, and the next service begins anew instead of waiting for a day."""
+    monkeypatch.setattr(schedule, "_SECONDS_AFTER_START", 0.0)
+    program = tmp_path / "pg_basebackup"
+    program.write_text('#!/bin/sh\nmkdir -p "$4" && exec sleep 600\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda _: str(program))
+    folder = tmp_path / "base"
+    chosen = Settings(database_url=database_url, data_dir=tmp_path, base_backup_folder=folder)
+
+    async def run() -> Any:  # noqa: ANN401 (a row)
+        database = Database(database_url)
+        running = asyncio.create_task(schedule.run_jobs(database, chosen, wall_clock))
+        await wait_until_async(lambda: folder.is_dir() and bool([*folder.iterdir()]), interval=0.01)
+        running.cancel()
+        await asyncio.wait([running])
+        (job,) = await database.rows("jobs.list")
+        claimed = await database.row("jobs.claim", "base_backup", "host", 1.0)
+        await database.close()
+        return job, claimed
+
+    job, claimed = asyncio.run(run())
+    assert (job["outcome"], job["detail"]) == ("failed", "the service stopped while it ran")
+    assert claimed is not None
+    assert not [*folder.iterdir()]

@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from headgate.core.units import SECOND
 from headgate.errors import DatabaseError
@@ -22,6 +23,7 @@ from headgate.settings import for_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from headgate.core.units import Micros
     from headgate.ports import Statements
@@ -40,6 +42,10 @@ class Job(NamedTuple):
 
     name: str
     command: tuple[str, ...]
+    folder: Path | None = None
+    """Where its result belongs. It writes to the same name with `.partial`: half of one is not taken for a whole."""
+    password: str | None = None
+    """Of the database, for programs of PostgreSQL; every user of the machine can read a command line."""
 
 
 def jobs_of(settings: Settings, now: Micros) -> list[Job]:
@@ -52,11 +58,30 @@ def jobs_of(settings: Settings, now: Micros) -> list[Job]:
         jobs.append(Job("backup", (*here, "backup")))
     if settings.base_backup_folder is not None:
         day = datetime.fromtimestamp(now / SECOND, UTC).strftime("%Y-%m-%dT%H%M%SZ")
-        folder = str(settings.base_backup_folder / day)
+        folder = settings.base_backup_folder / day
         program = shutil.which("pg_basebackup") or "pg_basebackup"
-        options = ("--pgdata", folder, "--checkpoint=fast", "--wal-method=stream", "--no-password")
-        jobs.append(Job("base_backup", (program, "--dbname", settings.database_url or "", *options)))
+        options = ("--pgdata", str(_partial(folder)), "--checkpoint=fast", "--wal-method=stream", "--no-password")
+        url, password = _without_password(settings.database_url or "")
+        jobs.append(Job("base_backup", (program, "--dbname", url, *options), folder, password))
     return jobs
+
+
+def _without_password(url: str) -> tuple[str, str | None]:
+    """The address of a database without its password, and the password."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    stated = dict(query).get("password")
+    user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
+    hosts = parts.netloc.rpartition("@")[2]
+    place = f"{user}@{hosts}" if user else hosts
+    others = urlencode([(name, value) for name, value in query if name != "password"])
+    if not colon and stated is None:
+        return url, None
+    return urlunsplit(parts._replace(netloc=place, query=others)), unquote(password) if colon else stated
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.partial")
 
 
 async def run_jobs(database: Statements, settings: Settings, clock: Callable[[], Micros]) -> None:
@@ -78,7 +103,12 @@ async def _run_if_due(database: Statements, job: Job, settings: Settings) -> Non
     claimed = await database.row("jobs.claim", job.name, socket.gethostname(), _A_DAY)
     if claimed is None:
         return
-    problem = await run_in_child(job, settings)
+    try:
+        problem = await run_in_child(job, settings)
+    except asyncio.CancelledError:
+        with suppress(DatabaseError):  # then it is tried a day later
+            await database.rows("jobs.stopped", job.name, claimed["began"], "the service stopped while it ran")
+        raise
     outcome = "done" if problem is None else "failed"
     if problem is None:
         log.info("job %s: done", job.name)
@@ -90,13 +120,23 @@ async def _run_if_due(database: Statements, job: Job, settings: Settings) -> Non
 
 async def run_in_child(job: Job, settings: Settings) -> str | None:
     """Run a job in a child process and log what it prints; what went wrong, or None."""
+    is_whole = False
+    try:
+        problem = await _run_in_child(job, settings)
+        is_whole = problem is None
+    finally:
+        await _keep(job, is_whole=is_whole)
+    return problem
+
+
+async def _run_in_child(job: Job, settings: Settings) -> str | None:
     try:
         child = await asyncio.create_subprocess_exec(
             *job.command,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=for_child(_changes(settings)),
+            env=for_child(_changes(settings)) | ({} if job.password is None else {"PGPASSWORD": job.password}),
         )
     except OSError as error:
         return f"{job.command[0]} cannot be started: {error.strerror}"
@@ -112,6 +152,17 @@ async def run_in_child(job: Job, settings: Settings) -> str | None:
     if child.returncode:
         return errors.decode(errors="replace").strip() or f"exit code {child.returncode}"
     return None
+
+
+async def _keep(job: Job, *, is_whole: bool) -> None:
+    """Give what a job made its name, or remove what it only began."""
+    if job.folder is None:
+        return
+    partial = _partial(job.folder)
+    if is_whole and partial.exists():
+        await asyncio.to_thread(partial.rename, job.folder)
+    else:
+        await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
 
 
 def _changes(settings: Settings) -> dict[str, str]:

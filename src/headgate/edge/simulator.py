@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from headgate.edge.problems import HttpProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+
+    RuleSets = Callable[[], Awaitable[tuple[Mapping[str, Any], Mapping[str, Any]]]]
+    """Gives the draft rules, and those that they are compared with."""
 
 MAX_SECONDS: Final = 60.0
 _LOW_PRIORITY: Final = 10
@@ -29,10 +32,8 @@ _MAX_SENTENCE: Final = 500
 class Simulate(Protocol):
     """Decides recorded requests again."""
 
-    async def __call__(
-        self, draft: Mapping[str, Any], against: Mapping[str, Any], seconds: int, subjects: int
-    ) -> bytes:
-        """The report on the last seconds as JSON, by draft rules compared with others; `HttpProblem` if it fails."""
+    async def __call__(self, rule_sets: RuleSets, seconds: int, subjects: int) -> bytes:
+        """The report on the last seconds as JSON; `HttpProblem` if it fails. `rule_sets` is called when it begins."""
 
 
 class SimulatorProcess:
@@ -44,15 +45,14 @@ class SimulatorProcess:
         self._max_seconds = max_seconds
         self._is_running = False
 
-    async def __call__(
-        self, draft: Mapping[str, Any], against: Mapping[str, Any], seconds: int, subjects: int
-    ) -> bytes:
+    async def __call__(self, rule_sets: RuleSets, seconds: int, subjects: int) -> bytes:
         """See `Simulate`."""
         if self._is_running:
             sentence = "another simulation is running; retry when it has ended"
             raise HttpProblem(HTTPStatus.CONFLICT, sentence, ("retry-after", "5"))
         self._is_running = True
         try:
+            draft, against = await rule_sets()
             with tempfile.TemporaryDirectory(prefix="headgate-simulate-", ignore_cleanup_errors=True) as name:
                 folder = Path(name)
                 await asyncio.to_thread(_write, folder, draft, against)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,6 +57,8 @@ class AdminParts:
     simulate: Simulate | None = None
     """Replays recorded traffic against draft rules; None likewise."""
     sessions: Sessions = field(default_factory=Sessions)
+    draft_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a draft is converted: one at a time, so that viewers cannot take the processor from decisions."""
     hot: HotCounters | None = None
     """The hottest counters; None if counters are in memory."""
     refused: RefusedSignIns = field(default_factory=partial(RefusedSignIns, "admin"))

@@ -14,6 +14,7 @@ from headgate.core.rule_data import brief_rule
 from headgate.edge.admin.endpoints.rule_sets import ProblemView, RuleSetBody
 from headgate.edge.admin.fields import Input, Output, Truth, example, whole_number
 from headgate.edge.admin.gate import Gate, Parts
+from headgate.edge.admin.parts import AdminParts
 from headgate.edge.admin.problems import MAX_PROBLEMS
 from headgate.errors import InvalidFields, InvalidRules, NotFound, Problem
 
@@ -54,7 +55,11 @@ async def read_draft(parts: Parts, body: DraftBody) -> dict[str, Any]:
     """Convert a rule or rule set between YAML and data, and check it against what is published; nothing is stored."""
     if (body.yaml is None) == (body.data is None):
         raise InvalidFields([Problem((), "send either `yaml` or `data`")])
-    data, text = body.data, body.yaml
+    async with parts.draft_turn:
+        return await _both_forms(parts, body.data, body.yaml)
+
+
+async def _both_forms(parts: AdminParts, data: dict[str, Any] | None, text: str | None) -> dict[str, Any]:
     if text is not None:
         try:
             read = (await asyncio.to_thread(parse, text)).data
@@ -111,18 +116,27 @@ async def simulate(
     if parts.simulate is None:
         msg = "this process replays nothing; ask /v1/simulate of `headgate serve`, or use `headgate simulate`"
         raise NotFound(msg)
-    current = await parts.rule_set_changes.dump()
-    draft = body if whole else await asyncio.to_thread(_overlaid, current, body)
-    report = await parts.simulate(draft, current, seconds, subjects)
+
+    async def rule_sets() -> tuple[dict[str, Any], dict[str, Any]]:
+        current = await parts.rule_set_changes.dump()
+        return body if whole else await asyncio.to_thread(_overlaid, current, body), current
+
+    report = await parts.simulate(rule_sets, seconds, subjects)
     return Response(report, media_type="application/json")
 
 
 def _overlaid(current: dict[str, Any], draft: dict[str, Any]) -> dict[str, Any]:
     """The published rule set with the rules and tiers of a draft."""
     single = draft.get("rules", []) if is_rule_set(draft) else [draft]
-    rules = {each.get("name"): each for each in current.get("rules", [])}
-    for each in single if isinstance(single, list) else []:
-        if isinstance(each, dict):
-            rules[each.get("name")] = each
-    tiers = {**current.get("tiers", {}), **(draft.get("tiers") or {})}
-    return {**current, "tiers": tiers, "rules": list(rules.values())}
+    rules: dict[str, Any] = {each["name"]: each for each in current.get("rules", [])}
+    unnamed: list[Any] = []  # kept, so that the simulation says what is wrong with them
+    for each in single if isinstance(single, list) else [single]:
+        name = each.get("name") if isinstance(each, dict) else None
+        if isinstance(name, str):
+            rules[name] = each
+        else:
+            unnamed.append(each)
+    tiers = draft.get("tiers") or {}
+    if isinstance(tiers, dict):
+        tiers = {**current.get("tiers", {}), **tiers}
+    return {**current, "tiers": tiers, "rules": [*rules.values(), *unnamed]}

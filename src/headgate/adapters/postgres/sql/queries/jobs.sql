@@ -9,5 +9,8 @@ RETURNING began;
 -- jobs.end(name, began, outcome, detail, 1 if it failed): nothing; the run has ended
 UPDATE jobs SET ended = now(), outcome = $3, detail = $4, failures = failures + $5::bigint WHERE name = $1 AND began = $2;
 
+-- jobs.stopped(name, began, detail): nothing; the run was cut off, and the next service that looks begins another
+UPDATE jobs SET ended = now(), outcome = 'failed', detail = $3, next_run = now() WHERE name = $1 AND began = $2;
+
 -- jobs.list(): all jobs that ever ran, by name
 SELECT name, began, ended, outcome, detail, host, failures, next_run FROM jobs ORDER BY name;
