@@ -9,21 +9,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TEST: Final = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
-_CELLS: Final = frozenset({"yes", "no", "partly", "?"})
+_CELLS: Final = frozenset({"yes", "no", "partly"})
 _COLUMNS: Final = 9
 
 
 def test_every_row_names_tests_that_exist(root: Path) -> None:
-    """Each cell of ours names at least one test, each test exists, and the other cells have one of four words."""
-    text = (root / "docs/explanation/compared.md").read_text(encoding="utf-8")
-    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")][1:]
+    """Each cell of ours names at least one test, each test exists, and the other cells have one of three words."""
+    rows = _rows(root / "docs/explanation/compared.md")
     assert len(rows) > 20
-    for row in rows:
-        cells = [cell.strip() for cell in row]
-        assert len(cells) == _COLUMNS, cells[0]
-        assert set(cells[1:-1]) <= _CELLS, cells[0]
+    for name, cells in rows.items():
+        assert len(cells) == _COLUMNS - 1, name
+        assert set(cells[:-1]) <= _CELLS, name
         named = _TEST.findall(cells[-1])
-        assert named, cells[0]
+        assert named, name
         for file, test in named:
-            source = (root / "tests/unit/frameworks" / file).read_text(encoding="utf-8")
-            assert f"def {test}(" in source, test
+            (found,) = (root / "tests/unit").rglob(file)
+            assert f"def {test}(" in found.read_text(encoding="utf-8"), test
+
+
+def test_the_readme_says_the_same(root: Path) -> None:
+    """The shorter table of the README has rows of the longer one, with the same cells for the others."""
+    rows = _rows(root / "docs/explanation/compared.md")
+    short = _rows(root / "README.md", columns=_COLUMNS)
+    assert len(short) > 5
+    for name, cells in short.items():
+        assert cells[:-1] == rows[name][:-1], name
+        assert cells[-1] == "yes", name
+
+
+def _rows(page: Path, columns: int | None = None) -> dict[str, list[str]]:
+    """The rows of the comparison on a page, by their names."""
+    text = page.read_text(encoding="utf-8").partition("| | slowapi |")[2].partition("\n\n")[0]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
+    assert columns is None or all(len(cells) == columns for cells in lines)
+    return {cells[0]: cells[1:] for cells in lines}
