@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from flask import Blueprint, Flask, Response, current_app, g, has_request_context, request
@@ -179,8 +180,9 @@ class RateLimiter:
     def _after(self, response: Response) -> Response:
         found = g.get(_KEY)
         if isinstance(found, Admission):
+            there = {name.lower() for name, _ in response.headers}
             for name, value in self._threads.gate.headers(found.verdict):
-                if name not in response.headers:
+                if name.lower() not in there:
                     response.headers.add(name, value)
             if found.verdict.allowed:
                 self._threads.answered(found, response)
@@ -214,4 +216,9 @@ def _route(app: Flask) -> Route:
     around = [app.blueprints[name] for name in request.blueprints if name in app.blueprints]
     limits = [limit for each in (view, *around) for limit in limits_at(each)]
     is_free = any(map(is_exempt, (view, *around)))
-    return Route(_VARIABLE.sub(r"{\1}", rule.rule), tuple(dict.fromkeys(limits)), is_free)
+    return Route(_template(rule.rule), tuple(dict.fromkeys(limits)), is_free)
+
+
+@lru_cache(4_096)
+def _template(rule: str) -> str:
+    return _VARIABLE.sub(r"{\1}", rule)

@@ -11,6 +11,7 @@ behind it, where a rule does not.
 from __future__ import annotations
 
 import re
+from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -74,18 +75,24 @@ def call_of_wsgi(environ: Mapping[str, object], path: str, api_key_header: str) 
     """The call in a WSGI environment; the server has joined the lines of each header."""
 
     def header(name: str) -> str | None:
-        value = environ.get(f"HTTP_{name.upper().replace('-', '_')}")
+        value = environ.get(name)
         return value if isinstance(value, str) else None
 
     return Call(
         str(environ.get("REQUEST_METHOD", "")),
         path,
         str(environ.get("REMOTE_ADDR", "")),
-        header("x-forwarded-for"),
-        header("forwarded"),
-        _first(header("authorization")),
-        _first(header(api_key_header)),
+        header("HTTP_X_FORWARDED_FOR"),
+        header("HTTP_FORWARDED"),
+        _first(header("HTTP_AUTHORIZATION")),
+        _first(header(_variable(api_key_header))),
     )
+
+
+@cache
+def _variable(header: str) -> str:
+    """The name of a header in a WSGI environment; an application has one for its API keys."""
+    return f"HTTP_{header.upper().replace('-', '_')}"
 
 
 def decoded_path(environ: Mapping[str, object]) -> str:

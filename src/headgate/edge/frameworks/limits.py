@@ -171,6 +171,9 @@ class RoutePlans:
         counted: list[tuple[RouteLimit, Rule]] = []
         enforced, shadows, unlimited = plan.enforced, plan.shadows, plan.unlimited
         gate = None
+        # The limit of a route has no patterns, and counts by the template of the route: the plan is the same for every
+        # path, so that one lookup finds it.
+        request = request._replace(path=None)
         for limit in limits:
             if limit.is_plain and limit.rule_set is not None:
                 more = self._snapshot(limit.rule_set).plan(request, cost)
