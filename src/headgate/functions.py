@@ -95,7 +95,7 @@ class RateLimiter:
         """Limit a function, with or without `async`. It counts for `key`, for `per`, or else for all calls together."""
         if per is None and options.get("key") is None:
             per = "global" if options.get("name") else "endpoint"
-        given = options_of(limits, per, options, _RIGHT)
+        given = options_of(limits, per, options, _RIGHT, gets_the_call=False)
         given.without_effect(_WITHOUT_EFFECT, "a plain function has no HTTP request")
         waiting = RouteLimit(given.via(_of_arguments))
         direct = RouteLimit(given.for_threads().via(_of_arguments))

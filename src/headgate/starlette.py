@@ -57,6 +57,7 @@ __all__ = ["Admission", "RateLimitMiddleware", "RateLimited", "admission", "exem
 F = TypeVar("F", bound="Callable[..., Any]")
 _RIGHT = '@rate_limit("10/minute", per="user")'
 _SETUP = 'setup(app, "memory://", rules="rules.yaml")'
+_IS_OURS = "is_of_headgate"
 UNCHECKED = 'this view\'s limit is not enforced, since headgate is not installed; write setup(app, "memory://")'
 
 
@@ -127,12 +128,17 @@ def setup(
     if not hasattr(app, "add_middleware"):
         msg = f"setup takes the application, not {type(app).__name__}; write {_SETUP}"
         raise WrongUse(msg)
+    if any(getattr(each.cls, _IS_OURS, False) for each in app.user_middleware):
+        msg = "setup was called for this application before, so every call would be counted twice; call it once"
+        raise WrongUse(msg)
     middleware = RateLimitMiddleware(app, store, rules, **options)
     middleware.application = app
 
     def around(inner: App) -> RateLimitMiddleware:
         middleware.app = inner
         return middleware
+
+    setattr(around, _IS_OURS, True)
 
     app.add_middleware(around)
     answer_errors_with_headers(app, middleware.headers_for)

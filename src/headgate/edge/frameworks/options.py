@@ -109,8 +109,11 @@ class Options:
                 raise InvalidSettings(msg)
 
 
-def options_of(limits: Limits, per: Per, given: LimitOptions, right: str) -> Options:
-    """Options as people write them; `right` is the line that is shown to those who write something else."""
+def options_of(limits: Limits, per: Per, given: LimitOptions, right: str, *, gets_the_call: bool = True) -> Options:
+    """Options as people write them; `right` is the line that is shown to those who write something else.
+
+    `gets_the_call` says that functions get one argument, the call, so that one without parameters is refused.
+    """
     _check_names(given, LimitOptions, right)
     if callable(limits):
         _check_is_of_a_call(limits, right)
@@ -130,16 +133,24 @@ def options_of(limits: Limits, per: Per, given: LimitOptions, right: str) -> Opt
     if per is None:
         per = () if key is not None else ("user",)
     counted = (per,) if isinstance(per, str) else tuple(per)
-    for name in ("key", "exempt_when", "deduct_when", "on_refused"):
-        if (value := given.get(name)) is not None and not callable(value):
-            msg = f"{name} is a function, not {short_repr(value)}"
-            raise InvalidSettings(msg)
+    _check_functions({**given, "key": key}, gets_the_call=gets_the_call)
     rest: dict[str, Any] = {**given, "key": key, "cost": _cost(given.get("cost")), "methods": _methods(given)}
     for name in ("per_method", "enabled"):
         if not isinstance(rest.get(name, False), bool):
             msg = f"{name} is True or False, not {short_repr(rest[name])}"
             raise InvalidSettings(msg)
     return Options(limits, counted, **rest)
+
+
+def _check_functions(given: Mapping[str, Any], *, gets_the_call: bool) -> None:
+    for name in ("key", "exempt_when", "deduct_when", "on_refused"):
+        if (value := given.get(name)) is not None and not callable(value):
+            msg = f"{name} is a function, not {short_repr(value)}"
+            raise InvalidSettings(msg)
+    for name in ("key", "cost", "exempt_when") if gets_the_call else ():
+        if callable(value := given.get(name)) and not _takes_something(value):
+            msg = f"{name} is a function of the call, and this one takes nothing; write {name}=lambda request: …"
+            raise WrongUse(msg)
 
 
 def _split(limits: str | Sequence[str]) -> tuple[str, ...]:
@@ -180,7 +191,7 @@ class SetupOptions(TypedDict, total=False):
     headers: str
     header_names: Mapping[str, str] | None
     reset_header: str | None
-    trusted_proxies: Iterable[str] | None
+    trusted_proxies: str | Iterable[str] | None
     database_url: str | None
     default_limits: str | Sequence[str] | RouteLimit | None
     exempt_when: Function | None
@@ -220,11 +231,9 @@ def setup_of(given: SetupOptions, right: str) -> Setup:
             msg = f"{name} is a function, not {short_repr(value)}"
             raise InvalidSettings(msg)
     rest: dict[str, Any] = dict(given)
-    if isinstance(skip := rest.get("skip", ()), str):
-        rest["skip"] = (skip,)
     for name in ("skip", "trusted_proxies"):
-        if rest.get(name) is not None:
-            rest[name] = tuple(rest[name])
+        if (value := rest.get(name)) is not None:
+            rest[name] = (value,) if isinstance(value, str) else tuple(value)
     return Setup(**rest)
 
 
@@ -232,10 +241,24 @@ OPTION_NAMES: Final = ("limits", "per", *LimitOptions.__annotations__)
 SETUP_NAMES: Final = tuple(each.name for each in fields(Setup))
 
 
+_OF_OTHERS: Final = {
+    "callback": "on_refused",
+    "error_message": "message",
+    "group": "name",
+    "identifier": "key",
+    "key_func": "key",
+    "method": "methods",
+    "on_breach": "on_refused",
+    "scope": "name",
+}
+"""What slowapi, flask-limiter, django-ratelimit and fastapi-limiter call our options."""
+
+
 def _check_names(given: Mapping[str, Any], known: Any, right: str) -> None:  # noqa: ANN401 (a TypedDict)
     unknown = next((name for name in given if name not in known.__annotations__), None)
     if unknown is not None:
-        close = get_close_matches(unknown, known.__annotations__, 1)
+        here = _OF_OTHERS.get(unknown)
+        close = [here] if here in known.__annotations__ else get_close_matches(unknown, known.__annotations__, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known.__annotations__)}"
         msg = f"there is no option {short_repr(unknown)} in {right}; {hint}"
         raise WrongUse(msg)
@@ -243,14 +266,17 @@ def _check_names(given: Mapping[str, Any], known: Any, right: str) -> None:  # n
 
 def _check_is_of_a_call(function: Function, right: str) -> None:
     """A function in place of limits takes the call; one that takes nothing is a view without a limit."""
-    try:
-        parameters = signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return
-    taken = [each for each in parameters if each.kind is not Parameter.KEYWORD_ONLY]
-    if isinstance(function, type) or not taken:
+    if isinstance(function, type) or not _takes_something(function):
         msg = f"the limit is missing at {short_repr(getattr(function, '__name__', function))}; write {right}"
         raise WrongUse(msg)
+
+
+def _takes_something(function: Function) -> bool:
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):  # of a builtin, which does not say
+        return True
+    return any(each.kind is not Parameter.KEYWORD_ONLY for each in parameters)
 
 
 async def settled(value: Any) -> Any:  # noqa: ANN401 (what a function of the application gave)
