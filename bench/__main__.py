@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from bench import cold_users, flood, frameworks, http, leases, memory, plots, recording, redis, report, rls, routes, sdk
+from bench import (
+    cold_users,
+    flood,
+    frameworks,
+    http,
+    leases,
+    memory,
+    plots,
+    readme,
+    recording,
+    redis,
+    report,
+    rls,
+    routes,
+    sdk,
+)
 from bench.rows import Row
 from rich.console import Console
 
@@ -39,6 +54,7 @@ def main() -> None:
     console.print(report.table([Row.from_dict(row) for row in results["rows"]], console.width))
     for picture in plots.draw(results):
         console.print(f"drawn: {picture}")
+    readme.write()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def _tool(root: Path, name: str) -> Any:  # noqa: ANN401 (a script's module)
-    spec = importlib.util.spec_from_file_location(f"tools_{name}", root / f"tools/{name}.py")
+def _tool(root: Path, name: str, folder: str = "tools") -> Any:  # noqa: ANN401 (a script's module)
+    spec = importlib.util.spec_from_file_location(f"{folder}_{name}", root / f"{folder}/{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -50,3 +51,11 @@ def test_pictures_are_shown_as_files_and_not_as_pages(root: Path) -> None:
     """A picture that is a link becomes two absolute addresses: the file itself, and the page."""
     shown = _tool(root, "readme").absolute("[![p](docs/a.png)](docs/b.md#c) `[x](y)`", "https://host/r")
     assert shown == "[![p](https://host/r/raw/main/docs/a.png)](https://host/r/blob/main/docs/b.md#c) `[x](y)`"
+
+
+def test_the_readme_has_the_figures_of_the_last_run(root: Path) -> None:
+    """The measured table is what `make bench` wrote; `python -m bench.readme` writes it again."""
+    text = (root / "README.md").read_text(encoding="utf-8")
+    results = json.loads((root / "bench/results.json").read_text(encoding="utf-8"))
+    assert "**missed**" in text or all(row["met"] is not False for row in results["rows"])
+    assert _tool(root, "readme", "bench").updated(text, results) == text

@@ -55,13 +55,19 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
     return typed
 
 
-def follow(page: Path, folder: Path, environment: Mapping[str, str], addresses: Mapping[str, str]) -> list[Typed]:
+def follow(
+    page: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    addresses: Mapping[str, str],
+    skip: re.Pattern[str] | None = None,
+) -> list[Typed]:
     """Type a page into one shell, in an empty folder. A YAML block that begins with a file's name is that file."""
     for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
         text = dedent(block["text"])
         if name := _FILE.match(text):
             (folder / name["name"]).write_text(text, encoding="utf-8")
-    typed = commands(page)
+    typed = [each for each in commands(page) if skip is None or not skip.match(each[0].removeprefix(".venv/bin/"))]
     script = "".join(f"{command}\nprintf '\\001%s\\n' $?\n" for command, _ in typed)
     for shown, real in addresses.items():
         script = script.replace(shown, real)
