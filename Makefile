@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-deps format bench docs sbom requirements pictures schema messages clean
+.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-deps format bench docs sbom requirements pictures screenshots schema messages clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -70,6 +70,9 @@ sbom: .deploy-environment  ## the software bill of materials of what `make serve
 	@mkdir -p dist
 	@$(VENV)-deploy/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
 	  --output-file dist/headgate.cdx.json requirements/serve.txt
+
+screenshots: .environment  ## take the pictures of the dashboard and of headgate top in docs/pictures again (needs Chromium)
+	@$(BIN)/python tools/screenshots.py
 
 schema: .environment  ## write sql/schema.sql anew, from the migrations
 	@$(BIN)/python -m tests.integration.schema_text

@@ -181,6 +181,77 @@ def test_a_draft_in_both_forms(database_url: str) -> None:
     with_admin(database_url, test)
 
 
+def test_a_draft_beside_others(database_url: str) -> None:
+    """Names, ids, tiers and own limits are compared with what is stored, without reading other rules."""
+
+    async def test(admin: Admin) -> None:
+        await admin.good("POST", "/v1/tiers", {"name": "pro", "limits": {"api": "5/minute"}})
+        await admin.good("POST", "/v1/rules", SEARCH)
+        await admin.good("POST", "/v1/users", {"id": "u1"})
+        await admin.good("PUT", "/v1/users/u1/overrides/search", {"limits": "9/minute"})
+
+        async def problems(data: dict[str, Any]) -> list[str]:
+            found = await admin.good("POST", "/v1/ruleset/draft", {"data": data})
+            return [f"{each['field']}: {each['message']}" for each in found["problems"]]
+
+        assert await problems(SEARCH | {"limits": "7/hour"}) == []
+        assert await problems(SEARCH | {"name": "SEARCH"}) == ["name: the name 'SEARCH' is taken by the rule 'search'"]
+        (taken,) = await problems(SEARCH | {"name": "other", "id": "search"})
+        assert taken.startswith("id: the id 'search' is that of the rule 'search'")
+        assert await problems(SEARCH | {"name": "tiered", "limits": "tier:api"}) == []
+        (missing,) = await problems(SEARCH | {"name": "tiered", "limits": "tier:search"})
+        assert "has no limit named 'search'" in missing
+        (unfit,) = await problems({"name": "search", "action": "allow"})
+        assert "1 user has own limits for it" in unfit
+        assert await problems({"rules": [SEARCH | {"limits": "tier:api"}]}) == []
+        assert (
+            await problems({"rules": [SEARCH | {"limits": "tier:new"}], "tiers": {"pro": {"limits": {"new": "1/s"}}}})
+            == []
+        )
+        wrong, *_ = await problems({"rules": [SEARCH], "tiers": "none"})
+        assert wrong.startswith("tiers: ")
+
+    with_admin(database_url, test)
+
+
+def test_rules_by_state(database_url: str) -> None:
+    """Enforced, shadow and disabled rules, and those with a draft."""
+
+    async def test(admin: Admin) -> None:
+        await admin.good("POST", "/v1/rules", SEARCH)
+        await admin.good("POST", "/v1/rules", SEARCH | {"name": "watched", "action": "log"})
+        await admin.good("POST", "/v1/rules", SEARCH | {"name": "off", "enabled": False, "action": "log"})
+        await admin.good("POST", "/v1/rules?draft=true", SEARCH | {"name": "soon"})
+        wanted = {"enforced": ["search"], "shadow": ["watched"], "disabled": ["off"], "draft": ["soon"]}
+        for state, names in wanted.items():
+            found = await admin.good("GET", f"/v1/rules?state={state}")
+            assert [each["name"] for each in found["items"]] == names
+        problem_of(await admin.ask("GET", "/v1/rules?state=other"), 422)
+
+    with_admin(database_url, test)
+
+
+def test_of_very_many_rules_only_those_in_use_are_looked_at(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's page then has the limits for all paths and those that counted the user, and says that there are more."""
+    monkeypatch.setattr("headgate.edge.admin.endpoints.decisions.MAX_RULES_EACH", 2)
+
+    async def test(admin: Admin) -> None:
+        await admin.good("POST", "/v1/rules", SEARCH)
+        story = await admin.good("GET", "/v1/users/u1/story")
+        assert story["limits_are_all"]
+        for name in ("used", "unused"):
+            await admin.good("POST", "/v1/rules", SEARCH | {"name": name, "match": {"endpoints": [f"/{name}"]}})
+        used = (
+            "INSERT INTO usage_daily (day, user_id, rule, requests) VALUES (now()::date, 'u1', 'used', 1) RETURNING 1"
+        )
+        assert await admin.value(used) == 1
+        story = await admin.good("GET", "/v1/users/u1/story")
+        assert not story["limits_are_all"]
+        assert {each["rule"] for each in story["limits"]} == {"search", "used"}
+
+    with_admin(database_url, test)
+
+
 def test_one_counter_is_reset(database_url: str) -> None:
     """With a rule only its counters are emptied."""
 

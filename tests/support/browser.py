@@ -81,7 +81,8 @@ class Watched:
         return self.page
 
     def close(self) -> None:
-        """Close it, and fail if anything went wrong."""
+        """Close it, and fail if anything went wrong before: closing cuts off calls in flight, which is no mistake."""
+        errors, elsewhere = list(self.errors), list(self.elsewhere)
         self.context.close()
-        assert self.errors == [], self.errors
-        assert self.elsewhere == [], self.elsewhere
+        assert errors == [], errors
+        assert elsewhere == [], elsewhere

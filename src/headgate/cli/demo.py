@@ -70,6 +70,10 @@ def demo(
     if running_service(chosen) is not None:
         msg = f"a service runs on port {port} already; stop it, or choose other ports"
         raise HeadgateError(msg)
+    # A supervisor's signal ends it as ctrl-c does, for the service is a child process and would stay behind; and a
+    # shell that starts it in the background leaves ctrl-c ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with _service(chosen, grpc_port):
             factor = rate / scenario.rate

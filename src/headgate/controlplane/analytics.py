@@ -77,6 +77,8 @@ class MetricsQuery(NamedTuple):
     granularity: Granularity = Granularity.HOUR
     by: frozenset[Dimension] = frozenset()
     of: Mapping[Dimension, str] = {}
+    quantiles: bool = True
+    """Whether with decision times; adding them up takes most of the time of a long span."""
 
     def check(self) -> None:
         """Raise `InvalidFields` for what is not counted together."""
@@ -128,6 +130,7 @@ class Analytics:
             *(query.of.get(each) for each in (Dimension.ENDPOINT, Dimension.TIER, Dimension.REGION)),
             *(after or _NO_POSITION),
             most,
+            query.quantiles,
         )
         return [with_quantiles(row) for row in rows]
 

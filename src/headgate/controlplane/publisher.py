@@ -49,14 +49,16 @@ class Publisher:
         self._zones = zones
         self._clock = clock
 
-    async def rule_set(self, statements: Statements) -> dict[str, Any]:
-        """The active rules and the tiers, as `parse_rule_set` takes them."""
+    async def rule_set(
+        self, statements: Statements, instead: Sequence[Mapping[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """The active rules, or those that are given `instead`, and the tiers, as `parse_rule_set` takes them."""
         tiers = await statements.rows("rule_sets.tiers")
-        rules = await in_pages(statements, "rule_sets.rules")
+        rules = await in_pages(statements, "rule_sets.rules") if instead is None else ()
         return {
             "default_tier": next((tier["name"] for tier in tiers if tier["is_default"]), None),
             "tiers": {tier["name"]: tier_data(tier) for tier in tiers},
-            "rules": [readable(rule["name"], rule["data"]) for rule in rules],
+            "rules": [*(instead or ()), *(readable(rule["name"], rule["data"]) for rule in rules)],
         }
 
     async def publish(self, writing: Writing, who: str, change: int) -> Published:

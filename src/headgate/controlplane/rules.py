@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from headgate.controlplane import rule_rows
 from headgate.controlplane.changes import announced, nothing
 from headgate.controlplane.gc_paused import in_thread
+from headgate.controlplane.publisher import refuse_too_many
 from headgate.controlplane.rule_plans import DesiredRules, is_rule_set, owner_problem, plan_and_check
 from headgate.controlplane.rule_rows import Edit, RuleRecord, apply_edits, id_in, under_name
 from headgate.core.parsing.fields import name_problem, unusable
 from headgate.core.parsing.rule import rule
+from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule_data import complete_rule
 from headgate.errors import Conflict, InvalidFields, InvalidRules, NotFound, Problem, Stale, short_repr
 
@@ -23,7 +26,16 @@ if TYPE_CHECKING:
     from headgate.controlplane.publisher import Publisher
     from headgate.ports import Database, Statements, Writing
 
-__all__ = ["RuleRecord", "RuleVersion", "Rules"]
+__all__ = ["RuleRecord", "RuleState", "RuleVersion", "Rules"]
+
+
+class RuleState(StrEnum):
+    """What a list of rules can be narrowed to."""
+
+    ENFORCED = "enforced"
+    SHADOW = "shadow"
+    DISABLED = "disabled"
+    DRAFT = "draft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,7 @@ class Rules:
         endpoint: str | None = None,
         enabled: bool | None = None,
         search: str | None = None,
+        state: RuleState | None = None,
     ) -> list[RuleRecord]:
         """Rules by name, from behind the name `after`; `tier` and `endpoint` are as a rule's `match` names them.
 
@@ -63,7 +76,7 @@ class Rules:
         """
         if search is not None and unusable(search):
             return []
-        rows = await self._database.rows("rules.list", after, most, owner, tier, endpoint, enabled, search)
+        rows = await self._database.rows("rules.list", after, most, owner, tier, endpoint, enabled, search, state)
         return [RuleRecord.of(row) for row in rows]
 
     async def get(self, name: str) -> RuleRecord:
@@ -229,13 +242,49 @@ class Rules:
             raise InvalidRules(of_fields(error.problems, edit.name)) from error
         return records[edit.name]
 
+    async def validate_alone(self, data: object) -> Sequence[Problem]:
+        """What is wrong with a rule or a rule set by itself, with the tiers that there are.
+
+        The other rules are not read, for there may be 100,000: of them only names, ids and their number matter. So
+        this is quick enough to be asked with every keystroke.
+        """
+        try:
+            if is_rule_set(data):
+                await in_thread(parse_rule_set, await self._with_tiers(data))
+            else:
+                await self._check_alone(await in_thread(complete, data))
+        except InvalidRules as error:
+            return error.problems
+        return []
+
+    async def _with_tiers(self, data: Any) -> dict[str, Any]:  # noqa: ANN401 (as it was sent; the parser says what is wrong)
+        stored = await self._publisher.rule_set(self._database, [])
+        given = data.get("tiers")
+        tiers = {**stored["tiers"], **given} if isinstance(given, dict) else given or stored["tiers"]
+        return {**stored, **data, "tiers": tiers}
+
+    async def _check_alone(self, made: Mapping[str, Any]) -> None:
+        name, id_ = made["name"], made.get("id") or made["name"]
+        alike, same = await self._database.row("rules.alike", name), await self._database.row("rules.with_id", id_)
+        if alike is not None and alike["name"] != name:
+            raise InvalidRules([Problem(("name",), f"the name {name!r} is taken by the rule {alike['name']!r}")])
+        if same is not None and same["name"] != name:
+            message = f"the id {id_!r} is that of the rule {same['name']!r}; give this rule an id of its own"
+            raise InvalidRules([Problem(("id",), message)])
+        beside = await self._database.row("rules.published_beside", name)
+        refuse_too_many(1 + (0 if beside is None else beside["many"]))
+        await self._check_set(self._database, await self._publisher.rule_set(self._database, [made]), name)
+
     async def _check(self, statements: Statements, made: Mapping[str, Any]) -> None:
         """Raise `InvalidRules` unless the whole rule set could be active with this rule as given here."""
         whole = await self._publisher.rule_set(statements)
         name = made["name"]
         whole["rules"] = [*(each for each in whole["rules"] if each["name"] != name), made]
+        await self._check_set(statements, whole, name)
+
+    async def _check_set(self, statements: Statements, data: Mapping[str, Any], name: str) -> None:
         try:
-            await self._publisher.check(statements, whole, [name])
+            await self._publisher.check(statements, data, [name])
         except InvalidRules as error:
             raise InvalidRules(of_fields(error.problems, name)) from error
 

@@ -172,7 +172,7 @@ def event_of(
     used = limit = charged = None
     status, wait = _PASSED, None
     if hit is not None and decision is not None:
-        limit, charged = hit.meter.amount, hit.cost
+        limit, charged = hit.meter.capacity, hit.cost
         used = max(0, hit.meter.capacity - decision.remaining)
     if not verdict.allowed and rule is not None:
         status = rule.response.status

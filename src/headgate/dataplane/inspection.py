@@ -109,14 +109,15 @@ class QuotaEntry:
         }
 
 
-async def quota(limiter: Limiter, user: Request) -> list[QuotaEntry]:
+async def quota(limiter: Limiter, user: Request, among: Sequence[Rule] | None = None) -> list[QuotaEntry]:
     """Every limit that can apply to a user, and its current state. `user` has their id, tier and own limits.
 
-    Each rule is listed once for each counter it keeps for the user, wherever it wins its layer.
+    Each rule is listed once for each counter it keeps for the user, wherever it wins its layer. `among` are the rules
+    to look for, where there are too many to look for all.
     """
     snapshot, known = limiter.snapshots.current, user.check()
     # Many rules take a while to plan, and the event loop must not wait for it.
-    entries = await asyncio.to_thread(_entries, snapshot, known)
+    entries = await asyncio.to_thread(_entries, snapshot, known, among)
     counted = {entry.hit.key: entry.hit for entry in entries if entry.hit is not None and not entry.depends_on}
     decisions = dict(zip(counted, await _look(limiter.store, list(counted.values())), strict=True))
     return await asyncio.to_thread(_as_they_stand, entries, decisions)
@@ -127,7 +128,7 @@ async def reset(limiter: Limiter, user: Request, rule: str | None = None) -> int
 
     With `rule` only the counters of the rule of this name are forgotten.
     """
-    entries = await asyncio.to_thread(_entries, limiter.snapshots.current, user.check())
+    entries = await asyncio.to_thread(_entries, limiter.snapshots.current, user.check(), None)
     own = [
         entry for entry in entries if entry.is_users_own and not entry.depends_on and rule in (None, entry.rule.name)
     ]
@@ -149,10 +150,10 @@ async def _look(store: CounterStore, hits: Sequence[Hit]) -> list[Decision]:
     return found
 
 
-def _entries(snapshot: Snapshot, user: Request) -> list[QuotaEntry]:
+def _entries(snapshot: Snapshot, user: Request, among: Sequence[Rule] | None) -> list[QuotaEntry]:
     found: dict[str, QuotaEntry] = {}
     """By counter, or by rule where none is shown."""
-    for probe in probes(snapshot.rule_set.rules, user):
+    for probe in probes(snapshot.rule_set.rules if among is None else among, user):
         plan = snapshot.plan(probe, 0)  # a cost of nothing asks how things stand
         for hit, rule, policy in (*plan.enforced, *plan.shadows):
             depends_on = _depends_on(rule)

@@ -235,3 +235,18 @@ def test_a_store_is_asked_for_a_quota_one_thing_after_another() -> None:
             assert most == 1
 
     asyncio.run(run())
+
+
+def test_only_chosen_rules_are_looked_for() -> None:
+    """With `among`, paths of other rules are not tried; what wins on the paths that are is listed."""
+    rules = [
+        {"name": f"r{number}", "match": {"endpoints": [f"/{number}"]}, "limits": "9/minute"} for number in range(5)
+    ]
+    rules.append({"name": "everywhere", "per": ["user"], "limits": "5/minute"})
+
+    async def run() -> list[str]:
+        async with Limiter.open(rules=rules) as limiter:
+            chosen = [rule for rule in limiter.snapshots.current.rule_set.rules if rule.name in {"r3", "everywhere"}]
+            return [entry.rule.name for entry in await quota(limiter, USER, chosen)]
+
+    assert asyncio.run(run()) == ["r3", "everywhere"]

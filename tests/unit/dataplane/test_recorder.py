@@ -109,6 +109,20 @@ def test_counts_equal_a_recount_of_events_where_all_are_kept(
     assert _recounted(events) == _counted(scene.recorder.take_counts()[0])
 
 
+def test_a_full_bucket_is_recorded_as_full() -> None:
+    """Of a bucket the limit of an event is what it holds, so a caller without tokens has used all of it."""
+    rules = [{"name": "bucket", "limits": "120/minute burst 4", "algorithm": "token_bucket", "sample": 1}]
+    scene = Scene(rules)
+    assert [scene.check() for _ in range(5)] == [True] * 4 + [False]
+    assert [(event.used, event.limit) for event in scene.recorder.take_events()] == [
+        (1, 4),
+        (2, 4),
+        (3, 4),
+        (4, 4),
+        (4, 4),
+    ]
+
+
 STEADY: Final[list[dict[str, Any]]] = [
     {"name": "users", "per": "user", "limits": "3/minute", "algorithm": "fixed_window"},
     {"name": "all", "limits": "30/minute", "match": {"endpoints": ["/two"]}},

@@ -11,7 +11,7 @@ from headgate.controlplane.activity import MAX_SPAN
 from headgate.controlplane.changes import Kind, changes
 from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.blocks import BlockView
-from headgate.edge.admin.endpoints.decisions import QuotaEntry, user_on_record
+from headgate.edge.admin.endpoints.decisions import QuotaEntry, limits_in_use, user_on_record
 from headgate.edge.admin.fields import Instant, Name, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import (
@@ -148,13 +148,19 @@ class DayView(Output):
 class Story(Output):
     """All that is known of a user, in one answer."""
 
-    model_config = example(user="u1", tier="free", days=[], events=[], limits=[], blocks=[], changes=[])
+    model_config = example(
+        user="u1", tier="free", days=[], events=[], limits=[], limits_are_all=True, blocks=[], changes=[]
+    )
 
     user: str
     tier: str | None
     days: list[DayView]
     events: list[EventView]
     limits: list[QuotaEntry]
+    limits_are_all: bool = Field(
+        description="false: only those with the smallest share left, or, of more than 1,000 rules, only of rules that "
+        "hold for all paths or have counted the user today or yesterday; `/v1/users/{id}/quota` has all."
+    )
     blocks: list[BlockView]
     changes: list[ChangeView]
 
@@ -247,7 +253,7 @@ async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
     """
     user = await user_on_record(parts, id)
     _, until = parts.activity.span(None, None)
-    entries = await inspection.quota(parts.limiter, user)
+    entries, is_all = await limits_in_use(parts, user)
     fullest = sorted(entries, key=_left)[:_MAX_STORY_LIMITS]
     return {
         "user": id,
@@ -255,6 +261,7 @@ async def get_story(parts: Parts, id: Name) -> dict[str, Any]:  # noqa: A002 (us
         "days": await parts.activity.days_of(id, _DAYS),
         "events": await parts.activity.events(until - MAX_SPAN, until, user=id, most=_NEWEST),
         "limits": [entry.as_dict() for entry in fullest],
+        "limits_are_all": is_all and len(fullest) == len(entries),
         "blocks": await parts.blocks.list(subject=id, most=_NEWEST),
         "changes": await changes(parts.database, Kind.USER, id, None, _NEWEST),
     }

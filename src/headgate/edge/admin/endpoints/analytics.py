@@ -11,7 +11,7 @@ from headgate.controlplane.analytics import NEAR, Dimension, Granularity, Metric
 from headgate.controlplane.time_spans import time_of
 from headgate.dataplane import inspection
 from headgate.edge.admin.endpoints.decisions import user_on_record
-from headgate.edge.admin.fields import Instant, Output, Text, example
+from headgate.edge.admin.fields import Instant, Output, Text, Truth, example
 from headgate.edge.admin.gate import Gate, Parts
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_instant, as_name, page, position_of
 from headgate.errors import InvalidFields, Problem, short_repr
@@ -147,6 +147,10 @@ async def list_metrics(
     until: Instant = None,
     limit: Limit = DEFAULT_LIMIT,
     after: After = None,
+    *,
+    quantiles: Annotated[
+        Truth, Query(description="false: leave `p50`, `p95` and `p99` null, which is quicker for long spans.")
+    ] = True,
 ) -> Page[Mapping[str, Any]]:
     """List counts and decision times by minute (up to 2 days), hour (up to 62 days) or day (up to 732 days).
 
@@ -155,7 +159,7 @@ async def list_metrics(
     """
     given = {"rule": rule, "endpoint": endpoint, "tier": tier, "region": region, "user": user}
     of = {Dimension(name): value for name, value in given.items() if value is not None}
-    query = MetricsQuery(granularity, _dimensions(by), of)
+    query = MetricsQuery(granularity, _dimensions(by), of, quantiles)
     position = position_of("metrics", after, _metric_position)
     since, until = parts.analytics.span(granularity, since if position is None else since or position[-1], until)
     found = await parts.analytics.metrics(query, (since, until), None if position is None else position[:6], limit + 1)

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Response
 from pydantic import ConfigDict, Field
@@ -107,6 +107,8 @@ class QuotaReset(Output):
     quota_reset: datetime | None
 
 
+MAX_RULES_EACH: Final = 1_000
+"""Up to so many rules, the counters of all of them are looked at for each page about a user."""
 router = APIRouter(route_class=Gate, tags=["deciding"])
 
 
@@ -140,6 +142,20 @@ async def reset_quota(parts: Parts, who: Who, id: Name, rule: Text = None) -> di
     record = await parts.users.mark_quota_reset(id, who)
     count = await inspection.reset(parts.limiter, await user_on_record(parts, id), rule)
     return {"user": id, "counters": count, "quota_reset": record.quota_reset}
+
+
+async def limits_in_use(parts: Parts, user: Request) -> tuple[list[inspection.QuotaEntry], bool]:
+    """The limits that can apply to a user, and whether these are all.
+
+    Of very many rules only those are looked for that hold for all paths, or have counted the user today or yesterday.
+    """
+    rules = parts.limiter.snapshots.current.rule_set.rules
+    if len(rules) <= MAX_RULES_EACH:
+        return await inspection.quota(parts.limiter, user), True
+    days = await parts.activity.days_of(user.user or "", 2)
+    counted = {rule for day in days for rule in day["costs"]}
+    among = [rule for rule in rules if rule.name in counted or not rule.match.endpoints][:MAX_RULES_EACH]
+    return await inspection.quota(parts.limiter, user, among), False
 
 
 async def user_on_record(parts: Parts, id: str) -> Request:  # noqa: A002 (users have ids)

@@ -71,7 +71,7 @@ async def _both_forms(parts: AdminParts, data: dict[str, Any] | None, text: str 
         data = read
     else:
         data, text = await asyncio.to_thread(_brief, data or {})
-    problems = await parts.rules.validate(data)
+    problems = await parts.rules.validate_alone(data)
     return {"valid": not problems, "yaml": text, "data": data, "problems": _listed(problems)}
 
 
@@ -82,10 +82,18 @@ def _brief(data: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if made is not None and not problems:
         data = json.loads(json.dumps(brief_rule(made)))  # plain texts, which YAML can say, in place of enumerations
     if is_rule_set(data):
-        return data, write_rule_set(data)
+        return data, write_rule_set(data) if _has_the_shape(data) else json.dumps(data, indent=2)
     # As it stands in a file, without the list around it.
     lines = write_rule_set({"rules": [data]}).splitlines(keepends=True)[1:]
     return data, "".join(line[4:] for line in lines)
+
+
+def _has_the_shape(rule_set: dict[str, Any]) -> bool:
+    """Whether tiers and rules are what they should be at least outwardly; else JSON says it, which is YAML too."""
+    tiers, rules = rule_set.get("tiers", {}), rule_set.get("rules", [])
+    if not isinstance(tiers, dict) or not isinstance(rules, list):
+        return False
+    return all(isinstance(each, dict) for each in (*tiers.values(), *rules))
 
 
 def _listed(problems: Any, lines: Any = None) -> list[dict[str, str]]:  # noqa: ANN401 (sequences of two kinds)

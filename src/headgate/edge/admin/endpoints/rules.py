@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, Query, Request, Response
 from pydantic import Field
 
-from headgate.controlplane.rules import RuleRecord, RuleVersion
+from headgate.controlplane.rules import RuleRecord, RuleState, RuleVersion
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import Input, Name, Output, Text, Truth, example
 from headgate.edge.admin.gate import Gate, Parts, Who
@@ -111,8 +111,12 @@ async def list_rules(
     endpoint: Text = None,
     enabled: Truth | None = None,
     search: Text = None,
+    state: Annotated[RuleState | None, Query()] = None,
 ) -> Page[RuleRecord]:
-    """List rules by name; `tier` and `endpoint` filter by a rule's `match`, `search` by a part of the name."""
+    """List rules by name; `tier` and `endpoint` filter by a rule's `match`, `search` by a part of the name.
+
+    A rule's `state` is `enforced`, `shadow` (its action is `log`) or `disabled`; `draft` are those with a draft.
+    """
     found = await parts.rules.list(
         after=position_of("rules", after, as_name),
         most=limit + 1,
@@ -121,6 +125,7 @@ async def list_rules(
         endpoint=endpoint,
         enabled=enabled,
         search=search,
+        state=state,
     )
     return page("rules", found, limit, lambda record: record.name)
 

@@ -11,8 +11,7 @@ from pydantic import Field
 
 from headgate.controlplane.time_spans import time_of
 from headgate.controlplane.users import UserRecord
-from headgate.dataplane import inspection
-from headgate.edge.admin.endpoints.decisions import user_on_record
+from headgate.edge.admin.endpoints.decisions import limits_in_use, user_on_record
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, example
 from headgate.edge.admin.gate import Gate, Parts, Who
@@ -128,7 +127,7 @@ async def get_user(parts: Parts, request: Request, response: Response, id: Name)
 
 async def _quota_reset_at(parts: Parts, user: str) -> datetime | None:
     try:
-        entries = await inspection.quota(parts.limiter, await user_on_record(parts, user))
+        entries, _ = await limits_in_use(parts, await user_on_record(parts, user))
     except (NoRules, StoreError):  # the record itself can be read all the same
         return None
     counted = (entry.decision for entry in entries if entry.is_users_own and entry.decision is not None)

@@ -1,6 +1,7 @@
 // The frame of the dashboard: sign-in, navigation, one page at a time.
 import { get, send, whenSignedOut } from "./api.js";
 import { h, show, to } from "./dom.js";
+import { icon } from "./icons.js";
 import { fail } from "./ui.js";
 
 const PAGES = [
@@ -20,7 +21,7 @@ function signIn(message = "") {
   const token = h("input", { type: "password", name: "token", autocomplete: "current-password", required: true, autofocus: true });
   const wrong = h("p", { role: "alert", class: "is-denied" }, message);
   const go = h("button", { type: "submit", class: "main" }, "Sign in");
-  const form = h("form", {}, h("div", { class: "brand" }, h("img", { src: "/ui/icon.svg", alt: "" }), h("h1", {}, "Headgate")), h("label", {}, "Token", token), h("p", { class: "small quiet" }, "A token of the admin API: the one that headgate serve printed, or one from the page Access."), wrong, go);
+  const form = h("form", {}, h("div", { class: "brand" }, h("img", { src: "/ui/icon.svg", alt: "" }), h("h1", {}, "Headgate")), h("label", {}, "Token", token), h("p", { class: "small quiet" }, "Of the admin API: the one that headgate serve names at its start, or one from the page Access."), wrong, go);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
@@ -61,12 +62,12 @@ function switchTheme() {
 function frame() {
   const main = h("main", { id: "main" });
   const box = h("div", { class: "frame" });
-  const nav = h("nav", { class: "nav", "aria-label": "Pages" }, PAGES.map(([title, pages]) => h("div", { class: "nav-group" }, h("div", { class: "nav-title" }, title), pages.map(([name, text]) => h("a", { href: to(name), "data-page": name }, text)))));
+  const nav = h("nav", { class: "nav", "aria-label": "Pages" }, PAGES.map(([title, pages]) => h("div", { class: "nav-group" }, h("div", { class: "nav-title" }, title), pages.map(([name, text]) => h("a", { href: to(name), "data-page": name }, icon(name), text)))));
   const open = (is) => box.classList.toggle("menu-open", is);
   const brand = () => h("a", { class: "brand", href: to("overview") }, h("img", { src: "/ui/icon.svg", alt: "" }), "Headgate");
-  const who = h("div", { class: "who" }, h("div", {}, h("div", { class: "who-name" }, me.name.replace(/^token:/, "")), h("div", { class: "small quiet" }, `role ${me.role}`)), h("div", { class: "who-buttons" }, h("button", { type: "button", class: "theme", onclick: switchTheme }, "Light or dark"), h("button", { type: "button", class: "sign-out", onclick: signOut }, "Sign out")));
-  const side = h("div", { class: "side" }, brand(), h("button", { type: "button", class: "close-menu", onclick: () => open(false) }, "Close"), nav, who);
-  const top = h("header", { class: "top" }, brand(), h("button", { type: "button", class: "menu", "aria-label": "Open the menu", onclick: () => open(true) }, "Menu"));
+  const who = h("div", { class: "who" }, h("div", {}, h("div", { class: "who-name" }, me.name.replace(/^token:/, "")), h("div", { class: "small quiet" }, `role ${me.role}`)), h("div", { class: "who-buttons" }, h("button", { type: "button", class: "round theme", title: "Light or dark", "aria-label": "Light or dark", onclick: switchTheme }, icon("theme")), h("button", { type: "button", class: "round sign-out", title: "Sign out", "aria-label": "Sign out", onclick: signOut }, icon("out"))));
+  const side = h("div", { class: "side" }, brand(), h("button", { type: "button", class: "round close-menu", "aria-label": "Close the menu", onclick: () => open(false) }, icon("close")), nav, who);
+  const top = h("header", { class: "top" }, brand(), h("button", { type: "button", class: "round menu", "aria-label": "Open the menu", onclick: () => open(true) }, icon("menu")));
   nav.addEventListener("click", () => open(false));
   show(root, show(box, side, h("div", {}, top, main)));
   return { main, nav };

@@ -10,7 +10,7 @@ const BELOW = 22;
 function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value) ?? 10 * power;
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= value) ?? 10 * power;
 }
 
 function asTable(title, names, rows) {
@@ -29,6 +29,7 @@ function frame(width, height, most) {
 
 // A chart over time: `series` are {name, color, dashed, area}; `update` takes times and a list of values for each.
 export function timeChart({ title, series, format = number, label = clock, height = HEIGHT, values = true }) {
+  let labelled = label;
   const picture = svg("svg", { role: "img", tabindex: 0 });
   const legend = h("div", { class: "legend" });
   const table = h("details", {}, h("summary", {}, "Show as table"));
@@ -49,7 +50,7 @@ export function timeChart({ title, series, format = number, label = clock, heigh
     const marks = [...Array(Math.max(0, steps)).keys()].map((step) => {
       const index = Math.round((step * (times.length - 1)) / Math.max(1, steps - 1));
       const anchor = step === 0 ? "start" : step === steps - 1 ? "end" : "middle";
-      return svg("text", { x: x(index), y: height - 4, "text-anchor": anchor }, label(times[index]));
+      return svg("text", { x: x(index), y: height - 4, "text-anchor": anchor }, labelled(times[index]));
     });
     const lines = series.map((each, index) => {
       const points = rows[index].map((value, at) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`);
@@ -63,13 +64,13 @@ export function timeChart({ title, series, format = number, label = clock, heigh
     show(
       legend,
       series.map((each, index) => h("span", {}, h("i", { class: `dot c-${each.color}` }), each.name, values && times.length ? h("b", {}, format(rows[index][at] ?? 0)) : null)),
-      chosen !== null && times.length ? h("span", { class: "quiet" }, label(times[at])) : null,
+      chosen !== null && times.length ? h("span", { class: "quiet" }, labelled(times[at])) : null,
     );
     if (table.open) fillTable();
   }
 
   function fillTable() {
-    const body = asTable(title, series.map((each) => each.name), times.map((time, index) => [label(time), ...rows.map((row) => format(row[index] ?? 0))]));
+    const body = asTable(title, series.map((each) => each.name), times.map((time, index) => [labelled(time), ...rows.map((row) => format(row[index] ?? 0))]));
     show(table, h("summary", {}, "Show as table"), body);
   }
 
@@ -96,7 +97,8 @@ export function timeChart({ title, series, format = number, label = clock, heigh
   new ResizeObserver(() => draw()).observe(node);
   return {
     node,
-    update(newTimes, newRows) {
+    update(newTimes, newRows, newLabel = label) {
+      labelled = newLabel;
       times = newTimes;
       rows = newRows;
       if (chosen !== null && chosen >= times.length) chosen = null;
@@ -114,7 +116,8 @@ export function columnChart({ title, columns, format = number, height = 180, nam
   function draw() {
     const width = Math.max(240, Math.round(node.clientWidth || 480));
     const step = (width - LEFT) / Math.max(1, columns.length);
-    const every = Math.ceil((columns.length * 46) / (width - LEFT));
+    const longest = Math.max(...columns.map(([name]) => name.length));
+    const every = Math.ceil((columns.length * (longest * 6.5 + 10)) / (width - LEFT));
     picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const drawn = columns.map(([name, parts], index) => {
       let base = height - BELOW;
@@ -136,11 +139,14 @@ export function columnChart({ title, columns, format = number, height = 180, nam
   return node;
 }
 
-export function sparkline(values, color = "allowed", wide = false) {
+// `over` are parts of the values, such as denials, drawn in red.
+export function sparkline(values, color = "allowed", wide = false, over = []) {
   const most = Math.max(...values, 1e-9);
-  const points = values.map((value, index) => `${((index * 100) / Math.max(1, values.length - 1)).toFixed(1)},${(23 - (22 * value) / most).toFixed(1)}`);
+  const path = (given) => given.map((value, index) => `${((index * 100) / Math.max(1, given.length - 1)).toFixed(1)},${(23 - (22 * value) / most).toFixed(1)}`);
+  const points = path(values);
   const picture = svg("svg", { class: `spark c-${color}${wide ? " wide" : ""}`, viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" });
   if (points.length > 1) picture.append(svg("path", { class: "area", d: `M0,24L${points.join("L")}L100,24Z` }), svg("path", { d: `M${points.join("L")}` }));
+  if (over.some((value) => value > 0)) picture.append(svg("path", { class: "over", d: `M0,23L${path(over).join("L")}L100,23Z` }));
   return picture;
 }
 

@@ -2,7 +2,7 @@
 import { get, part, post, send } from "./api.js";
 import { h, link, show, to } from "./dom.js";
 import { limits } from "./format.js";
-import { ask, button, card, diff, fail, field, heading, later, problemList, select, tell } from "./ui.js";
+import { ask, button, card, diff, field, heading, later, problemList, select, tell } from "./ui.js";
 import { simulationReport } from "./simulation_report.js";
 
 const ALGORITHMS = ["sliding_window_counter", "sliding_window_log", "fixed_window", "token_bucket", "leaky_bucket", "concurrency"];
@@ -27,7 +27,7 @@ export async function editor({ main, signal, may }, name) {
 
   function read(answer) {
     valid = answer.valid;
-    publish.disabled = draft.disabled = !valid;
+    publish.disabled = draft.disabled = compare.disabled = !valid;
     yaml.setAttribute("aria-invalid", String(!valid));
     show(problems, valid ? h("p", { class: "small quiet valid" }, "Valid against all published rules.") : problemList(answer.problems));
     if (answer.data) data = answer.data;
@@ -57,10 +57,9 @@ export async function editor({ main, signal, may }, name) {
   }
 
   const compare = button("Preview", async () => {
-    const plan = await post("/v1/ruleset/plan", { rules: [data] });
     show(
       preview,
-      card("What changes", h("p", { class: "small quiet" }, plan.lines.length ? plan.lines.join("; ") : "Nothing: this is what is published."), diff(published, yaml.value)),
+      card("What changes", { note: published ? "against what is published" : "a new rule" }, diff(published, yaml.value)),
       affected(data),
     );
     preview.scrollIntoView({ block: "nearest" });
@@ -68,10 +67,10 @@ export async function editor({ main, signal, may }, name) {
 
   show(
     main,
-    heading(record ? name : "New rule", { crumb: [link("Rules", "rules"), " / ", record ? link(name, "rules", name) : "new", " / edit"], actions: may("admin") ? [compare, draft, publish] : [compare] }),
+    heading(record ? name : "New rule", { crumb: record ? [link("Rules", "rules"), " / ", link(name, "rules", name), " / edit"] : [link("Rules", "rules"), " / new"], actions: may("admin") ? [compare, draft, publish] : [compare] }),
     record?.warning ? h("div", { class: "banner warn" }, h("strong", {}, `Owned by ${record.owner}`), h("span", {}, record.warning)) : null,
     may("admin") ? null : h("div", { class: "banner" }, h("span", {}, "Your role may try a change here; to publish it takes the role admin.")),
-    h("div", { class: "sides" }, card("As a form", formNode(inputs)), card("As YAML", field("Rule", yaml, "both sides follow each other"), problems)),
+    h("div", { class: "sides" }, card("As a form", formNode(inputs)), card("As YAML", field("Everything that a rule can say; both sides follow each other", yaml), problems)),
     preview,
   );
   fillForm(inputs, data);
@@ -81,18 +80,27 @@ export async function editor({ main, signal, may }, name) {
   });
 }
 
+// The last hour; where there was too much traffic to replay that in time, a quarter of it.
+async function replayed(data) {
+  try {
+    return [await post("/v1/simulate", { rules: [data] }, { seconds: 3600, subjects: 100 }), "the last hour"];
+  } catch (error) {
+    if (error.status !== 422) throw error;
+    return [await post("/v1/simulate", { rules: [data] }, { seconds: 900, subjects: 100 }), "the last 15 minutes"];
+  }
+}
+
 function affected(data) {
-  const out = h("div", {});
-  const run = async () => {
-    show(out, h("p", { class: "quiet" }, "Replaying the last hour…"));
-    try {
-      show(out, simulationReport(await post("/v1/simulate", { rules: [data] }, { seconds: 3600, subjects: 10 })));
-    } catch (error) {
-      show(out, h("div", { class: "banner warn", role: "alert" }, h("span", {}, error.message)));
-    }
-  };
-  run().catch(fail);
-  return card("Who is affected", { note: "replay of the last hour" }, out);
+  const out = h("div", {}, h("p", { class: "quiet", role: "status" }, "Replaying the last hour…"));
+  const note = h("span", { class: "small quiet" }, "replay of the last hour");
+  replayed(data).then(
+    ([report, span]) => {
+      note.textContent = `replay of ${span}`;
+      show(out, simulationReport(report));
+    },
+    (error) => show(out, h("div", { class: "banner warn", role: "alert" }, h("span", {}, error.message))),
+  );
+  return card("Who is affected", { note }, out);
 }
 
 function formInputs(exists) {
@@ -120,14 +128,14 @@ function formNode(inputs) {
     { class: "form" },
     field("Name", inputs.name),
     field("Enabled", inputs.enabled),
-    h("div", { class: "whole" }, field("Endpoints", inputs.endpoints, "paths, * for any part; empty is everywhere")),
+    h("div", { class: "whole" }, field("Endpoints", inputs.endpoints, "paths; * stands for any part, empty for everywhere")),
     field("Methods", inputs.methods),
     field("Tiers", inputs.tiers),
-    field("Counted per", inputs.per, "user, ip, api_key, tenant, endpoint, global"),
-    field("Limits", inputs.limits, "or tier:NAME, unlimited"),
+    field("Counted per", inputs.per, "user, ip, api_key, tenant, endpoint, method, global or attribute:NAME"),
+    field("Limits", inputs.limits, "one or several, tier:NAME or unlimited"),
     field("Algorithm", inputs.algorithm),
     field("Action", inputs.action),
-    field("Priority", inputs.priority, "higher wins its layer"),
+    field("Priority", inputs.priority, "the lowest wins its layer"),
     field("If Redis is unavailable", inputs.on_store_error),
   );
 }

@@ -2,76 +2,75 @@
 import { get, part, post, send } from "./api.js";
 import { columnChart, timeChart } from "./charts.js";
 import { h, link, show, to } from "./dom.js";
-import { ago, limits, minute, moment, number, rate, share } from "./format.js";
-import { ask, badge, button, card, diff, empty, heading, table, tell } from "./ui.js";
-import { perMinute, stateOf } from "./pages/rules.js";
+import { ago, limits, moment, number, rate, share } from "./format.js";
+import { counted, spanNames, spanOf } from "./spans.js";
+import { ask, badge, button, card, diff, empty, half, heading, segments, table, tell, tile } from "./ui.js";
+import { stateOf } from "./pages/rules.js";
 
 export async function rulePage(context, name) {
   const { main, signal, every } = context;
   const path = `/v1/rules/${part(name)}`;
-  const since = () => new Date(Date.now() - 3600e3).toISOString();
-  const load = async () => {
-    const [record, metrics, near, violators, history] = await Promise.all([
-      send("GET", path, { signal }),
-      get("/v1/metrics", { granularity: "minute", rule: name, since: since(), limit: 100 }, signal),
-      get("/v1/near-limits", { rule: name, share: 0, limit: 1000 }, signal),
-      get("/v1/violators", { rule: name, by: "anybody", limit: 10 }, signal),
-      get(`${path}/history`, {}, signal),
-    ]);
-    return { record, metrics: metrics.items, near: near.items, violators: violators.items, history: history.items };
-  };
-  const chart = timeChart({
-    title: "Requests per minute",
-    label: minute,
-    series: [
-      { name: "Allowed", color: "allowed", area: true },
-      { name: "Denied", color: "denied", area: true },
-      { name: "Throttled", color: "throttled" },
-      { name: "Shadow", color: "shadow", dashed: true },
-    ],
-  });
-  const draw = (found) => {
-    const now = Math.floor(Date.now() / 60e3) * 60e3;
-    chart.update(
-      Array.from({ length: 60 }, (_, index) => now - (59 - index) * 60e3),
-      ["allowed", "denied", "throttled", "shadow"].map((kind) => perMinute(found.metrics, (item) => item[kind])),
-    );
-  };
-  const found = await load();
-  const rule = found.record.data;
+  let chosen = "1h";
+  const [record, found, near, violators, history] = await Promise.all([
+    send("GET", path, { signal }),
+    counted(chosen, { rule: name }, signal),
+    get("/v1/near-limits", { rule: name, share: 0, limit: 1000 }, signal),
+    get("/v1/violators", { rule: name, by: "anybody", since: new Date(Date.now() - 3600e3).toISOString(), limit: 10 }, signal),
+    get(`${path}/history`, {}, signal),
+  ]);
+  const rule = record.data;
   const data = rule.data ?? rule.draft;
+  const chart = timeChart({ title: "Requests", series: KINDS.map(([kind, title, options]) => ({ name: title, color: kind, ...options })) });
+  const tiles = h("div", { class: "tiles" });
+  const outcomes = h("div", { class: "half" });
+  const draw = (counts) => {
+    const { label, words } = spanOf(chosen);
+    chart.update(counts.times, KINDS.map(([kind]) => counts.of(kind)), label);
+    show(tiles, sums(counts, words, stateOf(rule)));
+    show(outcomes, shadowCard(counts, words, data));
+  };
+  const load = async () => {
+    const span = chosen;
+    const counts = await counted(span, { rule: name }, signal);
+    if (span === chosen) draw(counts);
+  };
+  const span = segments("Time span", spanNames, chosen, (each) => {
+    chosen = each;
+    return load();
+  });
   show(
     main,
-    heading(name, { crumb: [link("Rules", "rules"), " / rule"], text: `${limits(data.limits)} per ${(data.per ?? []).join(", ") || "all together"}`, actions: actions(context, name, found, found.record.etag) }),
+    heading(name, { crumb: [link("Rules", "rules"), " / rule"], text: `${data.limits ? limits(data.limits) : data.action} per ${(data.per ?? []).join(", ") || "all together"}${where(data)}`, actions: actions(context, name, { record, history: history.items }, record.etag) }),
     rule.warning ? h("div", { class: "banner warn" }, h("strong", {}, `Owned by ${rule.owner}`), h("span", { class: "wrap" }, rule.warning)) : null,
-    h("div", { class: "tiles" }, sums(found.metrics, stateOf(rule))),
-    card("Requests per minute", { note: "last hour" }, chart.node),
-    h("div", { class: "grid" }, histogram(found.near), shadowCard(found.metrics, data), nearCard(found.near), violatorCard(found.violators)),
-    card("Definition", definition(rule)),
-    await versions(context, name, found),
+    tiles,
+    card("Requests", { note: span }, chart.node),
+    h("div", { class: "grid" }, histogram(near.items), outcomes, nearCard(near.items), violatorCard(violators.items), half("Definition", definition(rule)), await versions(context, name, { record, history: history.items })),
   );
   draw(found);
   every(15000, async () => {
     try {
-      const metrics = await get("/v1/metrics", { granularity: "minute", rule: name, since: since(), limit: 100 }, signal);
-      draw({ metrics: metrics.items });
+      await load();
     } catch {
       // The next one may succeed.
     }
   });
-
 }
 
-function sums(metrics, state) {
-  const total = (kind) => metrics.reduce((sum, item) => sum + item[kind], 0);
-  const all = total("total");
-  const tile = (title, value, kind) => h("div", { class: "tile" }, h("span", { class: "tile-name" }, kind ? h("i", { class: `dot c-${kind}` }) : null, title), h("span", { class: "tile-value" }, value));
+const KINDS = [["allowed", "Allowed", { area: true }], ["denied", "Denied", { area: true }], ["throttled", "Throttled", {}], ["shadow", "Shadow", { dashed: true }], ["blocked", "Blocked", {}]];
+
+function where({ match }) {
+  const words = [[match?.methods ?? []].flat().join(" "), [match?.endpoints ?? []].flat().join(", ")].filter(Boolean).join(" ");
+  return words ? `, for ${words}` : "";
+}
+
+function sums(counts, words, state) {
+  const all = counts.sum("total");
   return [
     h("div", { class: "tile" }, h("span", { class: "tile-name" }, "State"), h("span", { class: "actions" }, state)),
-    tile("Requests, last hour", number(all)),
-    tile("Denied", number(total("denied")), "denied"),
-    tile("Share denied", share(all ? total("denied") / all : 0), "denied"),
-    tile("Per second", rate(all / 3600)),
+    tile(`Requests, ${words}`, number(all)),
+    tile("Per second", rate(all / counts.seconds)),
+    tile("Denied", number(counts.sum("denied")), { kind: "denied" }),
+    tile("Share denied", share(all ? counts.sum("denied") / all : 0), { kind: "denied" }),
   ];
 }
 
@@ -79,22 +78,13 @@ function histogram(near) {
   const counts = new Array(11).fill(0);
   for (const each of near) counts[Math.min(10, Math.floor(each.share * 10))] += 1;
   const columns = counts.map((count, index) => [index === 10 ? "full" : `${index * 10} %`, [[index === 10 ? "denied" : "allowed", count]]]);
-  const node = card("How full the limit is", { note: "callers by used share, last hour" }, near.length ? columnChart({ title: "Callers by used share", columns, names: ["Callers"] }) : empty("No caller was recorded", "Denials and a sample of admissions are recorded; send some requests."));
-  node.classList.add("half");
-  return node;
+  return half("How full the limit is", { note: "callers by used share, last hour" }, near.length ? columnChart({ title: "Callers by used share", columns, names: ["Callers"] }) : empty("No caller was recorded", "Denials and a sample of admissions are recorded; send some requests."));
 }
 
-function shadowCard(metrics, data) {
-  const total = (kind) => metrics.reduce((sum, item) => sum + item[kind], 0);
+function shadowCard(counts, words, data) {
   const isShadow = data.action === "log";
-  const node = card(
-    "Shadow against enforced",
-    { note: "last hour" },
-    h("p", {}, isShadow ? "This rule is a shadow: it counts and denies nothing." : "This rule is enforced."),
-    columnChart({ title: "Requests by outcome", names: ["Requests"], columns: [["Admitted", [["allowed", total("allowed") + total("throttled")]]], ["Denied", [["denied", total("denied")]]], ["Would be denied", [["shadow", total("shadow")]]]] }),
-  );
-  node.classList.add("half");
-  return node;
+  const columns = [["Admitted", [["allowed", counts.sum("allowed") + counts.sum("throttled")]]], ["Denied", [["denied", counts.sum("denied") + counts.sum("blocked")]]], ["Would be denied", [["shadow", counts.sum("shadow")]]]];
+  return card("Shadow against enforced", { note: `${isShadow ? "a shadow: it counts, and denies nothing" : "enforced"}; ${words}` }, columnChart({ title: "Requests by outcome", names: ["Requests"], columns }));
 }
 
 function caller(row) {
@@ -102,7 +92,7 @@ function caller(row) {
 }
 
 function nearCard(near) {
-  const node = card(
+  return half(
     "Top keys, near the limit",
     { note: "last hour, as recorded" },
     table(
@@ -117,14 +107,12 @@ function nearCard(near) {
       empty("No caller was recorded"),
     ),
   );
-  node.classList.add("half");
-  return node;
 }
 
 function violatorCard(violators) {
-  const node = card(
+  return half(
     "Denied most",
-    { note: "last day" },
+    { note: "last hour" },
     table(
       "Callers that this rule denied most",
       [
@@ -136,8 +124,6 @@ function violatorCard(violators) {
       empty("This rule denied no caller"),
     ),
   );
-  node.classList.add("half");
-  return node;
 }
 
 function definition(rule) {
@@ -191,7 +177,7 @@ function actions({ may }, name, { record, history }, etag) {
 }
 
 async function versions({ may }, name, { record, history }) {
-  if (!history.length) return card("History", empty("Never published"));
+  if (!history.length) return half("History", empty("Never published", "Publish the draft, and its versions are listed here."));
   const texts = new Map();
   const text = async (data) => {
     if (data === null || data === undefined) return "";
@@ -199,12 +185,12 @@ async function versions({ may }, name, { record, history }) {
     if (!texts.has(key)) texts.set(key, (await post("/v1/ruleset/draft", { data })).yaml);
     return texts.get(key);
   };
-  return card(
+  return half(
     "History",
     { note: history.length === 1 ? "1 version" : `${history.length} versions` },
     h("div", { class: "flush" }, history.slice(0, 50).map((each, index) => {
       const body = h("div", {});
-      const details = h("details", { class: "operation" }, h("summary", {}, `${moment(each.at)} · ${each.who} · change ${each.change}${each.data ? "" : " · deleted"}${index === 0 ? " · newest" : ""}`), body);
+      const details = h("details", { class: "operation" }, h("summary", {}, `${moment(each.at)} · ${each.who.replace(/^token:/, "")} · change ${each.change}${each.data ? "" : " · deleted"} `, index === 0 ? badge("newest", "up") : null), body);
       details.addEventListener("toggle", async () => {
         if (!details.open || body.childElementCount) return;
         const before = history[index + 1]?.data;

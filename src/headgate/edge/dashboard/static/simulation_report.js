@@ -2,12 +2,19 @@
 import { timeChart } from "./charts.js";
 import { h, link } from "./dom.js";
 import { minute, moment, number, share } from "./format.js";
-import { badge, empty, table } from "./ui.js";
+import { badge, empty, table, tile } from "./ui.js";
+
+const MAX_CALLERS = 15;
+
+const changed = (row) => row.denied - (row.denied_against ?? row.denied);
+function signed(value) {
+  if (!value) return h("span", { class: "quiet" }, "0");
+  return h("span", { class: value > 0 ? "is-denied" : null }, `${value > 0 ? "+" : "−"}${number(Math.abs(value))}`);
+}
 
 export function simulationReport(report) {
   if (!report.requests) return empty("No recorded request in this span", "Decisions are recorded as they happen: denials, and a sample of admissions. Choose a longer span, or send some traffic.");
   const { draft, against, difference, timeline } = report;
-  const tile = (name, value, kind) => h("div", { class: "tile" }, h("span", { class: "tile-name" }, kind ? h("i", { class: `dot c-${kind}` }) : null, name), h("span", { class: "tile-value" }, value));
   const chart = timeChart({
     title: "Requests and denials",
     label: minute,
@@ -23,11 +30,11 @@ export function simulationReport(report) {
   );
   return h(
     "div",
-    { class: "card-body simulation" },
-    h("div", { class: "tiles" }, tile("Requests replayed", number(report.requests)), tile("Denied by the draft", share(draft.share_denied), "denied"), against ? tile("Denied by the active rules", share(against.share_denied), "shadow") : null, difference ? tile("Newly denied", number(difference.newly_denied), "denied") : null, difference ? tile("No longer denied", number(difference.no_longer_denied), "allowed") : null),
+    { class: "pile simulation" },
+    h("div", { class: "tiles" }, difference ? tile("Newly denied", number(difference.newly_denied), { kind: "denied" }) : null, difference ? tile("No longer denied", number(difference.no_longer_denied), { kind: "allowed" }) : null, tile("Denied by the draft", share(draft.share_denied), { kind: "denied" }), against ? tile("Denied by the active rules", share(against.share_denied), { kind: "shadow" }) : null, tile("Requests replayed", number(report.requests))),
     chart.node,
     h("p", { class: "small quiet" }, `${moment(report.first)} to ${moment(report.last)}`, report.sampled ? "; admissions were recorded by sample, so shares are estimates" : ""),
-    h("h3", {}, "By caller"),
+    h("h3", {}, difference ? "By caller, those with the largest change first" : "By caller"),
     table(
       "Callers",
       [
@@ -37,8 +44,9 @@ export function simulationReport(report) {
         { name: "Requests", num: true, cell: (row) => number(row.requests) },
         { name: "Denied now", num: true, cell: (row) => number(row.denied_against) },
         { name: "Denied by the draft", num: true, cell: (row) => h("span", { class: row.denied ? "is-denied" : null }, number(row.denied)) },
+        ...(difference ? [{ name: "Change", num: true, cell: (row) => signed(changed(row)) }] : []),
       ],
-      report.subjects.worst,
+      [...report.subjects.worst].sort((one, other) => Math.abs(changed(other)) - Math.abs(changed(one))).slice(0, MAX_CALLERS),
       empty("No caller would be denied"),
     ),
     h("h3", {}, "By rule"),

@@ -4,7 +4,36 @@ import { h, show } from "./dom.js";
 export function card(title, ...content) {
   const note = content[0] && typeof content[0] === "object" && content[0].note !== undefined ? content.shift().note : null;
   const flush = content.some((each) => each?.classList?.contains("table-wrap") || each?.classList?.contains("flush"));
-  return h("section", { class: "card", "aria-label": title }, h("div", { class: "card-head" }, h("h2", {}, title), note ? h("span", { class: "small quiet" }, note) : null), h("div", { class: `card-body${flush ? " flush" : ""}` }, content));
+  const beside = note === null ? null : typeof note === "string" ? h("span", { class: "small quiet" }, note) : h("div", { class: "actions" }, note);
+  return h("section", { class: "card", "aria-label": title }, h("div", { class: "card-head" }, h("h2", {}, title), beside), h("div", { class: `card-body${flush ? " flush" : ""}` }, content));
+}
+
+// The same, half as wide as the page where there is room.
+export function half(title, ...content) {
+  const node = card(title, ...content);
+  node.classList.add("half");
+  return node;
+}
+
+export function tile(name, value, { kind, unit, below } = {}) {
+  const isWord = typeof value === "string" && !/[0-9–]/.test(value[0] ?? "");
+  return h("div", { class: "tile" }, h("span", { class: "tile-name" }, kind ? h("i", { class: `dot c-${kind}` }) : null, name), h("span", { class: `tile-value${isWord ? " word" : ""}` }, value, unit ? h("small", {}, unit) : null), below ?? null);
+}
+
+// One of a few, chosen with a press; `choose(value)` is called with the new one.
+export function segments(label, options, value, choose) {
+  const node = h("div", { class: "segments", role: "group", "aria-label": label });
+  const mark = (chosen) => {
+    for (const each of node.children) each.setAttribute("aria-pressed", String(each.dataset.value === chosen));
+  };
+  for (const [key, text] of options) {
+    node.append(h("button", { type: "button", "data-value": key, onclick: () => {
+      mark(key);
+      Promise.resolve(choose(key)).catch(fail);
+    } }, text));
+  }
+  mark(value);
+  return node;
 }
 
 export function heading(title, { text, crumb, actions } = {}) {
@@ -34,7 +63,7 @@ export function table(caption, columns, rows, nothing) {
 }
 
 export function field(label, input, hint) {
-  return h("label", {}, h("span", {}, label, hint ? h("span", { class: "hint" }, ` ${hint}`) : null), input);
+  return h("label", {}, h("span", {}, label), input, hint ? h("span", { class: "hint" }, hint) : null);
 }
 
 export function select(options, value, properties = {}) {
@@ -176,14 +205,14 @@ export function difference(before, after) {
   let j = 0;
   while (i < a.length || j < b.length) {
     if (i < a.length && j < b.length && a[i] === b[j]) lines.push([" ", a[i++], j++]);
-    else if (j < b.length && (i === a.length || common[i][j + 1] >= common[i + 1][j])) lines.push(["+", b[j++]]);
+    else if (j < b.length && (i === a.length || common[i][j + 1] > common[i + 1][j])) lines.push(["+", b[j++]]);
     else lines.push(["-", a[i++]]);
   }
   return lines.map(([sign, line]) => [sign, line]);
 }
 
 export function diff(before, after) {
-  const lines = difference(before, after);
+  const lines = difference(before.trimEnd(), after.trimEnd()).filter(([sign, line]) => sign === " " || line);
   if (lines.every(([sign]) => sign === " ")) return h("p", { class: "quiet" }, "No difference.");
   return h("div", { class: "diff" }, lines.map(([sign, line]) => h("div", { class: { "+": "added", "-": "removed" }[sign] ?? null }, `${sign} ${line}`)));
 }

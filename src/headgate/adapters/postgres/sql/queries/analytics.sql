@@ -1,4 +1,4 @@
--- analytics.metrics(granularity, since, until, by: dimensions, rule and user: '' all together, a name, or null each; endpoint, tier and region or nulls, after: time and dimensions (of a rule its id) or nulls, limit): counts by time
+-- analytics.metrics(granularity, since, until, by: dimensions, rule and user: '' all together, a name, or null each; endpoint, tier and region or nulls, after: time and dimensions (of a rule its id) or nulls, limit, whether with histograms): counts by time
 SELECT at, rule_name(rule) AS rule, rule AS rule_id, endpoint, tier, region, "user",
        total, allowed, denied, throttled, blocked, shadow, degraded,
        cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency
@@ -14,7 +14,7 @@ FROM (
            sum(degraded)::bigint AS degraded, sum(cache_hits)::bigint AS cache_hits,
            sum(cache_misses)::bigint AS cache_misses, sum(lease_hits)::bigint AS lease_hits,
            sum(record_hits)::bigint AS record_hits, sum(record_misses)::bigint AS record_misses,
-           sum_histograms(latency) AS latency
+           coalesce(sum_histograms(latency) FILTER (WHERE $17::boolean), '{}') AS latency
     FROM metrics
     WHERE granularity = $1 AND at >= $2 AND at < $3
       AND (rule = rule_id($5::text) OR $5 IS NULL AND rule <> '') AND (user_id = $6::text OR $6 IS NULL AND user_id <> '')

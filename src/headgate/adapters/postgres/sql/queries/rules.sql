@@ -1,4 +1,4 @@
--- rules.list(after, limit, owner, tier, endpoint, enabled, part of the name; null where it does not matter): by name
+-- rules.list(after, limit, owner, tier, endpoint, enabled, part of the name, state; null where it does not matter): by name
 SELECT name, data, draft, owner, version, created_at, updated_at, updated_by
 FROM rules
 WHERE ($1::text IS NULL OR name > $1)
@@ -7,6 +7,13 @@ WHERE ($1::text IS NULL OR name > $1)
   AND ($5::text IS NULL OR data -> 'match' -> 'endpoints' ? $5)
   AND ($6::boolean IS NULL OR enabled = $6)
   AND ($7::text IS NULL OR strpos(lower(name), lower($7)) > 0)
+  AND CASE $8::text
+          WHEN 'enforced' THEN enabled AND action <> 'log'
+          WHEN 'shadow' THEN enabled AND action = 'log'
+          WHEN 'disabled' THEN NOT enabled
+          WHEN 'draft' THEN draft IS NOT NULL
+          ELSE true
+      END
 ORDER BY name
 LIMIT $2;
 
@@ -15,6 +22,9 @@ SELECT name, data, draft, owner, version, created_at, updated_at, updated_by FRO
 
 -- rules.alike(name): the rule of that name whatever its letter case, or no row
 SELECT name FROM rules WHERE lower(name) = lower($1);
+
+-- rules.published_beside(name): how many others are published
+SELECT count(*) AS many FROM rules WHERE data IS NOT NULL AND name <> $1;
 
 -- rules.with_id(id): the rule with that id whatever its letter case, or no row
 SELECT name FROM rules WHERE lower(id) = lower($1);

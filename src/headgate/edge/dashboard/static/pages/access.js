@@ -11,8 +11,8 @@ const ROLES = [
 ];
 
 export async function page({ main, signal, may, me }) {
-  const body = h("div", {});
-  const roles = card("Roles", h("dl", {}, ROLES.map(([role, text]) => [h("dt", {}, badge(role, role === me.role ? "up" : "")), h("dd", {}, text)])), h("p", { class: "small quiet" }, `You are signed in as ${me.name}, with the role ${me.role}.`));
+  const body = h("div", { class: "flush" });
+  const roles = card("Roles", h("dl", {}, ROLES.map(([role, text]) => [h("dt", {}, badge(role, role === me.role ? "up" : "")), h("dd", {}, text)])), h("p", { class: "small quiet" }, `You are signed in as ${me.name.replace(/^token:/, "")}, with the role ${me.role}.`));
   if (!may("admin")) {
     show(main, heading("Access", { text: "Tokens of the admin API, and what they may do." }), h("div", { class: "banner" }, h("span", {}, "Tokens are listed for the role admin only.")), roles);
     return;
@@ -46,7 +46,7 @@ function tokenTable(items, load) {
       { name: "Role", cell: (row) => row.role },
       { name: "Token", cell: (row) => h("code", {}, `${row.prefix}…`) },
       { name: "State", cell: (row) => badge(row.state, row.state === "active" ? "up" : "") },
-      { name: "Created by", cell: (row) => row.created_by },
+      { name: "Created by", cell: (row) => row.created_by.replace(/^token:/, "") },
       { name: "Expires", num: true, cell: (row) => (row.expires_at ? day(row.expires_at) : "never") },
       { name: "Last used", num: true, cell: (row) => ago(row.last_used) },
       { name: "", tight: true, cell: (row) => (row.state === "active" ? button("Revoke", () => ask("Revoke this token?", { text: `"${row.name}" is refused from now on, and its sessions end. This cannot be undone.`, yes: "Revoke", danger: true, act: async () => {

@@ -40,13 +40,13 @@ function description(document, word, path) {
       groups.set(tag, [...(groups.get(tag) ?? []), [method, route, operation]]);
     }
   }
-  const cards = [...groups].map(([tag, operations]) => card(tag, h("div", { class: "flush" }, operations.map((each) => operationNode(document, ...each)))));
+  const cards = [...groups].map(([tag, operations]) => card(tag[0].toUpperCase() + tag.slice(1), { note: operations.length === 1 ? "1 endpoint" : `${operations.length} endpoints` }, h("div", { class: "flush" }, operations.map((each) => operationNode(document, ...each)))));
   return h("div", { class: "grid" }, h("p", { class: "small quiet" }, `${document.info.title} ${document.info.version} · `, h("a", { href: path }, path)), cards.length ? cards : h("p", { class: "quiet" }, "Nothing matches."));
 }
 
 function operationNode(document, method, route, operation) {
   const body = h("div", {});
-  const details = h("details", { class: "operation" }, h("summary", {}, h("span", { class: "method" }, method.toUpperCase()), h("code", {}, route)), body);
+  const details = h("details", { class: "operation" }, h("summary", {}, h("span", { class: "method" }, method.toUpperCase()), h("code", {}, route), h("span", { class: "summary-text" }, (operation.description ?? operation.summary ?? "").split(/\n|(?<=\.) /)[0].replaceAll("`", ""))), body);
   details.addEventListener("toggle", () => details.open && !body.childElementCount && show(body, operationBody(document, operation)));
   return details;
 }

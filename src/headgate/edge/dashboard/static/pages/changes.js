@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { h, show, to } from "../dom.js";
 import { moment } from "../format.js";
-import { card, diff, empty, field, heading, later, pages, select } from "../ui.js";
+import { badge, card, diff, empty, field, heading, later, pages, select } from "../ui.js";
 
 const KINDS = ["", "rule", "tier", "user", "api_key", "block", "token"];
 
@@ -16,13 +16,22 @@ export async function page({ main, signal }) {
   await all.reload();
 }
 
+// Keys, blocks and tokens have ids that say nothing.
+function called({ kind, name, before, after }) {
+  const of = after ?? before ?? {};
+  if (kind === "api_key") return [of.name, of.prefix ? `${of.prefix}…` : null, of.user ? `of ${of.user}` : null].filter(Boolean).join(" ") || name;
+  if (kind === "block") return of.user ?? of.network ?? of.api_key ?? name;
+  if (kind === "token") return of.name ?? name;
+  return name === "*" ? "all" : name;
+}
+
 const text = (value) => (value === null || value === undefined ? "" : JSON.stringify(value, null, 2));
 
 function rows(items) {
   if (!items.length) return empty("No change yet", "Whatever is changed here, by the API or by the command line is listed with who did it.");
   return h("div", { class: "flush" }, items.map((each) => {
     const body = h("div", {});
-    const details = h("details", { class: "operation" }, h("summary", {}, `${moment(each.at)} · ${each.who} · ${each.kind} ${each.name} ${each.verb.replaceAll("_", " ")}`), body);
+    const details = h("details", { class: "operation" }, h("summary", { class: "change" }, h("span", { class: "num-left" }, moment(each.at)), h("span", {}, each.who.replace(/^token:/, "")), badge(each.kind.replace("api_", ""), ""), h("span", { class: "change-what" }, called(each)), h("span", { class: "quiet" }, each.verb.replaceAll("_", " "))), body);
     details.addEventListener("toggle", () => {
       if (!details.open || body.childElementCount) return;
       const where = { rule: "rules", user: "users" }[each.kind];

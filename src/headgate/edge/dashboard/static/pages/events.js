@@ -1,5 +1,5 @@
 // Recorded decisions: filter, follow, open one.
-import { get, part } from "../api.js";
+import { get, part, post } from "../api.js";
 import { h, link, show, to } from "../dom.js";
 import { moment, number, seconds, span } from "../format.js";
 import { badge, card, empty, field, heading, later, pages, select, table } from "../ui.js";
@@ -42,7 +42,7 @@ async function list({ main, signal, every, query }) {
   show(
     main,
     heading("Events", { text: "Recorded decisions, newest first: denials, and a sample of admissions." }),
-    h("div", { class: "filters", role: "search" }, field("User", user), field("Rule", rule), field("Decision", decision), field("Within the last", hours), h("label", { class: "check" }, follow, "Follow live")),
+    h("div", { class: "filters", role: "search" }, field("User", user), field("Rule", rule), field("Decision", decision), field("Within the last", hours), h("label", { class: "check follow" }, follow, "Follow live")),
     card("Decisions", all.node),
   );
   await all.reload();
@@ -79,12 +79,14 @@ async function one({ main, signal }, id) {
     ["Region", event.region],
     ["Snapshot", event.snapshot],
   ];
+  const then = h("pre", {});
+  if (event.rule_then) then.textContent = await post("/v1/ruleset/draft", { data: event.rule_then }).then((answer) => answer.yaml, () => JSON.stringify(event.rule_then, null, 2));
   const again = new URLSearchParams(Object.entries({ user: event.user, method: event.method, path: event.endpoint, ip: event.ip, tier: event.tier }).filter(([, value]) => value));
   show(
     main,
     heading("One decision", { crumb: [link("Events", "events"), " / ", h("code", {}, id)], actions: h("a", { class: "button", href: `${to("explain")}?${again}` }, "Explain it now") }),
     card("What happened", h("dl", { class: "facts" }, facts.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
     event.extra ? card("More of the request", h("pre", {}, JSON.stringify(event.extra, null, 2))) : null,
-    card("The rule as it was then", event.rule_then ? h("pre", {}, JSON.stringify(event.rule_then, null, 2)) : empty("Not known", "No snapshot of that time has the rule.")),
+    card("The rule as it was then", event.rule_then ? then : empty("Not known", "No snapshot of that time has the rule.")),
   );
 }

@@ -34,15 +34,29 @@ export async function page({ main, query }) {
   if ([...query.keys()].length) await run();
 }
 
+const SENTENCES = {
+  allowed: () => "The request is admitted.",
+  throttled: ({ delay }) => `The request is admitted after ${span(delay)}.`,
+  denied: ({ policy, retry_after }) => `The rule ${policy} denies it${retry_after === null ? ", for good" : `; it would pass in ${span(retry_after)}`}.`,
+  blocked: ({ policy }) => (policy ? `The rule ${policy} blocks it.` : "A block comes before all rules."),
+};
+
 function explained(found) {
   const { verdict } = found;
   const word = verdict.allowed ? (verdict.delay ? "throttled" : "allowed") : verdict.source === "block" ? "blocked" : "denied";
-  const facts = [["Decided by", verdict.policy ?? "no rule"], ["Source", verdict.source], ["Limit", number(verdict.limit)], ["Remaining", number(verdict.remaining)], ["Full again in", span(verdict.reset_after)], ["Try again in", verdict.allowed ? "at once" : verdict.retry_after === null ? "never" : span(verdict.retry_after)], ["Snapshot", String(verdict.snapshot)]];
+  const facts = [["Decided by", verdict.policy ? link(verdict.policy, "rules", verdict.policy) : "no rule"], ["Limit", number(verdict.limit)], ["Remaining", number(verdict.remaining)], ["Full again in", span(verdict.reset_after)], ["Source", verdict.source], ["Snapshot", String(verdict.snapshot)]];
+  const matching = found.layers.filter((each) => each.winner || each.watched);
+  const others = found.layers.filter((each) => !each.winner && !each.watched);
   return [
-    card("The verdict", { note: "not counted" }, h("div", { class: "actions verdict" }, badge(word), verdict.delay ? h("span", {}, `after ${span(verdict.delay)}`) : null), h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))), found.block ? h("div", { class: "banner bad" }, h("strong", {}, "A block comes before all rules"), h("span", {}, found.block.reason ?? "")) : null),
-    found.gates?.length ? card("Exempt or blocked by a rule", table("Gates", [{ name: "Rule", cell: (row) => link(row.rule ?? "", "rules", row.rule ?? "") }, { name: "Action", cell: (row) => row.action ?? "" }, { name: "Why", cell: (row) => row.why ?? "" }], found.gates)) : null,
-    card("Layers", { note: "in each layer the most specific rule wins" }, found.layers.length ? found.layers.map(layer) : empty("No rule applies", "Without a rule a request is admitted.")),
+    card("The verdict", { note: "not counted" }, h("div", { class: "verdict" }, h("span", { class: `badge large ${word}` }, word), h("p", {}, SENTENCES[word](verdict))), h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))), found.block ? h("div", { class: "banner bad" }, h("strong", {}, "Blocked by an operator"), h("span", { class: "wrap" }, found.block.reason ?? "no reason was given")) : null),
+    card("Layers that apply", { note: "in each layer one rule wins; all of them must pass" }, matching.length ? matching.map(layer) : empty("No rule applies", "Without a rule a request is admitted.")),
+    others.length || found.gates?.length ? card("What does not apply", { note: "and why" }, lostList(others, found.gates ?? [])) : null,
   ];
+}
+
+function lostList(layers, gates) {
+  const rows = [...gates.map((each) => [each.rule, each.action, each.why]), ...layers.flatMap((each) => each.lost.map((lost) => [lost.rule, `layer ${each.layer}`, lost.why]))];
+  return table("Rules that do not apply", [{ name: "Rule", cell: ([rule]) => link(rule ?? "", "rules", rule ?? "") }, { name: "Of", cell: ([, of]) => of ?? "" }, { name: "Why not", cell: ([, , why]) => why ?? "" }], rows);
 }
 
 function layer(each) {
@@ -50,7 +64,7 @@ function layer(each) {
   return h(
     "div",
     { class: "layer" },
-    h("div", { class: "actions" }, h("h3", {}, each.layer), winner ? h("span", {}, "won by ", link(winner.rule, "rules", winner.rule)) : h("span", { class: "quiet" }, "no rule matches"), winner && winner.limits.some((limit) => !limit.allowed) ? badge("denied") : winner ? badge("allowed") : null),
+    h("div", { class: "actions" }, h("h3", {}, `Layer ${each.layer}`), winner ? h("span", {}, "won by ", link(winner.rule, "rules", winner.rule)) : h("span", { class: "quiet" }, "no rule matches"), winner && winner.limits.some((limit) => !limit.allowed) ? badge("denied") : winner ? badge("allowed") : null),
     winner ? counters(winner) : null,
     each.watched ? h("div", {}, h("span", { class: "small" }, "Watched: ", link(each.watched.rule, "rules", each.watched.rule), " "), badge("shadow"), counters(each.watched)) : null,
     each.lost.length ? h("details", {}, h("summary", {}, `${each.lost.length} ${each.lost.length === 1 ? "rule" : "rules"} lost`), h("ul", {}, each.lost.map((lost) => h("li", { class: "small wrap" }, link(lost.rule, "rules", lost.rule), `: ${lost.why}`)))) : null,
@@ -58,5 +72,5 @@ function layer(each) {
 }
 
 function counters(rule) {
-  return h("div", {}, h("p", { class: "small quiet" }, `${rule.algorithm ?? ""} · limits from ${rule.limits_from ?? "the rule itself"} · ${rule.action}`), (rule.limits ?? []).map((each) => h("div", { class: "limit" }, h("div", {}, each.limit, h("div", { class: "small quiet wrap" }, h("code", {}, each.counter ?? ""))), h("div", { class: "meter" }, each.used === null || each.used === undefined ? h("span", { class: "small quiet" }, "not counted yet") : [bar([[each.allowed ? "allowed" : "denied", each.used], ["quiet", each.remaining]], `${each.used} used`), h("div", { class: "small quiet" }, `${number(each.used)} used with this one, ${number(each.remaining)} remaining, full again in ${span(each.reset_after)}`)]), badge(each.allowed === false ? "denied" : "allowed"))));
+  return h("div", { class: "counters" }, h("p", { class: "small quiet" }, `${rule.algorithm ?? ""} · limits from ${rule.limits_from ?? "the rule itself"} · ${rule.action}`), (rule.limits ?? []).map((each) => h("div", { class: "limit" }, h("div", {}, each.limit, h("div", { class: "small quiet wrap" }, h("code", {}, each.counter ?? ""))), h("div", { class: "meter" }, each.used === null || each.used === undefined ? h("span", { class: "small quiet" }, "not counted yet") : [bar([[each.allowed ? "allowed" : "denied", each.used], ["quiet", each.remaining]], `${each.used} used`), h("div", { class: "small quiet" }, `${number(each.used)} used with this one, ${number(each.remaining)} remaining, full again in ${span(each.reset_after)}`)]), badge(each.allowed === false ? "denied" : "allowed"))));
 }

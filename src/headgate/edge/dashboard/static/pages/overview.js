@@ -3,7 +3,8 @@ import { get } from "../api.js";
 import { bar, sparkline, timeChart } from "../charts.js";
 import { h, link, show } from "../dom.js";
 import { ago, clock, number, rate, seconds, share } from "../format.js";
-import { badge, card, empty, heading, table } from "../ui.js";
+import { counted, spanNames, spanOf } from "../spans.js";
+import { badge, card, empty, half, heading, segments, table, tile } from "../ui.js";
 
 const KINDS = ["allowed", "denied", "throttled", "shadow", "blocked", "degraded"];
 const STATES = {
@@ -30,11 +31,12 @@ export async function page({ main, signal, every, me }) {
     ],
   });
   const order = ["allowed", "denied", "throttled", "shadow", "blocked", "degraded"];
-  const health = h("div", { class: "grid" });
+  const health = h("section", { class: "card", "aria-label": "Health" });
   const lists = h("div", { class: "grid" });
-  const nodes = h("div", {});
-  const live = h("span", { class: "small quiet live" });
+  const updated = h("span", {});
+  const live = h("span", { class: "small quiet live" }, h("i", { class: "dot" }), updated);
   let history = [];
+  let chosen = "live";
 
   let hot = { counters: [], missing: true };
   async function loadHot() {
@@ -56,14 +58,26 @@ export async function page({ main, signal, every, me }) {
     show(
       tiles,
       KINDS.map((kind) => h("div", { class: "tile" }, h("span", { class: "tile-name" }, h("i", { class: `dot c-${kind}` }), kind[0].toUpperCase() + kind.slice(1)), h("span", { class: `tile-value rate-${kind}` }, rate(now.rates[kind]), h("small", {}, "/s")), sparkline(last.map((point) => point[kind]), kind, true))),
-      h("div", { class: "tile" }, h("span", { class: "tile-name" }, "Decision time, last minute"), h("span", { class: "tile-value p50" }, seconds(now.latency.p50), h("small", {}, "p50")), h("span", { class: "small quiet" }, "p99 ", h("b", { class: "p99" }, seconds(now.latency.p99)))),
+      tile("Decision time", seconds(now.latency.p50), { unit: "p50", below: h("span", { class: "small quiet", title: "of the last minute" }, "p99 ", h("b", { class: "p99" }, seconds(now.latency.p99))) }),
     );
-    chart.update(history.map((point) => point.at), order.map((kind) => history.map((point) => point[kind])));
-    show(health, healthCards(now));
-    show(lists, busiest(now), hottest(hot), violators(now));
-    show(nodes, processes(now));
-    live.textContent = `Updated ${clock(now.at)}`;
+    if (chosen === "live") chart.update(history.map((point) => point.at), order.map((kind) => history.map((point) => point[kind])));
+    show(health, h("div", { class: "health" }, healthParts(now)));
+    show(lists, busiest(now), hottest(hot), violators(now), processes(now));
+    live.classList.remove("stale");
+    updated.textContent = `Updated ${clock(now.at)}`;
   }
+
+  // Longer spans are counts by minute, hour or day, as rates.
+  async function past() {
+    const name = chosen;
+    const found = await counted(name, {}, signal);
+    if (name === chosen) chart.update(found.times, order.map((kind) => found.of(kind).map((count) => count / found.step)), spanOf(name).label);
+  }
+  const span = segments("Time span", [["live", "Live, 5 min"], ...spanNames], chosen, async (name) => {
+    chosen = name;
+    if (name === "live") await refresh(MAX_POINTS);
+    else await past();
+  });
 
   async function refresh(points) {
     const now = await get("/v1/overview", { history: points }, signal);
@@ -72,23 +86,28 @@ export async function page({ main, signal, every, me }) {
   }
 
   await loadHot();
-  show(main, heading("Overview", { text: "All processes of this service, as of now.", actions: live }), state, tiles, card("Requests per second", { note: "last 5 minutes" }, chart.node), health, lists, nodes);
+  show(main, heading("Overview", { text: "All processes of this service, as of now.", actions: live }), state, tiles, card("Requests per second", { note: span }, chart.node), health, lists);
   await refresh(MAX_POINTS);
   every(1000, async () => {
     try {
       await refresh(1);
     } catch (error) {
-      if (error.name !== "AbortError") live.textContent = `Not updated: ${error.message}`;
+      if (error.name === "AbortError") return;
+      live.classList.add("stale");
+      updated.textContent = `Not updated: ${error.message}`;
     }
+  });
+  every(60000, async () => {
+    if (chosen !== "live") await past();
   });
   every(10000, loadHot);
 }
 
 function part(title, state, figures) {
-  return h("section", { class: "card quarter", "aria-label": title }, h("div", { class: "card-head" }, h("h2", {}, title), badge(state)), h("div", { class: "card-body" }, h("dl", {}, figures.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "num" }, value)]))));
+  return h("section", { "aria-label": title }, h("h2", {}, title, badge(state)), h("dl", {}, figures.map(([name, value]) => [h("dt", {}, name), h("dd", { class: "num" }, value)])));
 }
 
-function healthCards({ health }) {
+function healthParts({ health }) {
   const { redis, postgres, kafka, spool } = health;
   const worst = redis.servers.filter((each) => each.breaker !== "closed").length;
   const lag = (sinks) => seconds(Math.max(0, ...sinks.map((each) => each.lag_seconds)));
@@ -112,9 +131,7 @@ function busiest(now) {
     now.rules,
     empty("No decisions in the last minute", "Send a request to the decision service, and its rules appear here within two seconds."),
   );
-  const node = card("Busiest rules", { note: "last minute" }, rows);
-  node.classList.add("half");
-  return node;
+  return half("Busiest rules", { note: "last minute" }, rows);
 }
 
 function hottest(hot) {
@@ -122,8 +139,8 @@ function hottest(hot) {
   const rows = table(
     "Hottest counters",
     [
-      { name: "Counter", cell: (row) => h("code", {}, row.key) },
-      { name: "Rule", cell: (row) => (row.rule ? link(row.rule, "rules", row.rule) : "–") },
+      { name: "Counter of", cell: (row) => subject(row) },
+      { name: "Rule", tight: true, cell: (row) => (row.rule ? link(row.rule, "rules", row.rule) : "–") },
       { name: "Mode", cell: (row) => badge(row.mode ?? "exact", "") },
       { name: "Share", num: true, cell: (row) => share(row.share) },
       { name: "Per second", num: true, cell: (row) => rate(row.rate) },
@@ -131,9 +148,17 @@ function hottest(hot) {
     hot.counters.slice(0, 10),
     nothing,
   );
-  const node = card("Hottest counters", { note: "last minute" }, rows);
-  node.classList.add("half");
-  return node;
+  return half("Hottest counters", { note: "last minute" }, rows);
+}
+
+// Whose counter it is, by the part of its key that stands in braces.
+const SUBJECTS = { u: "user", k: "key", t: "tenant", i: "address" };
+function subject({ key, rule }) {
+  const [, kind, sign, value] = /^rl:\{([gukti])([=@])([^{}%]*)\}:/.exec(key) ?? [];
+  if (!rule || kind === undefined) return h("code", { title: key }, key);
+  if (kind === "g") return h("span", { title: key }, "all callers");
+  const words = sign === "@" ? "address" : SUBJECTS[kind];
+  return h("span", { title: key }, h("span", { class: "quiet" }, `${words} `), words === "user" ? link(value, "users", value) : value);
 }
 
 function violators(now) {
@@ -148,23 +173,22 @@ function violators(now) {
     now.violators ?? [],
     now.violators === null ? empty("Not known now", "The database has not answered yet.") : empty("No caller was denied", "In the last 15 minutes every caller kept to its limits."),
   );
-  return card("Top violators", { note: "last 15 minutes" }, rows);
+  return half("Top violators", { note: "last 15 minutes" }, rows);
 }
 
 function processes(now) {
   const newest = now.snapshot?.number ?? 0;
-  return card(
+  return half(
     "Processes",
     { note: newest ? `newest rules: snapshot ${newest}` : "no rules were published" },
     table(
       "Processes",
       [
-        { name: "Process", cell: (row) => `${row.host}:${row.pid}` },
-        { name: "Role", cell: (row) => row.role },
+        { name: "Process", cell: (row) => [`${row.host}:${row.pid}`, h("div", { class: "small quiet" }, row.role)] },
         { name: "Rules", cell: (row) => (row.behind ? badge(`snapshot ${row.rules}, behind`, "degraded") : badge(`snapshot ${row.rules}`, "up")) },
         { name: "From", cell: (row) => row.rules_from },
         { name: "Blocks", num: true, cell: (row) => number(row.blocks) },
-        { name: "Running since", num: true, cell: (row) => ago(row.started) },
+        { name: "Started", num: true, cell: (row) => ago(row.started) },
       ],
       now.processes,
       empty("No process has reported", "Processes report to the database every three seconds."),

@@ -8,7 +8,7 @@ const SPANS = [["900", "15 minutes"], ["3600", "hour"], ["21600", "6 hours"], ["
 const EXAMPLE = "rules:\n  - name: search\n    match:\n      endpoints: [/api/search]\n    per: [user]\n    limits: 30/minute\n";
 
 export async function page({ main, signal }) {
-  const yaml = h("textarea", { name: "draft", rows: 14, spellcheck: "false" });
+  const yaml = h("textarea", { name: "draft", rows: 11, spellcheck: "false" });
   yaml.value = EXAMPLE;
   const span = select(SPANS, "3600", { name: "seconds" });
   const whole = select([["false", "added to the active rules"], ["true", "instead of all active rules"]], "false", { name: "whole" });

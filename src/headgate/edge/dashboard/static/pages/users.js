@@ -3,7 +3,7 @@ import { get, part, send } from "../api.js";
 import { columnChart } from "../charts.js";
 import { h, link, show, to } from "../dom.js";
 import { ago, day, moment, number, span } from "../format.js";
-import { ask, badge, button, card, empty, field, heading, later, pages, select, table, tell } from "../ui.js";
+import { ask, badge, button, card, empty, field, half, heading, later, pages, select, table, tell, tile } from "../ui.js";
 import { blockForm, keysCard } from "../user_forms.js";
 
 const PER_PAGE = 25;
@@ -15,8 +15,9 @@ export async function page(context) {
 
 async function list({ main, signal, may, query }) {
   const search = h("input", { type: "search", name: "search", placeholder: "first characters of an id or a key", value: query.get("search") ?? "" });
-  const tier = h("input", { type: "search", name: "tier", placeholder: "any" });
-  const keys = h("div", {});
+  const tiers = (await get("/v1/tiers", { limit: 1000 }, signal)).items.map((each) => each.name);
+  const tier = select([["", "any"], ...tiers.map((each) => [each, each])], "", { name: "tier" });
+  const keys = h("div", { hidden: true });
   const users = pages(
     (after) => get("/v1/users", { prefix: search.value, tier: tier.value, after, limit: PER_PAGE }, signal),
     (rows) => userTable(rows, search.value),
@@ -25,17 +26,18 @@ async function list({ main, signal, may, query }) {
     await users.reload();
     const prefix = search.value.trim();
     const found = prefix.length >= 3 ? (await get("/v1/keys", { prefix, limit: PER_PAGE }, signal)).items : [];
+    keys.hidden = !found.length;
     show(keys, found.length ? card("Keys that begin so", keyTable(found)) : null);
   }
   const change = later(reload);
   search.addEventListener("input", change);
-  tier.addEventListener("input", change);
+  tier.addEventListener("change", change);
   search.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && search.value.trim()) location.hash = to("users", search.value.trim());
   });
   const create = button("New user", async () => {
     const id = h("input", { name: "id", required: true });
-    const of = h("input", { name: "tier", placeholder: "the default tier" });
+    const of = select([["", "the default tier"], ...tiers.map((each) => [each, each])], "", { name: "tier" });
     await ask("New user", { fields: [field("Id", id), field("Tier", of)], yes: "Create", act: async () => {
       await send("POST", "/v1/users", { body: { id: id.value, ...(of.value ? { tier: of.value } : {}) } });
       location.hash = to("users", id.value);
@@ -108,10 +110,10 @@ async function user(context, id) {
       tell("Unblocked");
       again();
     } }))) : null)),
-    known ? h("div", { class: "tiles" }, [["Requests today", number(known.requests_today)], ["This month", number(known.requests_month)], ["Times denied", number(known.times_exceeded)], ["Last request", ago(known.last_request)], ["Quota reset", known.quota_reset ? ago(known.quota_reset) : "never"]].map(([name, value]) => h("div", { class: "tile" }, h("span", { class: "tile-name" }, name), h("span", { class: "tile-value" }, value)))) : null,
-    card("Limits that apply", { note: "as of now; the fullest first" }, limitsNode),
-    h("div", { class: "grid" }, usageCard(story.days), eventsCard(story.events)),
+    known ? h("div", { class: "tiles" }, tile("Requests today", number(known.requests_today)), tile("This month", number(known.requests_month)), tile("Times denied", number(known.times_exceeded), { kind: "denied" }), tile("Last request", ago(known.last_request)), tile("Quota reset", known.quota_reset ? ago(known.quota_reset) : "never")) : null,
+    card("Limits that apply", { note: story.limits_are_all ? "as of now; the fullest first" : "as of now; the fullest, of rules for all paths or that have counted this user lately" }, limitsNode),
     keysCard(context, id, keys.items, again),
+    h("div", { class: "grid" }, usageCard(story.days), eventsCard(story.events)),
     changesCard(story.changes),
   );
   draw(story.limits);
@@ -151,7 +153,7 @@ function limitRow({ may }, path, entry, record, again) {
     h(
       "div",
       { class: "meter" },
-      counted ? [h("div", { class: "bar", role: "img", "aria-label": `${entry.used} of ${total} used` }, h("i", { class: `c-${color}`, "width%": Math.min(100, 100 * full) })), h("div", { class: "small quiet" }, h("b", { class: full >= 1 ? "is-denied" : null }, `${number(entry.used)} used`), `, ${number(entry.remaining)} remaining · full again in `, h("span", { class: "countdown", "data-until": until }, span(entry.reset_after)))] : h("span", { class: "small quiet" }, entry.depends_on.length ? `counted per ${entry.depends_on.join(", ")} too, so there is no one counter` : "nothing is counted"),
+      counted ? [h("div", { class: "bar", role: "img", "aria-label": `${entry.used} of ${total} used` }, h("i", { class: `c-${color}`, "width%": Math.min(100, 100 * full) })), h("div", { class: "small quiet" }, h("b", { class: full >= 1 ? "is-denied" : null }, `${number(entry.used)} used`), `, ${number(entry.remaining)} remaining · full again in `, h("span", { class: "countdown", "data-until": until }, span(entry.reset_after)))] : h("span", { class: "small quiet" }, entry.depends_on.length ? `counted per ${entry.depends_on.join(", ")}, so there is no one counter of this user` : "nothing is counted"),
     ),
     h("div", { class: "actions" }, may("operator") && record && entry.limit ? [override, counted && !entry.shared ? reset : null] : null),
   );
@@ -226,26 +228,22 @@ function usageCard(days) {
     const { requests, denied } = found.get(at) ?? { requests: 0, denied: 0 };
     return [at.slice(5), [["allowed", Math.max(0, requests - denied)], ["denied", denied]]];
   });
-  const node = card("Usage by day", { note: "last 30 days" }, days.length ? columnChart({ title: "Requests by day", columns, names: ["Admitted", "Denied"] }) : empty("No usage yet", "Usage is counted by day, and shows here a minute after the first request."));
-  node.classList.add("half");
-  return node;
+  return half("Usage by day", { note: "last 30 days" }, days.length ? columnChart({ title: "Requests by day", columns, names: ["Admitted", "Denied"] }) : empty("No usage yet", "Usage is counted by day, and shows here a minute after the first request."));
 }
 
 function eventsCard(events) {
-  const node = card("Newest decisions", { note: "denials, and a sample of admissions" }, table("Newest decisions", [
+  return half("Newest decisions", { note: "denials, and a sample of admissions" }, table("Newest decisions", [
     { name: "When", cell: (row) => h("a", { href: to("events", row.id) }, moment(row.at)) },
     { name: "Decision", cell: (row) => badge(row.decision) },
     { name: "Rule", cell: (row) => row.rule ?? "" },
     { name: "Endpoint", cell: (row) => row.endpoint ?? "" },
-  ], events.slice(0, 8), empty("Nothing was recorded")));
-  node.classList.add("half");
-  return node;
+  ], events.slice(0, 8), empty("Nothing was recorded", "Denials are recorded, and a sample of admissions.")));
 }
 
 function changesCard(changes) {
   return card("Changes of this user", table("Changes", [
     { name: "When", cell: (row) => moment(row.at) },
-    { name: "By", cell: (row) => row.who },
     { name: "What", cell: (row) => row.verb.replaceAll("_", " ") },
+    { name: "By", cell: (row) => row.who.replace(/^token:/, "") },
   ], changes, empty("Never changed")));
 }

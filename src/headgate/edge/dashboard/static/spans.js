@@ -1,0 +1,36 @@
+// Counts over the last hour, day or month, with zeros where nothing was counted.
+import { get } from "./api.js";
+import { day, minute } from "./format.js";
+
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+const hour = (time) => `${day(time).slice(5)} ${minute(time)}`;
+const SPANS = {
+  "1h": { seconds: HOUR, step: 60, granularity: "minute", text: "1 h", words: "last hour", label: minute },
+  "6h": { seconds: 6 * HOUR, step: 60, granularity: "minute", text: "6 h", words: "last 6 hours", label: minute },
+  "1d": { seconds: DAY, step: HOUR, granularity: "hour", text: "1 day", words: "last day", label: hour },
+  "7d": { seconds: 7 * DAY, step: HOUR, granularity: "hour", text: "7 days", words: "last 7 days", label: hour },
+  "30d": { seconds: 30 * DAY, step: DAY, granularity: "day", text: "30 days", words: "last 30 days", label: (time) => new Date(time).toISOString().slice(5, 10) },
+};
+const MAX_POINTS = 1000;
+
+export const spanNames = Object.entries(SPANS).map(([name, { text }]) => [name, text]);
+export const spanOf = (name) => SPANS[name];
+
+// The points of a span: `times`, and `of(kind)` for the counts of each; `sum(kind)` of all.
+export async function counted(name, filter, signal) {
+  const { seconds, step, granularity } = SPANS[name];
+  const last = Math.floor(Date.now() / 1000 / step) * step;
+  const first = last - seconds + step;
+  const since = new Date(first * 1000).toISOString();
+  const { items } = await get("/v1/metrics", { granularity, since, limit: MAX_POINTS, quantiles: false, ...filter }, signal);
+  const found = new Map(items.map((item) => [Math.floor(new Date(item.at) / 1000 / step) * step, item]));
+  const times = Array.from({ length: Math.round(seconds / step) }, (_, index) => first + index * step);
+  return {
+    times: times.map((time) => time * 1000),
+    of: (kind) => times.map((time) => found.get(time)?.[kind] ?? 0),
+    sum: (kind) => items.reduce((sum, item) => sum + item[kind], 0),
+    step,
+    seconds,
+  };
+}
