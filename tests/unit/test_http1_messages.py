@@ -148,11 +148,12 @@ def test_a_host_is_named() -> None:
 def test_equal_heads_are_read_once() -> None:
     """What came before is remembered, as long as it is short, and there is an end to what is remembered."""
     heads = HeadReader()
+    heads.read(b"GET / HTTP/1.0\r\n")
     first = heads.read(b"GET / HTTP/1.0\r\n")
     assert heads.read(b"GET / HTTP/1.0\r\n") is first
     long = b"GET / HTTP/1.0\r\nX: " + b"y" * 1_024 + b"\r\n"
     assert heads.read(long) is not heads.read(long)
-    for number in range(1_024):
+    for number in (number for number in range(1_024) for _ in range(2)):
         heads.read(b"GET /%d HTTP/1.0\r\n" % number)
     assert heads.read(b"GET / HTTP/1.0\r\n") is not first
 
@@ -186,3 +187,15 @@ def test_whatever_is_taken_h11_takes_too_and_reads_it_the_same(
     lengths = [value for name, value in request.headers if name == b"content-length"]
     is_chunked = any(name == b"transfer-encoding" for name, _ in request.headers)
     assert ours.length == (CHUNKED if is_chunked else int(lengths[0]) if lengths else 0)
+
+
+def test_heads_that_never_repeat_are_not_cached() -> None:
+    """A head is cached when it comes again; heads with an id of their own push none of those out."""
+    reader = HeadReader()
+    usual = b"GET / HTTP/1.1\r\nHost: x\r\n"
+    assert reader.read(usual) is not reader.read(usual)
+    cached = reader.read(usual)
+    for number in range(10_000):
+        reader.read(b"GET / HTTP/1.1\r\nHost: x\r\nX-Request-Id: %d\r\n" % number)
+    assert reader.read(usual) is cached
+    assert len(reader.cached) == 1

@@ -28,12 +28,14 @@ _RETURN: Final = ord("\r")
 _MAX_CACHED: Final = 1_024
 _MAX_CACHED_BYTES: Final = 1_024
 """Of one head."""
+_MAX_SEEN: Final = 4_096
 _SECOND: Final = 1_000_000_000
 _HEAD: Final = "HEAD"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rb"(%b) ([!-~]+) HTTP/1\.([01])\r\n" % _TOKEN)
 HEADER_LINE: Final = re.compile(rb"(%b):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n" % _TOKEN)
+_HEADER_LINES: Final = re.compile(rb"(?:%b:[^\x00-\x08\x0a-\x1f\x7f]*\r\n)*" % _TOKEN)
 _HOST: Final = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]*")
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 _FIRST_LINES: Final = {status.value: f"HTTP/1.1 {status} {status.phrase}\r\n" for status in HTTPStatus}
@@ -95,12 +97,18 @@ class Head:
 
 
 class HeadReader:
-    """Reads heads and caches them: a client sends nearly the same head with every request."""
+    """Reads heads and caches them: many clients send the same head with every request.
+
+    A head is cached when it comes the second time. Heads with ids or times in them never do, and would only push
+    others out.
+    """
 
     def __init__(self, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Callable[[str], str] = unquote) -> None:
         """`decode_path` undoes percent-encoding as `urllib.parse.unquote` does."""
         self.cached: dict[bytes, Head] = {}
         """By their bytes. The parser looks here before it calls `read`."""
+        self._seen: set[int] = set()
+        """Hashes of heads that came once."""
         self._limits = limits
         self._decode_path = decode_path
 
@@ -111,10 +119,18 @@ class HeadReader:
             return cached
         head = read_head(raw, self._limits, self._decode_path)
         if len(raw) <= _MAX_CACHED_BYTES:
-            if len(self.cached) >= _MAX_CACHED:
-                self.cached.clear()
-            self.cached[raw] = head
+            self._cache(raw, head)
         return head
+
+    def _cache(self, raw: bytes, head: Head) -> None:
+        if hash(raw) not in self._seen:
+            if len(self._seen) >= _MAX_SEEN:
+                self._seen.clear()
+            self._seen.add(hash(raw))
+            return
+        if len(self.cached) >= _MAX_CACHED:
+            self.cached.clear()
+        self.cached[raw] = head
 
 
 def read_head(raw: bytes, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Callable[[str], str] = unquote) -> Head:
@@ -122,17 +138,8 @@ def read_head(raw: bytes, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Cal
     first = _REQUEST_LINE.match(raw)
     if first is None:
         raise _malformed(_Rule.FIRST_LINE)
-    lines: list[tuple[str, str]] = []
     at = first.end()
-    while at < len(raw):
-        line = HEADER_LINE.match(raw, at)
-        if line is None:
-            raise _malformed(_Rule.LINES)
-        if len(lines) == limits.headers:
-            sentence = f"a request has at most {limits.headers} headers here"
-            raise _too_large(sentence)
-        lines.append((line[1].decode().lower(), _text(line[2].strip(b" \t"))))
-        at = line.end()
+    lines = _ascii_headers(raw[at:], limits.headers) or _headers(raw, at, limits.headers)
     path, query = _path_and_query(first[2].decode(), limits)
     head = Head(first[1].decode(), decode_path(path), query, lines)
     is_old = first[3] == b"0"
@@ -145,6 +152,33 @@ def read_head(raw: bytes, limits: HeadLimits = _DEFAULT_LIMITS, decode_path: Cal
     head.is_keep_alive = is_old and head.keeps_open
     head.expects_continue = not is_old and "100-continue" in _members(head, "expect", limits)
     return head
+
+
+def _headers(raw: bytes, at: int, most: int) -> list[tuple[str, str]]:
+    """The headers that begin at `at`, names in lower case."""
+    lines: list[tuple[str, str]] = []
+    while at < len(raw):
+        line = HEADER_LINE.match(raw, at)
+        if line is None:
+            raise _malformed(_Rule.LINES)
+        if len(lines) == most:
+            sentence = f"a request has at most {most} headers here"
+            raise _too_large(sentence)
+        lines.append((line[1].decode().lower(), _text(line[2].strip(b" \t"))))
+        at = line.end()
+    return lines
+
+
+def _ascii_headers(block: bytes, most: int) -> list[tuple[str, str]] | None:
+    """The fast path of `_headers` for sound headers in ASCII, in half the time; None for all others."""
+    if not block.isascii() or block.count(b"\n") > most or _HEADER_LINES.fullmatch(block) is None:
+        return None
+    lines = []
+    for line in block.decode().split("\r\n"):
+        name, _, value = line.partition(":")
+        lines.append((name.lower(), value.strip(" \t")))
+    lines.pop()  # behind the last line
+    return lines
 
 
 def refuse_bare_line(received: bytearray) -> None:
