@@ -95,7 +95,7 @@ def running(program: str) -> Iterator[Server]:
         command = [program, *(f"{part}" for name, value in options.items() for part in (f"--{name}", value))]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 (our own server)
         try:
-            server = _connected(port, Path(folder, "log"))
+            server = connected(port, Path(folder, "log"))
             yield server
             server.close()
         finally:
@@ -103,7 +103,8 @@ def running(program: str) -> Iterator[Server]:
             process.wait()
 
 
-def _connected(port: int, log: Path) -> Server:
+def connected(port: int, log: Path) -> Server:
+    """The server, once it answers."""
     for _ in range(1_000):
         try:
             return Server(port)

@@ -74,6 +74,11 @@ METRICS: Final = {
             "Requests whose caller's record could not be read, so that tier and limits were assumed.",
         ),
         Metric(
+            "headgate_record_cache_hits_total", _COUNTER, "Records of users and keys that were in a process's memory."
+        ),
+        Metric("headgate_record_cache_misses_total", _COUNTER, "Records that had to be looked up elsewhere."),
+        Metric("headgate_record_cache_entries", _GAUGE, "Records, and names without one, in memory.", _WORKER),
+        Metric(
             "headgate_connections_closed_total",
             _COUNTER,
             "Connections that the service closed on its own account, by port and reason.",

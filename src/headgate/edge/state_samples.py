@@ -124,6 +124,10 @@ def control_samples(
             yield Sample("headgate_rules_confirmed_age_seconds", unconfirmed, (worker,))
         yield Sample("headgate_announcements_missed_total", subscriber.missed)
         yield Sample("headgate_identity_assumed_total", identity.assumed)
+        if identity.records is not None:
+            yield Sample("headgate_record_cache_hits_total", identity.records.hits)
+            yield Sample("headgate_record_cache_misses_total", identity.records.misses)
+            yield Sample("headgate_record_cache_entries", len(identity.records), (worker,))
         for reason, number in subscriber.refused.items():
             yield Sample("headgate_documents_refused_total", number, (reason.value,))
         if leader is not None:

@@ -1,0 +1,283 @@
+"""Ten million users for real: ``python -m bench.ten_million users|counters|run|clean --folder FOLDER [--users N]``.
+
+`users` puts the users into PostgreSQL, through the service that `headgate users load` uses; `counters` makes a counter
+for each in Valkey, through the library. `run` starts `headgate serve` with 1,000 rules on both, and asks it for ten
+minutes, as fast as 64 connections can, about users by Zipf's law. With `--beside` there is a second service with fewer
+users, and the two take turns, so that a slow minute of the machine falls on both. All note what they measure in
+ten_million.json. `clean` removes the folder. Each step takes less than a quarter of an hour; machines are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import time
+from array import array
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import uvloop
+from bench.http_load import load as load_http
+from bench.report import machine
+from bench.ten_million_servers import open_service, open_valkey, process_megabytes
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from headgate import Limiter, Request
+from headgate.adapters.embedded import open_database
+from headgate.adapters.postgres import migrate
+from headgate.adapters.zones import zone
+from headgate.controlplane.users import Users
+from headgate.simulate.zipf import Zipf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from bench.server import Server
+
+FILE = Path(__file__).with_name("ten_million.json")
+RULES = 1_000
+CONNECTIONS = 64
+_SKEW = 1.0
+_SPREAD_OUT = 7_368_787
+"""A prime: neighbours in the order of traffic are no neighbours in the tables."""
+_AT_ONCE = 2_000
+_SLICE = 20.0
+_BESIDE = 4
+"""The slices of the smaller service are so many times shorter."""
+RULES_FILE = "rules.yaml"
+_PREMIUM_EVERY = 10
+_SIZES = "SELECT pg_total_relation_size('users'), pg_database_size(current_database())"
+
+
+def rules_text() -> str:
+    """A rule for each user, by tier, and 999 for endpoints, each with one counter for all callers.
+
+    They admit everything: a refusal would spare the server work.
+    """
+    lines = [
+        "tiers: {free: {limits: {api: 100000000/day}}, premium: {limits: {api: 200000000/day}}}",
+        "default_tier: free",
+        "rules:",
+        '  - {name: user, per: [user], limits: "tier:api"}',
+    ]
+    for number in range(1, RULES):
+        match = f"{{endpoints: [/api/e{number}]}}"
+        lines.append(f"  - {{name: e{number}, match: {match}, per: [global], limits: 1000000000/day}}")
+    return "\n".join(lines) + "\n"
+
+
+def user(rank: int, many: int) -> str:
+    """The user of a rank."""
+    return f"u_{rank * _SPREAD_OUT % many:010}"
+
+
+class Asked:
+    """Requests as bytes, one after another, by Zipf's law; looks like a very long list."""
+
+    def __init__(self, users: int, seed: int) -> None:
+        self._users, self._endpoints = Zipf(users, _SKEW), Zipf(RULES - 1, _SKEW)
+        self._many = users
+        self._random = random.Random(seed).random
+
+    def __len__(self) -> int:
+        return 1 << 40
+
+    def __getitem__(self, _: int) -> bytes:
+        name = user(self._users.rank(self._random()), self._many)
+        path = f"/api/e{self._endpoints.rank(self._random())}"
+        body = f'{{"user":"{name}","method":"GET","path":"{path}"}}'
+        return f"POST /v1/check HTTP/1.1\r\nHost: headgate\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+# Loading
+
+
+async def load_users(folder: Path, many: int, bar: Progress) -> dict[str, float]:
+    """All users into PostgreSQL."""
+    rows: Iterator[dict[str, object]] = (
+        {"id": f"u_{number:010}", "tier": "premium" if number % _PREMIUM_EVERY == 0 else "free"}
+        for number in range(many)
+    )
+    task = bar.add_task("users into PostgreSQL", total=many)
+    opened = open_database(f"embedded://{folder}/postgres", folder)
+    try:
+        await migrate(opened.database)
+        async with opened.database.use() as connection:
+            await connection.execute("INSERT INTO tiers (name) VALUES ('free'), ('premium')")
+        began = time.perf_counter()
+        await Users(opened.database, zone).load(rows, "bench", lambda through: bar.update(task, completed=through))
+        seconds = time.perf_counter() - began
+        async with opened.database.use() as connection:
+            await connection.execute("VACUUM (ANALYZE) users")  # or the server does it in the middle of the run
+            await connection.execute("CHECKPOINT")
+            table, whole = await connection.fetchrow(_SIZES)
+    finally:
+        await opened.close()
+    return {
+        "load_users_seconds": seconds,
+        "users_loaded_a_second": many / seconds,
+        "user_bytes": table / many,
+        "database_bytes": whole,
+    }
+
+
+async def load_counters(server: Server, rules: Path, many: int, bar: Progress) -> dict[str, float]:
+    """A counter for each user into Valkey, as the service would make it."""
+    task = bar.add_task("counters into Valkey", total=many)
+    before = server.used_memory()
+    began = time.perf_counter()
+    async with Limiter.open(f"{server.url}?deadline_ms=5000", rules) as limiter:
+        for first in range(0, many, _AT_ONCE):
+            some = range(first, min(first + _AT_ONCE, many))
+            verdicts = await limiter.check_many([Request(user=f"u_{number:010}", tier="free") for number in some])
+            assert all(verdict.allowed for verdict in verdicts), "a counter was not made"
+            bar.update(task, completed=some.stop)
+    seconds = time.perf_counter() - began
+    used, keys = server.used_memory(), int(str(server.ask("DBSIZE")))
+    assert keys >= many, f"{keys} keys for {many} users"
+    return {
+        "load_counters_seconds": seconds,
+        "counters_loaded_a_second": many / seconds,
+        "counter_bytes": (used - before) / many,
+        "valkey_used_bytes": used,
+        "valkey_resident_bytes": int(server.info("memory")["used_memory_rss"]),
+    }
+
+
+def make_folder(folder: Path) -> None:
+    """Begin anew, with the rules."""
+    folder.mkdir(parents=True)
+    os.chmod(folder, 0o711)  # noqa: PTH101, S103 (PostgreSQL does not run as root, and has to get in)
+    (folder / RULES_FILE).write_text(rules_text(), encoding="utf-8")
+
+
+def counters(folder: Path, many: int, bar: Progress) -> dict[str, float]:
+    """A counter for each user, saved in the folder."""
+    with open_valkey(folder) as server:
+        found = uvloop.run(load_counters(server, folder / RULES_FILE, many, bar))
+        server.ask("SAVE")
+    return found
+
+
+# Asking
+
+
+class Side:
+    """One service with so many users, and what it did."""
+
+    def __init__(self, stack: ExitStack, folder: Path, many: int, options: dict[str, str], seconds: float) -> None:
+        self._server = stack.enter_context(open_valkey(folder))
+        self._service = stack.enter_context(open_service(folder, self._server.url, options))
+        self._asked: Sequence[bytes] = Asked(many, seed=15)  # type: ignore[assignment] # as much of a list as is needed
+        self._seconds = seconds
+        self._took = array("f")
+        self._pace: list[float] = []
+        self._hit_rates: list[float] = []
+        self._use = [(0.0, 0.0)]
+        self._cpu = [0.0, 0.0]
+        self._keys = int(str(self._server.ask("DBSIZE")))
+
+    def warm_up(self, seconds: float) -> None:
+        """Ask for a while; it does not count."""
+        load_http(self._service.port, self._asked, seconds, CONNECTIONS)
+        self._use = [self._service.record_use()]
+
+    def one_slice(self) -> None:
+        """Ask for a slice of time."""
+        cpu = [self._service.cpu_seconds(), self._server.cpu_seconds()]
+        part = load_http(self._service.port, self._asked, self._seconds, CONNECTIONS)
+        for index, before in enumerate(cpu):
+            self._cpu[index] += (self._service.cpu_seconds(), self._server.cpu_seconds())[index] - before
+        self._took.extend(part)
+        self._pace.append(len(part) / self._seconds)
+        self._use.append(self._service.record_use())
+        self._hit_rates.append(_hit_rate(*self._use[-2:]))
+
+    def found(self) -> dict[str, object]:
+        """What was measured."""
+        took, many = sorted(self._took), len(self._took)
+        return {
+            "checks": many,
+            "seconds": self._seconds * len(self._pace),
+            "checks_a_second": many / (self._seconds * len(self._pace)),
+            "median_slice": median(self._pace),
+            "slices": [round(each) for each in self._pace],
+            "p50_ms": 1e3 * took[many // 2],
+            "p99_ms": 1e3 * took[many * 99 // 100],
+            "record_hit_rate": _hit_rate(self._use[0], self._use[-1]),
+            "record_hit_rates": [round(each, 4) for each in self._hit_rates],
+            "records_in_memory": self._service.samples()["headgate_record_cache_entries"],
+            "service_cpu_us": 1e6 * self._cpu[0] / many,
+            "valkey_cpu_us": 1e6 * self._cpu[1] / many,
+            "keys_before": self._keys,
+            "keys_after": int(str(self._server.ask("DBSIZE"))),
+            "megabytes": process_megabytes(self._service.pid, self._server),
+        }
+
+
+def _hit_rate(before: tuple[float, float], after: tuple[float, float]) -> float:
+    hits, misses = after[0] - before[0], after[1] - before[1]
+    return hits / max(1, hits + misses)
+
+
+def run(sides: Sequence[Side], slices: int, warm_up: float, bar: Progress) -> None:
+    """Ask all services in turn, slice after slice."""
+    task = bar.add_task("checks", total=slices * len(sides))
+    for side in sides:
+        side.warm_up(warm_up)
+    for _ in range(slices):
+        for side in sides:
+            side.one_slice()
+            bar.advance(task)
+
+
+def note(name: str, found: Mapping[str, object]) -> None:
+    """Keep what was measured under a name, beside what else was."""
+    kept = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
+    kept["machine"] = machine()
+    kept[name] = kept.get(name, {}) | about | dict(found)
+    FILE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1))
+
+
+def main() -> None:
+    """Do one step."""
+    parser = argparse.ArgumentParser(prog="python -m bench.ten_million", description=__doc__)
+    parser.add_argument("step", choices=["users", "counters", "run", "clean"])
+    parser.add_argument("--users", type=int, default=10_000_000)
+    parser.add_argument("--folder", type=Path, required=True, help="where the servers keep their data")
+    parser.add_argument("--seconds", type=float, default=600.0)
+    parser.add_argument("--warm-up", type=float, default=30.0)
+    parser.add_argument("--beside", type=Path, help="the folder with fewer users")
+    parser.add_argument("--beside-users", type=int, default=100_000)
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service")
+    parser.add_argument("--name", default="", help="is put behind the number of users, under which figures are kept")
+    given = parser.parse_args()
+    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as bar, ExitStack() as stack:
+        if given.step == "users":
+            make_folder(given.folder)
+            note(f"{given.users}", uvloop.run(load_users(given.folder, given.users, bar)))
+        elif given.step == "counters":
+            note(f"{given.users}", counters(given.folder, given.users, bar))
+        elif given.step == "run":
+            options = dict(each.split("=", 1) for each in given.set)
+            sides = {given.users: Side(stack, given.folder, given.users, options, _SLICE)}
+            if given.beside is not None:
+                sides[given.beside_users] = Side(stack, given.beside, given.beside_users, options, _SLICE / _BESIDE)
+            run([*sides.values()], max(1, round(given.seconds / _SLICE)), given.warm_up, bar)
+            for users, side in sides.items():
+                note(f"{users}{given.name}", {"settings": options, **side.found()})
+        else:
+            shutil.rmtree(given.folder)
+
+
+if __name__ == "__main__":
+    main()
