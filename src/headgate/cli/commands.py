@@ -58,7 +58,6 @@ VERBS: Final = {
     "check": Verb("check", "check"),
     "peek": Verb("check", "peek"),
     "explain": Verb("explain", "explain"),
-    "simulate": Verb("simulate", "simulate"),
     "quota": Verb("quota", "quota"),
     "top": Verb("top", "top"),
     "status": Verb("status", "status"),
@@ -76,6 +75,7 @@ VERBS: Final = {
     "completion": Verb("completion", "completion"),
 }
 GROUPS: Final = {
+    "simulate": Group("", {"topology": Verb("topology", "topology")}, Verb("simulate", "simulate")),
     "events": Group("", {"show": Verb("activity", "show_event")}, Verb("activity", "events")),
     "backup": Group(
         "", {"list": Verb("backup", "list_backups"), "verify": Verb("backup", "verify")}, Verb("backup", "backup")

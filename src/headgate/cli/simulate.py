@@ -41,12 +41,11 @@ _FOREVER: Final[Micros] = 253_402_300_799 * SECOND
 
 
 def simulate(
+    context: typer.Context,
     rules: Annotated[
-        list[str],
-        typer.Option(
-            "--rules", metavar="FILE", help="The draft rules; several files form one rule set.", show_default=False
-        ),
-    ],
+        list[str] | None,
+        typer.Option("--rules", metavar="FILE", help="The draft rules; several files form one rule set."),
+    ] = None,
     origin: Annotated[
         str,
         typer.Option(
@@ -91,6 +90,11 @@ def simulate(
     No other counters change. Exit code 0: success. 1: failure, no request found, or not compared with --against
     because the events are a sample. 2: the decisions differ from those of --against.
     """
+    if context.invoked_subcommand is not None:
+        return 0
+    if not rules:
+        msg = "name the draft rules with --rules FILE, or simulate a deployment: headgate simulate topology"
+        raise InvalidRequest(msg)
     fields = _fields(field)
     draft = _draft(rules)
     compared = None if against is None else _against(against, url, token)

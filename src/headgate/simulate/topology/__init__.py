@@ -1,0 +1,1 @@
+"""A simulation of deployments: many processes, regions and counters, with the real stores on virtual time."""

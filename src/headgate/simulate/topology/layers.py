@@ -1,0 +1,138 @@
+"""A whole deployment: each request takes from the counter of its user and from that of its rule.
+
+The two kinds are simulated one after the other. What the limits of users refuse does not reach the counters of rules.
+(In the product a request is all or nothing, so what a rule refuses does not count for the user either; that is left
+out: users are refused a little more often here.)
+
+With the modes for regions each rule has one limit for all regions, and users have theirs in the region they are in,
+with a deny cache. With the other modes each region has limits of its own, in proportion to its traffic; with `shards`
+those of the users are in one piece.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import nullcontext
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.simulate.topology.counter_run import run_counter
+from headgate.simulate.topology.deployment import REGIONAL, Mode
+from headgate.simulate.topology.population import SimulatedCounter, strata
+from headgate.simulate.topology.tally import Share, share_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from headgate.simulate.topology.counter_run import CounterResult
+    from headgate.simulate.topology.deployment import Deployment
+
+    Progress = Callable[[str, int, int], None]
+
+
+class Layer(NamedTuple):
+    """All counters of one kind."""
+
+    counters: int
+    """How many were simulated."""
+    operations: float
+    """A second, on all Redis servers."""
+    hottest: float
+    """A second, on one key."""
+    share: Share
+    waits: dict[int, float]
+    """Requests by the microseconds that they waited for a store."""
+
+
+class ModeResult(NamedTuple):
+    """A deployment in one mode."""
+
+    mode: Mode
+    users: Layer
+    rules: Layer
+
+
+def run_deployment(
+    deployment: Deployment, modes: Sequence[Mode], progress: Progress, jobs: int = 0
+) -> list[ModeResult]:
+    """Simulate a deployment in several modes, on `jobs` processors (0: on all).
+
+    `progress` hears what is simulated, how many counters are done, and how many there are.
+    """
+    found: list[ModeResult] = []
+    of_users: dict[Mode, Layer] = {}
+    many = jobs or os.cpu_count() or 1
+    # Not forked: the caller may have threads.
+    pool = ProcessPoolExecutor(many, get_context("spawn")) if many > 1 else nullcontext()
+    with pool as executor:
+        for mode in modes:
+            kept = mode if mode in {Mode.EXACT, Mode.LEASED} else Mode.DENY_CACHE
+            if kept not in of_users:
+                counters = [*_user_counters(deployment)]
+                of_users[kept] = _run_layer(f"{mode}: users", counters, deployment, kept, progress, executor)
+            passed = of_users[kept].share
+            rate = deployment.rate * passed.admitted / max(1.0, passed.offered)
+            counters = [*_rule_counters(deployment, mode, rate)]
+            rules = _run_layer(f"{mode}: rules", counters, deployment, mode, progress, executor)
+            found.append(ModeResult(mode, of_users[kept], rules))
+    return found
+
+
+def _user_counters(deployment: Deployment) -> Iterator[SimulatedCounter]:
+    """Each user is in one region; the regions take turns, in proportion to their traffic."""
+    turns = [name for name, weight in zip(deployment.names, deployment.regions, strict=True) for _ in range(weight)]
+    for stratum in strata(deployment.users, deployment.skew):
+        region = turns[stratum.rank % len(turns)]
+        rates = {region: deployment.rate * stratum.share}
+        yield SimulatedCounter(stratum.rank, stratum.stands_for, deployment.user_limit, rates)
+
+
+def _rule_counters(deployment: Deployment, mode: Mode, rate: float) -> Iterator[SimulatedCounter]:
+    for stratum in strata(deployment.rules, deployment.skew):
+        factor = deployment.rule_limits[stratum.rank % len(deployment.rule_limits)]
+        rates = {name: rate * stratum.share * weight for name, weight in deployment.weights.items()}
+        for some in [rates] if mode in REGIONAL else [{name: each} for name, each in rates.items()]:
+            limit = max(1, round(factor * sum(some.values()) * deployment.window))
+            yield SimulatedCounter(stratum.rank, stratum.stands_for, limit, some)
+
+
+def _run_layer(
+    text: str,
+    counters: Sequence[SimulatedCounter],
+    deployment: Deployment,
+    mode: Mode,
+    progress: Progress,
+    executor: ProcessPoolExecutor | None,
+) -> Layer:
+    results: list[tuple[SimulatedCounter, CounterResult]] = []
+    progress(text, 0, len(counters))
+    if executor is None:
+        for counter in counters:
+            results.append((counter, run_counter(counter, deployment, mode)))
+            progress(text, len(results), len(counters))
+    else:
+        asked = {executor.submit(run_counter, counter, deployment, mode): counter for counter in counters}
+        for future in as_completed(asked):
+            results.append((asked[future], future.result()))
+            progress(text, len(results), len(counters))
+    return _summed(results, deployment)
+
+
+def _summed(results: Sequence[tuple[SimulatedCounter, CounterResult]], deployment: Deployment) -> Layer:
+    windows = range(1, 1 + deployment.windows)
+    waits: Counter[int] = Counter()
+    shares = []
+    for counter, result in results:
+        shares.append(share_of(result.tally, counter.limit, windows, counter.stands_for))
+        for micros, number in result.tally.waits.items():
+            waits[micros] += number * counter.stands_for  # type: ignore[assignment] # a weight
+    offered, ideal, admitted, over, under, _ = (sum(column) for column in zip(*shares, strict=True))
+    return Layer(
+        len(results),
+        sum(result.operations * counter.stands_for for counter, result in results),
+        max(result.hottest for _, result in results),
+        Share(offered, ideal, admitted, over, under, max(share.worst_over for share in shares)),
+        dict(waits),
+    )
