@@ -37,7 +37,7 @@ def topology(
     round_trip: Annotated[float, typer.Option(metavar="MS", help="To the Redis of the region.")] = 0.5,
     between: Annotated[float, typer.Option(metavar="MS", help="A round trip to another region.")] = 160.0,
     window: Annotated[int, typer.Option(metavar="SECONDS", help="The period of all limits.")] = _DEFAULT.window,
-    windows: Annotated[int, typer.Option(help="How many windows are counted, after a first one.")] = _DEFAULT.windows,
+    windows: Annotated[int, typer.Option(help="How many windows are counted, after 2 seconds.")] = _DEFAULT.windows,
     user_limit: Annotated[int, typer.Option(help="Requests of a user in a window.")] = _DEFAULT.user_limit,
     gossip_seconds: Annotated[float, typer.Option(help="As HEADGATE_GOSSIP_SECONDS.")] = _DEFAULT.gossip_seconds,
     redis_micros: Annotated[

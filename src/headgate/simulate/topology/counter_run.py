@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from headgate.simulate.topology.population import SimulatedCounter
 
 _START: Final[Micros] = 1_700_000_000 * SECOND
-_TICK: Final = 0.05
+_TICK: Final = 0.1
 """Requests that a process gets of one counter within so many seconds come at the same time, if there are several."""
 _SHORT_TICK: Final = 0.01
 """For leases, whose blocks are for a tenth of a second."""
+_WARM_UP: Final = 2
+"""Seconds before the first counted window: blocks, views and exchanges have their sizes and rhythms by then."""
 _NORMAL_FROM: Final = 30
 _TRIES: Final = 3
 
@@ -41,10 +43,11 @@ class CounterResult(NamedTuple):
 
 def run_counter(counter: SimulatedCounter, deployment: Deployment, mode: Mode) -> CounterResult:
     """Simulate one counter."""
-    loop = VirtualLoop(_START - _START % (deployment.window * SECOND))
+    first = _START - _START % (deployment.window * SECOND)
+    loop = VirtualLoop(first - min(_WARM_UP, deployment.window) * SECOND)
     asyncio.set_event_loop(loop)
     try:
-        world = _World(counter, deployment, mode, loop)
+        world = _World(counter, deployment, mode, loop, first)
         return loop.run_until_complete(world.run())
     finally:
         asyncio.set_event_loop(None)
@@ -52,13 +55,15 @@ def run_counter(counter: SimulatedCounter, deployment: Deployment, mode: Mode) -
 
 
 class _World:
-    def __init__(self, counter: SimulatedCounter, deployment: Deployment, mode: Mode, loop: VirtualLoop) -> None:
+    def __init__(
+        self, counter: SimulatedCounter, deployment: Deployment, mode: Mode, loop: VirtualLoop, first: Micros
+    ) -> None:
         self._loop = loop
         self._deployment = deployment
         self._random = Random(f"{deployment.seed} {counter.rank} {mode} {sorted(counter.rates)}")  # noqa: S311 (a simulation)
         self._tick = _SHORT_TICK if mode is Mode.LEASED else _TICK
         self._counter = counter
-        self._tally = Tally(loop.micros(), deployment.window * SECOND)
+        self._tally = Tally(first - deployment.window * SECOND, deployment.window * SECOND)
         regions = deployment.names if mode in REGIONAL else tuple(counter.rates)
         self._servers = {name: Server(loop) for name in regions}
         hit = hit_of(counter, deployment, mode)
@@ -75,7 +80,7 @@ class _World:
         window, windows = self._deployment.window, self._deployment.windows
         for name, processes in self._processes.items():
             self._begin(processes, self._counter.rates[name])
-        await asyncio.sleep(window)
+        await asyncio.sleep(min(_WARM_UP, window))
         for server in self._servers.values():
             server.operations.clear()
         await asyncio.sleep(window * windows)

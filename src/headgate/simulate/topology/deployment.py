@@ -58,7 +58,7 @@ class Deployment:
     window: int = 10
     """Seconds of the fixed windows that all limits here have."""
     windows: int = 1
-    """How many are counted, after a first one in which everything begins."""
+    """How many are counted, after two seconds in which everything begins."""
     user_limit: int = 1_000
     """Requests of a user in a window."""
     rule_limits: tuple[float, ...] = (0.8, 1.25)

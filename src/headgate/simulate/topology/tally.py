@@ -18,7 +18,7 @@ class Tally:
     """Counts of one counter, in windows that are numbered from 0."""
 
     def __init__(self, start: Micros, window: Micros) -> None:
-        """The first window begins at `start`."""
+        """The window 0, which does not count, begins at `start`."""
         self._start = start
         self._window = window
         self.offered: Counter[int] = Counter()
@@ -32,7 +32,7 @@ class Tally:
         self.offered[number] += requests
         if admitted:
             self.admitted[number] += requests
-        if number:  # not of the first one, in which everything begins
+        if number:  # not of the one in which everything begins
             self.waits[_rounded(round(wait * 1e6))] += requests
 
 
