@@ -63,7 +63,7 @@ def topology(
     )
     chosen = _modes(modes)
     with _bar() as progress:
-        found = report(deployment, run_deployment(deployment, chosen, progress, jobs))
+        found = report(deployment, [*run_deployment(deployment, chosen, progress, jobs)])
     if as_json:
         print_json(found)
     else:

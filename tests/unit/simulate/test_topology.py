@@ -119,7 +119,7 @@ def test_a_whole_deployment(jobs: int) -> None:
     """Users and rules in two modes: the same on one processor and on two, and a report of both."""
     seen: list[tuple[str, int, int]] = []
     modes = [Mode.DENY_CACHE, Mode.SPLIT]
-    results = run_deployment(SMALL, modes, lambda *step: seen.append(step), jobs)
+    results = [*run_deployment(SMALL, modes, lambda *step: seen.append(step), jobs)]
     found = report(SMALL, results)
     first, second = found["modes"]
     assert (first["limit_of"], second["limit_of"]) == ("each region", "all regions")

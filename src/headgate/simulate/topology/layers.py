@@ -56,12 +56,11 @@ class ModeResult(NamedTuple):
 
 def run_deployment(
     deployment: Deployment, modes: Sequence[Mode], progress: Progress, jobs: int = 0
-) -> list[ModeResult]:
-    """Simulate a deployment in several modes, on `jobs` processors (0: on all).
+) -> Iterator[ModeResult]:
+    """Simulate a deployment in several modes, one after another, on `jobs` processors (0: on all).
 
     `progress` hears what is simulated, how many counters are done, and how many there are.
     """
-    found: list[ModeResult] = []
     of_users: dict[Mode, Layer] = {}
     many = jobs or os.cpu_count() or 1
     # Not forked: the caller may have threads.
@@ -76,8 +75,7 @@ def run_deployment(
             rate = deployment.rate * passed.admitted / max(1.0, passed.offered)
             counters = [*_rule_counters(deployment, mode, rate)]
             rules = _run_layer(f"{mode}: rules", counters, deployment, mode, progress, executor)
-            found.append(ModeResult(mode, of_users[kept], rules))
-    return found
+            yield ModeResult(mode, of_users[kept], rules)
 
 
 def _user_counters(deployment: Deployment) -> Iterator[SimulatedCounter]:

@@ -1,0 +1,175 @@
+"""The tables and plots of docs/explanation/scale.md, from scale_figures.json. `tables` is also what a test compares."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PAGE = Path(__file__).parents[1] / "docs/explanation/scale.md"
+_PLACE = r"<!-- {name} -->\n.*?<!-- end -->"
+_IMPOSSIBLE = " (impossible)"
+
+
+def write_page(kept: dict[str, Any]) -> None:
+    """Put all tables into the page, and draw the plots where that is possible."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, lines in tables(kept).items():
+        place = _PLACE.format(name=name)
+        assert re.search(place, text, re.DOTALL), f"the page has no place for {name}"
+        table = f"<!-- {name} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"
+        text = re.sub(place, lambda _, table=table: table, text, flags=re.DOTALL)
+    PAGE.write_text(text, encoding="utf-8")
+    if find_spec("matplotlib") is not None:
+        from bench.scale_plots import draw  # noqa: PLC0415 (matplotlib is in the environment of the benchmarks only)
+
+        draw(kept["topology"], PAGE.parent)
+
+
+def tables(kept: dict[str, Any]) -> dict[str, list[str]]:
+    """The lines of each table, by its name in the page."""
+    found = {f"topology {rate}": _topology(each) for rate, each in kept["topology"].items()}
+    return found | {
+        "compared": _compared(kept["compared"]),
+        "sizing": _sizing(kept["unit"]),
+        "seeds": _seeds(kept["seeds"]),
+        "ten million": _ten_million(kept["ten_million"]),
+    }
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    line = "|".join(["---", *["---:"] * (len(headings) - 1)])
+    return [f"| {' | '.join(headings)} |", f"|{line}|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _topology(found: dict[str, Any]) -> list[str]:
+    headings = (
+        "mode",
+        "limit of",
+        "Redis operations/s",
+        "for each request",
+        "Redis cores",
+        "hottest key, operations/s",
+    )
+    more = ("over", "worst", "under", "without Redis", "p50 ms", "p99 ms")
+    rows = [
+        (
+            f"`{row['mode']}`",
+            row["limit_of"],
+            f"{row['redis_operations_per_second']:,.0f}",
+            f"{row['operations_per_request']:.3f}",
+            f"{row['redis_cores']:.1f}",
+            f"{row['hottest_key_operations_per_second']:,.0f}{'' if row['is_possible'] else _IMPOSSIBLE}",
+            f"{row['over']:.2%}",
+            f"{max(0.0, row['worst_over']):.1%}",
+            f"{row['under']:.2%}",
+            f"{row['without_redis']:.0%}",
+            f"{row['p50_ms']:.2f}",
+            f"{row['p99_ms']:.2f}",
+        )
+        for row in found["modes"]
+    ]
+    return _table((*headings, *more), rows)
+
+
+def _compared(found: dict[str, dict[str, float]]) -> list[str]:
+    names = (
+        "operations a request, predicted",
+        "operations a request, measured",
+        "admitted, predicted",
+        "admitted, measured",
+    )
+    rows = []
+    for mode, figures in found.items():
+        first, second, third, fourth = (figures[name] for name in names)
+        rows.append((f"`{mode}`", f"{first:.3f}", f"{second:.3f}", f"{third:,.0f}", f"{fourth:,.0f}"))
+    return _table(("mode", *names), rows)
+
+
+def _sizing(unit: dict[str, float]) -> list[str]:
+    rows = (
+        ("a counter in Valkey, of 10 million", f"{unit['counter_bytes']:.0f} bytes", "`ten_million.json`"),
+        ("a full log of 1,000 admissions", f"{unit['log_bytes']:,.0f} bytes", "`results.json`, `redis_bytes_log`"),
+        (
+            "processor time of Redis for a check",
+            f"{unit['redis_micros']:.1f} µs: {1e6 / unit['redis_micros']:,.0f} a second and core",
+            "`results.json`, `redis_server_cpu`",
+        ),
+        (
+            "processor time of the service for `/v1/check`",
+            f"{unit['service_micros']:.0f} µs: {1e6 / unit['service_micros']:,.0f} a second and core",
+            "`results.json`, `http_check_one_process`",
+        ),
+        ("a user in PostgreSQL, with indexes", f"{unit['user_bytes']:.0f} bytes", "`ten_million.json`"),
+        ("an event in PostgreSQL, with indexes", f"{unit['event_bytes']:.0f} bytes", "`events-figures.md`"),
+        ("an event in Parquet", f"{unit['parquet_bytes']:.0f} bytes", "`events-figures.md`"),
+    )
+    return _table(("what", "figure", "measured in"), rows)
+
+
+def _seeds(found: dict[str, float]) -> list[str]:
+    rows = (
+        (
+            "Redis, 130 GB for each region",
+            (
+                f"{found['redis_counters'] / 1e9:.2f} billion counters. Ten million users with one counter each take "
+                f"{found['ten_million_counters_gb']:.1f} GB; with a full log of 1,000 each "
+                f"{found['ten_million_logs_gb']:.0f} GB"
+            ),
+        ),
+        (
+            "PostgreSQL, 10 TB a year",
+            (
+                f"{found['postgres_events_a_second']:,.0f} events a second, day and night; of 90 days, as kept by default, "
+                f"{10 * 90 / 365:.1f} TB"
+            ),
+        ),
+        (
+            "Parquet, 1 TB a year",
+            (
+                f"{found['parquet_events_a_second']:,.0f} events a second; those of the 10 TB take "
+                f"{found['parquet_of_postgres_tb']:.2f} TB"
+            ),
+        ),
+    )
+    return _table(("expected", "is, as measured here"), rows)
+
+
+def _ten_million(found: dict[str, dict[str, Any]]) -> list[str]:
+    sides = (found["100000"], found["10000000"])
+    names = (
+        "checks/s, mean",
+        "checks/s, median of the slices",
+        "p50",
+        "p99",
+        "record-cache hits",
+        "the same at the end",
+    )
+    ratio = sides[0]["median_slice"] / sides[1]["median_slice"]
+    rows = [
+        ("users loaded into PostgreSQL in", *(f"{each['load_users_seconds']:,.0f} s" for each in sides), ""),
+        ("counters made in Valkey in", *(f"{each['load_counters_seconds']:,.0f} s" for each in sides), ""),
+        ("a user in PostgreSQL, with indexes", *(f"{each['user_bytes']:.0f} bytes" for each in sides), ""),
+        ("a counter in Valkey", *(f"{each['counter_bytes']:.0f} bytes" for each in sides), ""),
+        ("checks", *(f"{each['checks']:,} in {each['seconds']:.0f} s" for each in sides), ""),
+        (names[0], *(f"{each['checks_a_second']:,.0f}" for each in sides), ""),
+        (names[1], *(f"{each['median_slice']:,.0f}" for each in sides), f"{ratio:.2f} times slower"),
+        (names[2], *(f"{each['p50_ms']:.1f} ms" for each in sides), ""),
+        (names[3], *(f"{each['p99_ms']:.1f} ms" for each in sides), ""),
+        (
+            "processor time of the service for a check",
+            *(f"{each['service_cpu_us']:.0f} µs" for each in sides),
+            f"{sides[1]['service_cpu_us'] / sides[0]['service_cpu_us']:.2f} times as much",
+        ),
+        ("that of Valkey", *(f"{each['valkey_cpu_us']:.0f} µs" for each in sides), ""),
+        (names[4], *(f"{each['record_hit_rate']:.1%}" for each in sides), ""),
+        (names[5], *(f"{each['record_hit_rates'][-1]:.1%}" for each in sides), ""),
+        ("records in memory", *(f"{each['records_in_memory']:,.0f}" for each in sides), ""),
+    ]
+    for process in sides[1]["megabytes"]:
+        rows.append((f"memory of {process}", *(f"{each['megabytes'].get(process, 0):,.0f} MB" for each in sides), ""))
+    return _table(("", "100,000 users", "10,000,000 users", ""), rows)
