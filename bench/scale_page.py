@@ -124,7 +124,7 @@ def _seeds(found: dict[str, float]) -> list[str]:
         (
             "PostgreSQL, 10 TB a year",
             (
-                f"{found['postgres_events_a_second']:,.0f} events a second, day and night; of 90 days, as kept by default, "
+                f"{found['postgres_events_a_second']:,.0f} events a second, day and night; of 90 days, as kept, "
                 f"{10 * 90 / 365:.1f} TB"
             ),
         ),
@@ -170,6 +170,8 @@ def _ten_million(found: dict[str, dict[str, Any]]) -> list[str]:
         (names[5], *(f"{each['record_hit_rates'][-1]:.1%}" for each in sides), ""),
         ("records in memory", *(f"{each['records_in_memory']:,.0f}" for each in sides), ""),
     ]
-    for process in sides[1]["megabytes"]:
-        rows.append((f"memory of {process}", *(f"{each['megabytes'].get(process, 0):,.0f} MB" for each in sides), ""))
+    rows += [
+        (f"memory of {process}", *(f"{each['megabytes'].get(process, 0):,.0f} MB" for each in sides), "")
+        for process in sides[1]["megabytes"]
+    ]
     return _table(("", "100,000 users", "10,000,000 users", ""), rows)

@@ -14,6 +14,8 @@ import json
 import os
 import random
 import shutil
+import signal
+import sys
 import time
 from array import array
 from contextlib import ExitStack
@@ -36,7 +38,7 @@ from headgate.controlplane.users import Users
 from headgate.simulate.zipf import Zipf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.server import Server
 
@@ -234,15 +236,20 @@ def _hit_rate(before: tuple[float, float], after: tuple[float, float]) -> float:
     return hits / max(1, hits + misses)
 
 
-def run(sides: Sequence[Side], slices: int, warm_up: float, bar: Progress) -> None:
-    """Ask all services in turn, slice after slice."""
+def run(
+    sides: Sequence[Side], slices: int, warm_up: float, ends: float, keep: Callable[[], None], bar: Progress
+) -> None:
+    """Ask all services in turn, slice after slice, until `ends`; `keep` is called after each turn."""
     task = bar.add_task("checks", total=slices * len(sides))
     for side in sides:
         side.warm_up(warm_up)
     for _ in range(slices):
+        if time.monotonic() + 2 * _SLICE > ends:
+            break
         for side in sides:
             side.one_slice()
             bar.advance(task)
+        keep()
 
 
 def note(name: str, found: Mapping[str, object]) -> None:
@@ -252,7 +259,6 @@ def note(name: str, found: Mapping[str, object]) -> None:
     kept["machine"] = machine()
     kept[name] = kept.get(name, {}) | about | dict(found)
     FILE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
 
 
 def main() -> None:
@@ -267,7 +273,10 @@ def main() -> None:
     parser.add_argument("--beside-users", type=int, default=100_000)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service")
     parser.add_argument("--name", default="", help="is put behind the number of users, under which figures are kept")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further slice begins")
     given = parser.parse_args()
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as bar, ExitStack() as stack:
         if given.step == "users":
@@ -281,9 +290,13 @@ def main() -> None:
             sides = {given.users: Side(stack, given.folder, given.users, options, _SLICE)}
             if given.beside is not None:
                 sides[given.beside_users] = Side(stack, given.beside, given.beside_users, options, _SLICE / _BESIDE)
-            run([*sides.values()], max(1, round(given.seconds / _SLICE)), given.warm_up, bar)
-            for users, side in sides.items():
-                note(f"{users}{given.name}", {"settings": options, **side.found()})
+
+            def keep() -> None:
+                for users, side in sides.items():
+                    note(f"{users}{given.name}", {"settings": options, **side.found()})
+
+            slices = max(1, round(given.seconds / _SLICE))
+            run([*sides.values()], slices, given.warm_up, began + given.budget, keep, bar)
         else:
             shutil.rmtree(given.folder)
 

@@ -55,7 +55,7 @@ class Deployment:
     """To the region's own Redis, in seconds."""
     between: float = 0.16
     """A round trip to another region, in seconds."""
-    window: int = 10
+    window: int = 5
     """Seconds of the fixed windows that all limits here have."""
     windows: int = 1
     """How many are counted, after two seconds in which everything begins."""
@@ -64,7 +64,7 @@ class Deployment:
     rule_limits: tuple[float, ...] = (0.8, 1.25)
     """Limits of the rules as shares of their mean demand, in turn: of two rules one is above its limit."""
     shards: int = 8
-    gossip_seconds: float = 1.0
+    gossip_seconds: float = 0.5
     redis_micros: float = 8.7
     """Processor time of a Redis server for one operation; measured by `bench redis` (`redis_server_cpu`)."""
     seed: int = 15

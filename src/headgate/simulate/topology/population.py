@@ -1,7 +1,7 @@
 """Which counters are simulated, and how many each stands for.
 
 By Zipf's law few counters get much of the traffic: those of the first ranks are simulated one by one. The others are
-sampled: their ranks are divided into strata, each 2.5 times as long as the one before, and of each stratum the counter
+sampled: their ranks are divided into strata, each 4 times as long as the one before, and of each stratum the counter
 with its mean rate is simulated and stands for all. Counters do not influence each other, so nothing is lost but what
 differs within a stratum.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEAD: Final = 4
 """The counters of so many first ranks are simulated one by one."""
-_GROWTH: Final = 2.5
+_GROWTH: Final = 4
 
 
 class SimulatedCounter(NamedTuple):
