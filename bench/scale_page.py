@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,12 @@ def write_page(kept: dict[str, Any]) -> None:
         place = _PLACE.format(name=name)
         assert re.search(place, text, re.DOTALL), f"the page has no place for {name}"
         table = f"<!-- {name} -->\n\n" + "\n".join(lines) + "\n\n<!-- end -->"
-        text = re.sub(place, lambda _, table=table: table, text, flags=re.DOTALL)
+        before, after = re.split(place, text, maxsplit=1, flags=re.DOTALL)
+        text = before + table + after
     PAGE.write_text(text, encoding="utf-8")
     if find_spec("matplotlib") is not None:
-        from bench.scale_plots import draw  # noqa: PLC0415 (matplotlib is in the environment of the benchmarks only)
-
-        draw(kept["topology"], PAGE.parent)
+        # Matplotlib is in the environment of the benchmarks only.
+        import_module("bench.scale_plots").draw(kept["topology"], PAGE.parent)
 
 
 def tables(kept: dict[str, Any]) -> dict[str, list[str]]:
@@ -141,37 +142,32 @@ def _seeds(found: dict[str, float]) -> list[str]:
 
 def _ten_million(found: dict[str, dict[str, Any]]) -> list[str]:
     sides = (found["100000"], found["10000000"])
-    names = (
-        "checks/s, mean",
-        "checks/s, median of the slices",
-        "p50",
-        "p99",
-        "record-cache hits",
-        "the same at the end",
-    )
-    ratio = sides[0]["median_slice"] / sides[1]["median_slice"]
     rows = [
         ("users loaded into PostgreSQL in", *(f"{each['load_users_seconds']:,.0f} s" for each in sides), ""),
         ("counters made in Valkey in", *(f"{each['load_counters_seconds']:,.0f} s" for each in sides), ""),
         ("a user in PostgreSQL, with indexes", *(f"{each['user_bytes']:.0f} bytes" for each in sides), ""),
         ("a counter in Valkey", *(f"{each['counter_bytes']:.0f} bytes" for each in sides), ""),
-        ("checks", *(f"{each['checks']:,} in {each['seconds']:.0f} s" for each in sides), ""),
-        (names[0], *(f"{each['checks_a_second']:,.0f}" for each in sides), ""),
-        (names[1], *(f"{each['median_slice']:,.0f}" for each in sides), f"{ratio:.2f} times slower"),
-        (names[2], *(f"{each['p50_ms']:.1f} ms" for each in sides), ""),
-        (names[3], *(f"{each['p99_ms']:.1f} ms" for each in sides), ""),
-        (
-            "processor time of the service for a check",
-            *(f"{each['service_cpu_us']:.0f} µs" for each in sides),
-            f"{sides[1]['service_cpu_us'] / sides[0]['service_cpu_us']:.2f} times as much",
-        ),
-        ("that of Valkey", *(f"{each['valkey_cpu_us']:.0f} µs" for each in sides), ""),
-        (names[4], *(f"{each['record_hit_rate']:.1%}" for each in sides), ""),
-        (names[5], *(f"{each['record_hit_rates'][-1]:.1%}" for each in sides), ""),
-        ("records in memory", *(f"{each['records_in_memory']:,.0f}" for each in sides), ""),
+        ("resident memory of Valkey", *(f"{each['valkey_resident_bytes'] / 1e6:,.0f} MB" for each in sides), ""),
     ]
-    rows += [
-        (f"memory of {process}", *(f"{each['megabytes'].get(process, 0):,.0f} MB" for each in sides), "")
-        for process in sides[1]["megabytes"]
-    ]
+    if all("checks" in each for each in sides):
+        rows += _of_checks(*sides)
     return _table(("", "100,000 users", "10,000,000 users", ""), rows)
+
+
+def _of_checks(*sides: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    slower = sides[0]["median_slice"] / sides[1]["median_slice"]
+    more = sides[1]["service_cpu_us"] / sides[0]["service_cpu_us"]
+    yield ("checks", *(f"{each['checks']:,} in {each['seconds']:.0f} s" for each in sides), "")
+    yield ("checks/s, mean", *(f"{each['checks_a_second']:,.0f}" for each in sides), "")
+    medians = (f"{each['median_slice']:,.0f}" for each in sides)
+    yield ("checks/s, median of the slices", *medians, f"{slower:.2f} times slower")
+    yield ("p50", *(f"{each['p50_ms']:.1f} ms" for each in sides), "")
+    yield ("p99", *(f"{each['p99_ms']:.1f} ms" for each in sides), "")
+    times = (f"{each['service_cpu_us']:.0f} µs" for each in sides)
+    yield ("processor time of the service for a check", *times, f"{more:.2f} times as much")
+    yield ("that of Valkey", *(f"{each['valkey_cpu_us']:.0f} µs" for each in sides), "")
+    yield ("record-cache hits", *(f"{each['record_hit_rate']:.1%}" for each in sides), "")
+    yield ("the same at the end", *(f"{each['record_hit_rates'][-1]:.1%}" for each in sides), "")
+    yield ("records in memory", *(f"{each['records_in_memory']:,.0f}" for each in sides), "")
+    for process in sides[1]["megabytes"]:
+        yield (f"memory of {process}", *(f"{each['megabytes'].get(process, 0):,.0f} MB" for each in sides), "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
 
@@ -13,6 +12,7 @@ from headgate.simulate.topology.counter_run import CounterResult, run_counter
 from headgate.simulate.topology.deployment import REGIONAL, Deployment, Mode
 from headgate.simulate.topology.layers import run_deployment
 from headgate.simulate.topology.population import SimulatedCounter, strata
+from headgate.simulate.topology.rare import is_rare, rare_result
 from headgate.simulate.topology.report import report
 from headgate.simulate.topology.tally import Tally, longer, percentile, share_of
 from headgate.simulate.topology.virtual_time import VirtualLoop
@@ -60,7 +60,7 @@ def test_admissions_are_compared_with_an_exact_limiter() -> None:
     share = share_of(tally, 50, range(1, 3), 2.0)
     assert (share.offered, share.ideal, share.admitted) == (280, 180, 170)
     assert (share.over, share.under, share.worst_over) == (10, 20, 0.1)
-    assert tally.waits == Counter({0: 85, 1_200: 55})
+    assert tally.waits == {0: 85, 1_200: 55}
 
 
 def test_percentiles_and_the_longer_of_two_waits() -> None:
@@ -112,6 +112,29 @@ def test_split_refuses_what_other_regions_do_not_use() -> None:
     result, counter = run(Mode.SPLIT, factor=1.0)
     share = share_of(result.tally, counter.limit, [1], 1.0)
     assert share.under / share.ideal == pytest.approx(1 / 6, abs=0.03)
+
+
+def test_the_tail_is_computed_as_it_would_be_simulated() -> None:
+    """Of few requests each is one operation and one round trip, and none is refused; the simulation finds the same."""
+    counter = SimulatedCounter(1, 1.0, 1_000, {"r1": 4.0})
+    assert is_rare(counter, SMALL)
+    assert not is_rare(counter._replace(rates={"r1": 6.0}), SMALL)
+    assert not is_rare(counter._replace(limit=20), SMALL)
+    for mode in (Mode.EXACT, Mode.DENY_CACHE, Mode.LEASED):
+        seen, computed = run_counter(counter, SMALL, mode), rare_result(counter, SMALL)
+        assert seen.operations == pytest.approx(seen.tally.offered[1] / SMALL.window, abs=0.6)
+        assert computed.operations == 4.0
+        assert seen.tally.admitted[1] == seen.tally.offered[1]
+        assert computed.tally.admitted[1] == computed.tally.offered[1] == 16
+        assert percentile(computed.tally.waits, 0.5) == pytest.approx(percentile(seen.tally.waits, 0.5), rel=0.1)
+
+
+def test_the_requests_of_all_counters_are_those_of_the_deployment() -> None:
+    """Users that hardly ever come count as what they are: as many requests as there are, one operation each."""
+    many = Deployment(rate=2_000, users=1_000_000, rules=3, processes=3, window=2, regions=(1,))
+    (result,) = run_deployment(many, [Mode.EXACT], lambda *_: None, 1)
+    assert result.users.share.offered == pytest.approx(2_000 * 2, rel=1e-6)
+    assert result.users.operations == pytest.approx(2_000, rel=0.03)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -12,7 +12,7 @@ those of the users are in one piece.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import nullcontext
 from multiprocessing import get_context
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate.simulate.topology.counter_run import run_counter
 from headgate.simulate.topology.deployment import REGIONAL, Mode
 from headgate.simulate.topology.population import SimulatedCounter, strata
+from headgate.simulate.topology.rare import expected_requests, is_rare, rare_result
 from headgate.simulate.topology.tally import Share, share_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from headgate.simulate.topology.deployment import Deployment
 
     Progress = Callable[[str, int, int], None]
+    Results = Sequence[tuple[SimulatedCounter, CounterResult]]
 
 
 class Layer(NamedTuple):
@@ -70,12 +72,15 @@ def run_deployment(
             kept = mode if mode in {Mode.EXACT, Mode.LEASED} else Mode.DENY_CACHE
             if kept not in of_users:
                 counters = [*_user_counters(deployment)]
-                of_users[kept] = _run_layer(f"{mode}: users", counters, deployment, kept, progress, executor)
+                rare = [(each, rare_result(each, deployment)) for each in counters if is_rare(each, deployment)]
+                counters = [each for each in counters if not is_rare(each, deployment)]
+                seen = _run_all(f"{mode}: users", counters, deployment, kept, progress, executor)
+                of_users[kept] = _summed(seen, rare, deployment)
             passed = of_users[kept].share
             rate = deployment.rate * passed.admitted / max(1.0, passed.offered)
             counters = [*_rule_counters(deployment, mode, rate)]
-            rules = _run_layer(f"{mode}: rules", counters, deployment, mode, progress, executor)
-            yield ModeResult(mode, of_users[kept], rules)
+            seen = _run_all(f"{mode}: rules", counters, deployment, mode, progress, executor)
+            yield ModeResult(mode, of_users[kept], _summed(seen, [], deployment))
 
 
 def _user_counters(deployment: Deployment) -> Iterator[SimulatedCounter]:
@@ -96,14 +101,14 @@ def _rule_counters(deployment: Deployment, mode: Mode, rate: float) -> Iterator[
             yield SimulatedCounter(stratum.rank, stratum.stands_for, limit, some)
 
 
-def _run_layer(
+def _run_all(
     text: str,
     counters: Sequence[SimulatedCounter],
     deployment: Deployment,
     mode: Mode,
     progress: Progress,
     executor: ProcessPoolExecutor | None,
-) -> Layer:
+) -> Results:
     results: list[tuple[SimulatedCounter, CounterResult]] = []
     progress(text, 0, len(counters))
     if executor is None:
@@ -115,22 +120,27 @@ def _run_layer(
         for future in as_completed(asked):
             results.append((asked[future], future.result()))
             progress(text, len(results), len(counters))
-    return _summed(results, deployment)
+    return results
 
 
-def _summed(results: Sequence[tuple[SimulatedCounter, CounterResult]], deployment: Deployment) -> Layer:
+def _summed(simulated: Results, rare: Results, deployment: Deployment) -> Layer:
+    """All counters together. What was simulated counts for the requests that come on average."""
     windows = range(1, 1 + deployment.windows)
-    waits: Counter[int] = Counter()
+    waits: defaultdict[int, float] = defaultdict(float)
     shares = []
-    for counter, result in results:
-        shares.append(share_of(result.tally, counter.limit, windows, counter.stands_for))
+    operations = 0.0
+    for counter, result in [*simulated, *rare]:
+        came = sum(result.tally.offered[number] for number in windows)
+        weight = counter.stands_for * expected_requests(counter, deployment) / came if came else 0.0
+        shares.append(share_of(result.tally, counter.limit, windows, weight))
+        operations += result.operations * weight
         for micros, number in result.tally.waits.items():
-            waits[micros] += number * counter.stands_for  # type: ignore[assignment] # a weight
+            waits[micros] += number * weight
     offered, ideal, admitted, over, under, _ = (sum(column) for column in zip(*shares, strict=True))
     return Layer(
-        len(results),
-        sum(result.operations * counter.stands_for for counter, result in results),
-        max(result.hottest for _, result in results),
+        len(simulated),
+        operations,
+        max(result.hottest for _, result in [*simulated, *rare]),
         Share(offered, ideal, admitted, over, under, max(share.worst_over for share in shares)),
         dict(waits),
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.core.failure_policy import FailurePolicy
     from headgate.simulate.topology.virtual_time import VirtualLoop
 
-_JITTER: Final = 0.1
+JITTER: Final = 0.1
 
 
 class Server:
@@ -49,7 +49,7 @@ class Link:
         self._of_requests = of_requests
 
     async def _travel(self) -> None:
-        await asyncio.sleep(self._one_way * (1 + self._chance(1 / _JITTER)))
+        await asyncio.sleep(self._one_way * (1 + self._chance(1 / JITTER)))
 
     async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         """See `CounterStore.take`."""

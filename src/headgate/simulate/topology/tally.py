@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ class Tally:
         """The window 0, which does not count, begins at `start`."""
         self._start = start
         self._window = window
-        self.offered: Counter[int] = Counter()
-        self.admitted: Counter[int] = Counter()
-        self.waits: Counter[int] = Counter()
+        self.offered: defaultdict[int, float] = defaultdict(float)
+        self.admitted: defaultdict[int, float] = defaultdict(float)
+        self.waits: defaultdict[int, float] = defaultdict(float)
         """Requests by the microseconds that they waited for a store; 0 is none."""
 
     def add(self, requests: int, at: Micros, wait: float, *, admitted: bool) -> None:
@@ -33,7 +33,11 @@ class Tally:
         if admitted:
             self.admitted[number] += requests
         if number:  # not of the one in which everything begins
-            self.waits[_rounded(round(wait * 1e6))] += requests
+            self.add_wait(requests, wait)
+
+    def add_wait(self, requests: float, wait: float) -> None:
+        """Count the wait of requests alone."""
+        self.waits[_rounded(round(wait * 1e6))] += requests
 
 
 def _rounded(micros: int) -> int:
