@@ -28,18 +28,20 @@ from headgate.edge.frameworks.calls import path_of
 from headgate.edge.frameworks.marks import exempt, limited
 from headgate.edge.frameworks.options import options_of, settled, setup_of
 from headgate.edge.frameworks.rpc import Call, Outcome
+from headgate.edge.frameworks.rpc_threads import Statuses, ThreadContext, ThreadedCalls
 from headgate.edge.problems import HttpProblem
 from headgate.errors import InvalidRequest, NoRules, Overloaded, StoreError, WrongUse
 from headgate.wsgi import thread_gate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
     from typing import Unpack
 
     from headgate import sync
-    from headgate.edge.frameworks.gate import Answer
+    from headgate.edge.frameworks.gate import Answer, Gate
     from headgate.edge.frameworks.options import Function, LimitOptions, Limits, Per, SetupOptions
     from headgate.edge.frameworks.routes import Route
+    from headgate.edge.frameworks.threads import ThreadGate
     from headgate.facade import Limiter
     from headgate.wiring import Rules
 
@@ -55,13 +57,19 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound="Callable[..., Any]")
+T = TypeVar("T")
 _RIGHT: Final = '@rate_limit("10/minute", per="user") above the function of the servicer'
 _SETUP: Final = 'RateLimitInterceptor("memory://", default_limits="10/minute")'
 _UNCHECKED: Final = (
     "this function's limit is not enforced, since headgate is not installed; write "
     'grpc.server(…, interceptors=[RateLimitInterceptor("memory://")])'
 )
-_BAD_REQUEST: Final = 400
+_STATUSES: Final = Statuses(
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.UNKNOWN,
+)
 _KINDS: Final = (
     ((grpc.unary_unary_rpc_method_handler, "unary_unary"), (grpc.unary_stream_rpc_method_handler, "unary_stream")),
     ((grpc.stream_unary_rpc_method_handler, "stream_unary"), (grpc.stream_stream_rpc_method_handler, "stream_stream")),
@@ -95,82 +103,46 @@ class RateLimitInterceptor(grpc.ServerInterceptor):
         self, store: str | sync.Limiter = "memory://", rules: Rules = None, **options: Unpack[SetupOptions]
     ) -> None:
         """The options are in the reference, docs/reference/frameworks.md. In rules, a method is a path."""
-        self._threads = thread_gate(store, rules, setup_of(options, _SETUP))
+        self._calls = ThreadedCalls(_Threads(thread_gate(store, rules, setup_of(options, _SETUP))), _STATUSES)
 
     def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:  # noqa: ANN401 (gRPC's)
         """See `grpc.ServerInterceptor`."""
         handler = continuation(handler_call_details)
         if handler is None:
             return None
-        make, name = _KINDS[handler.request_streaming][handler.response_streaming]
-        behaviour = getattr(handler, name)
-        method = handler_call_details.method
-        route = rpc.route_of(method, behaviour)
-        answered = self._streamed if handler.response_streaming else self._answered
-
-        def limiting(message: Any, context: Any) -> Any:  # noqa: ANN401 (gRPC's)
-            call = rpc.call_of(method, context.invocation_metadata(), context, message)
-            return answered(behaviour, route, call)
-
-        return make(limiting, handler.request_deserializer, handler.response_serializer)
-
-    def _answered(self, behaviour: Callable[..., Any], route: Route, call: Call) -> Any:  # noqa: ANN401 (gRPC's)
-        found = self._admitted(route, call)
-        if found is None:
-            return behaviour(call.message, call.context)
-        if not found.verdict.allowed:
-            return self._refused(found, call)
-        before = CURRENT.set(found)
-        try:
-            result = behaviour(call.message, call.context)
-            self._threads.answered(found, Outcome(call.context.code(), result))
-        finally:
-            CURRENT.reset(before)
-            self._finished(found, call)
-        return result
-
-    def _streamed(self, behaviour: Callable[..., Any], route: Route, call: Call) -> Iterator[Any]:
-        found = self._admitted(route, call)
-        if found is None:
-            yield from behaviour(call.message, call.context)
-            return
-        if not found.verdict.allowed:
-            yield self._refused(found, call)
-            return
-        CURRENT.set(found)  # a stream runs in a context of its own
-        try:
-            yield from behaviour(call.message, call.context)
-            self._threads.answered(found, Outcome(call.context.code(), None))
-        finally:
-            self._finished(found, call)
-
-    def _admitted(self, route: Route, call: Call) -> Admission | None:
-        found = self._threads.admit(rpc.environ_of(call), call.method, route, call)
-        if found is None or isinstance(found, Admission):
-            return found
-        call.context.abort(*_status(found))
-        raise AssertionError  # it raises
-
-    def _refused(self, found: Admission, call: Call) -> Any:  # noqa: ANN401 (the application's)
-        gate = self._threads.gate
-        call.context.set_trailing_metadata(rpc.metadata_of(gate.headers(found.verdict), found.verdict))
-        on_refused = gate.on_refused(found)
-        result = None if on_refused is None else on_refused(call, found.verdict)
-        if result is None:
-            call.context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, found.verdict.problem()["message"])
-        return result
-
-    def _finished(self, found: Admission, call: Call) -> None:
-        more = rpc.metadata_of(self._threads.gate.headers(found.verdict), found.verdict)
-        call.context.set_trailing_metadata((*(call.context.trailing_metadata() or ()), *more))
-        self._threads.close(found)
+        return _threaded(self._calls, handler, handler_call_details.method, _same)
 
 
-def _status(answer: Answer) -> tuple[Any, str]:
-    """An answer without a verdict, as a status of gRPC."""
-    if answer[0] == _BAD_REQUEST:
-        return grpc.StatusCode.INVALID_ARGUMENT, "the call cannot be understood by the rate limiter"
-    return grpc.StatusCode.UNAVAILABLE, "the call could not be checked; try again later"
+class _Threads:
+    """Decides calls where the gate needs no event loop."""
+
+    def __init__(self, threads: ThreadGate) -> None:
+        self._threads = threads
+        self.gate = threads.gate
+        self.answered = threads.answered
+        self.close = threads.close
+
+    def admit(self, route: Route, call: Call) -> Admission | Answer | None:
+        """See `Decider.admit`."""
+        return self._threads.admit(rpc.environ_of(call), call.method, route, call)
+
+
+def _same(context: Any) -> Any:  # noqa: ANN401 (gRPC's)
+    return context
+
+
+def _threaded(calls: ThreadedCalls, handler: Any, method: str, context_of: Callable[[Any], Any]) -> Any:  # noqa: ANN401 (gRPC's)
+    """A handler that runs in a thread, as `handler` does, with limits."""
+    make, name = _KINDS[handler.request_streaming][handler.response_streaming]
+    behaviour = getattr(handler, name)
+    route = rpc.route_of(method, behaviour)
+    answer = calls.stream if handler.response_streaming else calls.answer
+
+    def limiting(message: Any, context: Any) -> Any:  # noqa: ANN401 (gRPC's)
+        call = rpc.call_of(method, context.invocation_metadata(), context_of(context), message)
+        return answer(behaviour, route, call)
+
+    return make(limiting, handler.request_deserializer, handler.response_serializer)
 
 
 class _Gate(asgi.RateLimitMiddleware):
@@ -203,6 +175,41 @@ class _Gate(asgi.RateLimitMiddleware):
             return self._gate.problem(error)
 
 
+class _FromThread:
+    """Decides calls on the event loop, for functions that gRPC runs in threads."""
+
+    def __init__(self, gate: _Gate, loop: asyncio.AbstractEventLoop) -> None:
+        self._gate = gate
+        self._loop = loop
+
+    @property
+    def gate(self) -> Gate:
+        """See `Decider.gate`."""
+        return self._gate.gate
+
+    def admit(self, route: Route, call: Call) -> Admission | Answer | None:
+        """See `Decider.admit`."""
+        return self._wait(self._decided(route, call))
+
+    async def _decided(self, route: Route, call: Call) -> Admission | Answer | None:
+        found = await self._gate.decide(route, call)
+        if isinstance(found, Admission) and found.verdict.allowed and found.verdict.delay:
+            await asyncio.sleep(found.verdict.delay)
+        return found
+
+    def answered(self, admission: Admission, outcome: Outcome) -> None:
+        """See `Decider.answered`."""
+        self._wait(admission.answered(outcome))
+
+    def close(self, admission: Admission) -> None:
+        """See `Decider.close`."""
+        if admission.is_owed:
+            self._wait(admission.close(self._gate.gate.store))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
 class AioRateLimitInterceptor(grpc.aio.ServerInterceptor):
     """Limits the calls to a server on an event loop; functions may be coroutines."""
 
@@ -232,7 +239,12 @@ class AioRateLimitInterceptor(grpc.aio.ServerInterceptor):
         behaviour = getattr(handler, name)
         method = handler_call_details.method
         route = rpc.route_of(method, behaviour)
-        if handler.response_streaming and isasyncgenfunction(unwrap(behaviour)):
+        function = unwrap(behaviour)
+        if not iscoroutinefunction(function) and not isasyncgenfunction(function):
+            # gRPC runs it in a thread, with a context that does not wait; so does what stands in its place.
+            calls = ThreadedCalls(_FromThread(self._gate, asyncio.get_running_loop()), _STATUSES)
+            return _threaded(calls, handler, method, ThreadContext)
+        if isasyncgenfunction(function):
 
             async def limiting(message: Any, context: Any) -> Any:  # noqa: ANN401 (gRPC's)
                 call = rpc.call_of(method, context.invocation_metadata(), context, message)
@@ -255,6 +267,10 @@ class AioRateLimitInterceptor(grpc.aio.ServerInterceptor):
         before = CURRENT.set(found)
         try:
             result = await settled(behaviour(call.message, call.context))
+        except BaseException:
+            await found.answered(Outcome(call.context.code() or grpc.StatusCode.UNKNOWN, None))
+            raise
+        else:
             await found.answered(Outcome(call.context.code() or None, result))
         finally:
             CURRENT.reset(before)
@@ -270,6 +286,11 @@ class AioRateLimitInterceptor(grpc.aio.ServerInterceptor):
         try:
             async for each in behaviour(call.message, call.context):
                 yield each
+        except BaseException:
+            if found is not None:
+                await found.answered(Outcome(call.context.code() or grpc.StatusCode.UNKNOWN, None))
+            raise
+        else:
             if found is not None:
                 await found.answered(Outcome(call.context.code() or None, None))
         finally:
@@ -279,7 +300,7 @@ class AioRateLimitInterceptor(grpc.aio.ServerInterceptor):
     async def _admitted(self, route: Route, call: Call) -> Admission | None:
         found = await self._gate.decide(route, call)
         if found is not None and not isinstance(found, Admission):
-            await call.context.abort(*_status(found))
+            await call.context.abort(*_STATUSES.of(found))
             raise AssertionError  # it raises
         if found is not None and found.verdict.allowed and found.verdict.delay:
             await asyncio.sleep(found.verdict.delay)

@@ -12,8 +12,8 @@ import grpc.aio
 import pytest
 
 from headgate import InvalidSettings
-from headgate.edge.frameworks.rpc import peer_of
-from headgate.grpcio import AioRateLimitInterceptor, RateLimitInterceptor, admission, exempt, rate_limit
+from headgate.edge.frameworks.rpc import call_of, peer_of
+from headgate.grpcio import AioRateLimitInterceptor, Outcome, RateLimitInterceptor, admission, exempt, rate_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -26,6 +26,11 @@ def _user(call: Any) -> str | None:  # noqa: ANN401 (a call)
 
 async def _user_later(call: Any) -> str | None:  # noqa: ANN401 (a call)
     return _user(call)
+
+
+def _counts(outcome: Outcome) -> bool:
+    failures = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNKNOWN}
+    return outcome.message != b"free" and outcome.code not in failures
 
 
 class _Servicer:
@@ -44,9 +49,13 @@ class _Servicer:
         for _ in range(3):
             yield request
 
-    @rate_limit("3/day", deduct_when=lambda outcome: outcome.message != b"free")
-    def collect(self, requests: Iterator[bytes], _context: Any) -> bytes:  # noqa: ANN401 (gRPC's)
+    @rate_limit("3/day", deduct_when=_counts)
+    def collect(self, requests: Iterator[bytes], context: Any) -> bytes:  # noqa: ANN401 (gRPC's)
         got = b"".join(requests)
+        if got == b"abort":
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "no")
+        if got == b"raise":
+            raise RuntimeError
         if got == b"settle":
             admission().settle(3)
         return got
@@ -72,9 +81,13 @@ class _AioServicer:
         for _ in range(3):
             yield request
 
-    @rate_limit("3/day", deduct_when=lambda outcome: outcome.message != b"free")
-    async def collect(self, requests: AsyncIterator[bytes], _context: Any) -> bytes:  # noqa: ANN401 (gRPC's)
+    @rate_limit("3/day", deduct_when=_counts)
+    async def collect(self, requests: AsyncIterator[bytes], context: Any) -> bytes:  # noqa: ANN401 (gRPC's)
         got = b"".join([each async for each in requests])
+        if got == b"abort":
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "no")
+        if got == b"raise":
+            raise RuntimeError
         if got == b"settle":
             admission().settle(3)
         return got
@@ -111,13 +124,20 @@ def _threads(**options: Any) -> Iterator[Any]:  # noqa: ANN401 (gRPC's)
 
 
 @contextmanager
-def _loop(**options: Any) -> Iterator[Any]:  # noqa: ANN401 (gRPC's)
+def _threads_of_loop(**options: Any) -> Iterator[Any]:  # noqa: ANN401 (gRPC's)
+    """Plain functions on a server with an event loop: gRPC runs them in threads."""
+    with _loop(_Servicer, **options) as channel:
+        yield channel
+
+
+@contextmanager
+def _loop(servicer: Callable[[], Any] = _AioServicer, **options: Any) -> Iterator[Any]:  # noqa: ANN401 (gRPC's)
     with asyncio.Runner() as runner:
 
         async def start() -> tuple[Any, Any, int]:
             interceptor = AioRateLimitInterceptor(**options)
             server = grpc.aio.server(interceptors=[interceptor])
-            server.add_generic_rpc_handlers((_handlers(_AioServicer()),))
+            server.add_generic_rpc_handlers((_handlers(servicer()),))
             port = server.add_insecure_port("127.0.0.1:0")
             await server.start()
             return interceptor, server, port
@@ -135,7 +155,7 @@ def _loop(**options: Any) -> Iterator[Any]:  # noqa: ANN401 (gRPC's)
                 runner.run(interceptor.close())
 
 
-each = pytest.mark.parametrize("serving", [_threads, _loop], ids=["threads", "loop"])
+each = pytest.mark.parametrize("serving", [_threads, _loop, _threads_of_loop], ids=["threads", "loop", "both"])
 
 
 def _called(channel: Any, method: str, message: bytes = b"x", user: str | None = None) -> tuple[Any, Any, Any]:  # noqa: ANN401 (gRPC's)
@@ -184,6 +204,8 @@ def test_outcomes_and_settled_costs_count(serving: Callable[..., Any]) -> None:
     """A call whose outcome does not count is given back, and one that settles costs what it says."""
     with serving() as channel:
         assert _codes(channel, "Collect", *[b"free"] * 5) == ["OK"] * 5
+        assert _codes(channel, "Collect", *[b"abort"] * 4) == ["PERMISSION_DENIED"] * 4, "a servicer's own checks hold"
+        assert _codes(channel, "Collect", *[b"raise"] * 4) == ["UNKNOWN"] * 4
         assert _codes(channel, "Collect", b"settle", b"x") == ["OK", "RESOURCE_EXHAUSTED"]
 
 
@@ -205,6 +227,34 @@ def test_what_cannot_be_decided_is_unavailable_or_invalid(serving: Callable[...,
     """An identity that is none is INVALID_ARGUMENT, and no call passes by that way."""
     with serving(default_limits="2/day", identify=lambda _: 7) as channel:
         assert _codes(channel, "Plain", b"x") == ["INVALID_ARGUMENT"]
+
+
+@each
+def test_a_caller_behind_a_proxy_cannot_choose_its_address(serving: Callable[..., Any]) -> None:
+    """Metadata that only looks like the proxy's header in another form is not taken for it."""
+    rules = [{"name": "all", "per": ["ip"], "limits": "2/day"}]
+    with serving(rules=rules, trusted_proxies=["127.0.0.0/8"]) as channel:
+        codes = []
+        for number in range(4):
+            metadata = (("x-forwarded-for", "203.0.113.9"), ("x_forwarded_for", f"1.2.3.{number}"))
+            try:
+                channel.unary_unary("/shop.Search/Plain")(b"x", timeout=20, metadata=metadata)
+                codes.append("OK")
+            except grpc.RpcError as error:
+                failed: Any = error
+                codes.append(failed.code().name)
+        assert codes == ["OK", "OK", "RESOURCE_EXHAUSTED", "RESOURCE_EXHAUSTED"]
+
+
+def test_all_forwarding_lines_count() -> None:
+    """Each proxy adds a line of its own; of other names the first value counts."""
+    lines: list[tuple[str, str | bytes]] = [
+        ("forwarded", "for=1.2.3.4"),
+        ("x-a", "1"),
+        ("forwarded", "for=192.0.2.7"),
+        ("x-a", b"2"),
+    ]
+    assert call_of("/m", lines, None, None).metadata == {"forwarded": "for=1.2.3.4, for=192.0.2.7", "x-a": "1"}
 
 
 def test_options_without_effect_are_refused() -> None:

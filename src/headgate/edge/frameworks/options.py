@@ -285,12 +285,20 @@ async def settled(value: Any) -> Any:  # noqa: ANN401 (what a function of the ap
 
 
 def blocking(function: Function) -> Function:
-    """A function for threads: a coroutine function is run to its end, on an event loop of its own."""
+    """A function for threads: a coroutine function is run to its end, on an event loop of its own.
+
+    On an event loop (plain functions of `grpc.aio` are decided there) it gives its coroutine; see `settled`.
+    """
     if not iscoroutinefunction(function):
         return function
 
     @wraps(function)
     def ran(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the function's own)
-        return asyncio.run(function(*args, **kwargs))
+        made = function(*args, **kwargs)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(made)
+        return made
 
     return ran

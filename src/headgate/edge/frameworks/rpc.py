@@ -16,6 +16,8 @@ WITHOUT_EFFECT: Final = ("methods", "per_method", "status")
 WHY: Final = "gRPC calls have no HTTP method, and are refused with RESOURCE_EXHAUSTED"
 CALL: Final = "grpc.call"
 _LAST_OF_IPV6: Final = "]"
+_FORWARDING: Final = frozenset({"forwarded", "x-forwarded-for"})
+"""Each proxy adds its own line, so all of them count; of other names the first does."""
 
 
 class Call(NamedTuple):
@@ -24,7 +26,7 @@ class Call(NamedTuple):
     method: str
     """Its full name, such as ``/shop.Search/Find``."""
     metadata: Mapping[str, str]
-    """Its metadata, with names in lower case; of several values of one name the first."""
+    """Its metadata, with names in lower case; of several values of one name the first, of forwarding ones all."""
     context: Any
     """The context that the servicer gets."""
     message: Any
@@ -44,7 +46,11 @@ def call_of(method: str, metadata: Iterable[tuple[str, str | bytes]], context: A
     """A call, with its metadata as text."""
     found: dict[str, str] = {}
     for name, value in metadata or ():
-        found.setdefault(str(name), value if isinstance(value, str) else value.decode("latin-1"))
+        text = value if isinstance(value, str) else value.decode("latin-1")
+        if name in _FORWARDING and name in found:
+            found[name] += f", {text}"
+        else:
+            found.setdefault(str(name), text)
     return Call(method, found, context, message)
 
 
@@ -61,6 +67,8 @@ def environ_of(call: Call) -> dict[str, Any]:
     """A call in the form of a WSGI environment, for all that is decided by it."""
     environ: dict[str, Any] = {"REQUEST_METHOD": "POST", "REMOTE_ADDR": peer_of(call.context.peer()) or ""}
     for name, value in call.metadata.items():
+        if "_" in name:
+            continue  # or x_forwarded_for, by the caller, would take the place of the proxy's x-forwarded-for
         environ[f"HTTP_{name.upper().replace('-', '_')}"] = value
     return environ
 
