@@ -14,6 +14,7 @@ an outage of the rules that need it, and of no other.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,7 @@ from headgate.core.shards import read_stamps
 from headgate.core.spread import RegionMode
 from headgate.dataplane.borrowed import Borrower
 from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, combined
-from headgate.errors import PartlyAnswered, StoreError
+from headgate.errors import HeadgateError, PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -57,6 +58,7 @@ class Regional:
         self.gossip = Gossip(store, region, others, clock, seconds)
         self.borrowers = {name: Borrower(other, name, 1 + len(others), clock) for name, other in others.items()}
         self.clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, hits: Sequence[Hit]) -> Coroutine[Any, Any, Sequence[Decision]]:
         """See `CounterStore.take`."""
@@ -77,18 +79,17 @@ class Regional:
         await self._hear(hits)
         request = _Request(self, hits)
         progress = _Progress(dict(request.without_share))
-        await self._take_borrowed(request, progress)
-        if progress.goes_on():
-            try:
+        try:
+            await self._take_borrowed(request, progress)
+            if progress.goes_on():
                 progress.answers |= await request.here(self.store, only_peek=False)
-            except StoreError:
-                progress.put_back()
-                raise
-        await self._take_elsewhere(request, progress)
+            await self._take_elsewhere(request, progress)
+        except BaseException:  # an outage here, too much in flight, or the caller does not wait any more
+            await self._undo(progress, request)
+            raise
         answers, outage = progress.answers, progress.outage
         if not progress.goes_on():
-            progress.put_back()
-            await self._undo(answers, request)
+            await self._undo(progress, request)
             if outage is not None and not outage.transient:
                 raise outage
             answers |= await self._standing(hits, answers)
@@ -115,8 +116,13 @@ class Regional:
                 except StoreError as error:
                     progress.outage = error
 
-    async def _undo(self, answers: Mapping[Key, Decision], request: _Request) -> None:
-        """Give back what was counted for a request that is refused. A store that refuses has counted nothing itself."""
+    async def _undo(self, progress: _Progress, request: _Request) -> None:
+        """Give back what was taken for a request that gets nothing. A store that refuses has counted nothing itself.
+
+        It is done to the end, also where the caller is cancelled meanwhile.
+        """
+        progress.put_back()
+        answers = progress.answers
         receipts = [
             undoing(hit, answers[hit.key])
             for group in (request.hits_here(), *request.elsewhere.values())
@@ -124,9 +130,16 @@ class Regional:
             for hit in group
             if hit.cost
         ]
+        if receipts:
+            undoing_it = asyncio.get_running_loop().create_task(self._give_back_if_possible(receipts))
+            self._tasks.add(undoing_it)
+            undoing_it.add_done_callback(self._tasks.discard)
+            await asyncio.shield(undoing_it)
+
+    async def _give_back_if_possible(self, receipts: Sequence[Receipt]) -> None:
         try:
             await self.give_back(receipts)
-        except StoreError as error:
+        except HeadgateError as error:
             # It stays charged until its time is over: too much is counted, never too little.
             log.debug("give-back after a denial failed: %s", error)
 
@@ -212,6 +225,8 @@ class Regional:
 
     async def close(self) -> None:
         """See `CounterStore.close`."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await self.gossip.close()
         for borrower in self.borrowers.values():
             await borrower.close()
@@ -310,7 +325,7 @@ async def _give_back_known(store: CounterStore, hits: Sequence[Hit], error: Part
     ]
     try:
         await store.give_back(receipts)
-    except StoreError as failed:
+    except HeadgateError as failed:
         log.debug("give-back after an outage failed: %s", failed)
 
 

@@ -1,0 +1,146 @@
+"""Requests of several regions that get no answer, or are refused late: nothing of them stays counted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.dataplane.test_regional import PLAIN, World, hit, run
+
+from headgate.core.limit import Rate
+from headgate.core.meter import Algorithm, Meter
+from headgate.core.units import MINUTE
+from headgate.errors import Overloaded, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.unit.dataplane.test_regional import Link
+
+    from headgate.core.decision import Decision, Hit, Receipt
+
+HUNDRED = Meter(Rate(100, MINUTE), Algorithm.FIXED_WINDOW)
+ENDINGS = [Overloaded(), StoreError("timeout", transient=True), RuntimeError("a defect")]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def fails(link: Link, error: Exception | None) -> None:
+    """What is taken over a link fails without having been counted, or never ends."""
+
+    async def take(hits: Sequence[Hit]) -> Sequence[Decision]:
+        assert hits
+        if error is None:
+            await asyncio.Event().wait()
+            pytest.fail("nothing ends this wait")
+        raise error
+
+    link.take = take  # type: ignore[method-assign]
+
+
+async def broken_off(world: World, hits: Sequence[Hit]) -> None:
+    """A request of eu whose caller does not wait any more."""
+    asking = asyncio.create_task(world.regions["eu"].take(hits))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not asking.done()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+async def ended(world: World, hits: Sequence[Hit], error: Exception | None) -> None:
+    if error is None:
+        await broken_off(world, hits)
+        return
+    with pytest.raises(type(error)):
+        await world.regions["eu"].take(hits)
+
+
+@pytest.mark.parametrize("error", [*ENDINGS, None], ids=repr)
+def test_units_of_a_block_are_put_back_when_this_region_gives_no_answer(world: World, error: Exception | None) -> None:
+    """Whatever ends the request: too much in flight, an outage, a defect, or a caller that is gone."""
+
+    async def scenario() -> None:
+        borrowed = hit("borrow.us", meter=HUNDRED)
+        eu = world.regions["eu"]
+        for _ in range(20):
+            await eu.take([borrowed])
+            await asyncio.sleep(0)
+        held = eu.borrowers["us"].outstanding
+        assert held > 3
+        fails(world.stores["eu"], error)
+        for _ in range(3):
+            await ended(world, [PLAIN, borrowed], error)
+        assert eu.borrowers["us"].outstanding == held
+        await world.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("error", [Overloaded(), RuntimeError("a defect"), None], ids=repr)
+def test_what_was_counted_is_given_back_when_another_region_gives_no_answer(
+    world: World, error: Exception | None
+) -> None:
+    """Both what was counted here and what was counted in regions that were asked before."""
+
+    async def scenario() -> None:
+        eu = world.regions["eu"]
+        here, first, last = PLAIN, hit("central.us"), hit("central.ap")
+        fails(world.links["eu", "ap"], error)
+        for _ in range(13):
+            await ended(world, [here, first, last], error)
+        left = await eu.peek([here._replace(cost=0), first._replace(cost=0)])
+        assert [decision.remaining for decision in left] == [12, 12]
+        await world.close()
+
+    run(scenario())
+
+
+def test_giving_back_goes_on_without_the_caller(world: World) -> None:
+    """A caller that leaves while its refused request is undone does not end that; closing waits for it."""
+
+    async def scenario() -> None:
+        eu, store = world.regions["eu"], world.stores["eu"]
+        none = hit("central.us", 13)
+        reached, goes_on = asyncio.Event(), asyncio.Event()
+        real = store.give_back
+
+        async def slow(receipts: Sequence[Receipt]) -> None:
+            reached.set()
+            await goes_on.wait()
+            await real(receipts)
+
+        store.give_back = slow  # type: ignore[method-assign]
+        asking = asyncio.create_task(eu.take([PLAIN, none]))
+        await reached.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        asyncio.get_running_loop().call_soon(goes_on.set)
+        await world.close()
+        assert store.inner.peek_now([PLAIN._replace(cost=0)])[0].remaining == 12
+
+    run(scenario())
+
+
+def test_an_overloaded_process_that_cannot_give_back_still_says_so(world: World) -> None:
+    """The caller hears of what ended its request, not of what could not be undone."""
+
+    async def scenario() -> None:
+        fails(world.links["eu", "us"], Overloaded("the first"))
+
+        async def full(receipts: Sequence[Receipt]) -> None:
+            assert receipts
+            raise Overloaded
+
+        world.stores["eu"].give_back = full  # type: ignore[method-assign]
+        with pytest.raises(Overloaded, match="the first"):
+            await world.regions["eu"].take([PLAIN, hit("central.us")])
+        await world.close()
+
+    run(scenario())
