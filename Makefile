@@ -1,5 +1,5 @@
 # Every command does all of its own set-up, from a fresh clone, with nothing but Python 3.11+.
-.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-deps format bench docs sbom requirements pictures screenshots schema messages clean
+.PHONY: help serve demo test test-long fuzz chaos check check-deploy check-wheel check-deps format bench docs sbom requirements pictures screenshots schema messages clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,9 @@ check: .environment  ## format, lint, types, layers
 
 check-deploy: .deploy-environment  ## the files in deploy/ that cannot run here, with their linters and schemas
 	@tools/check-deploy $(VENV)-deploy
+
+check-wheel: .environment  ## the wheel, in clean environments with each extra alone: what the extra promises works
+	@tools/check-wheel
 
 check-deps: .deploy-environment  ## known vulnerabilities of what is pinned
 	@$(VENV)-deploy/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r requirements/serve.txt
