@@ -52,6 +52,7 @@ check-wheel: .environment  ## the wheel, in clean environments with each extra a
 check-deps: .deploy-environment  ## known vulnerabilities of what is pinned
 	@$(VENV)-deploy/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r requirements/serve.txt
 	@$(VENV)-deploy/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r requirements/dev.txt
+	@$(VENV)-deploy/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r requirements/docs.txt
 
 format: .environment  ## format and fix what can be fixed
 	@$(BIN)/ruff format --quiet .
@@ -71,7 +72,7 @@ docs: .docs-environment  ## the pages in docs/ as a site with search, in build/d
 
 sbom: .deploy-environment  ## the software bill of materials of what `make serve` installs, in dist/headgate.cdx.json
 	@mkdir -p dist
-	@$(VENV)-deploy/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+	@$(VENV)-deploy/bin/python -W ignore -m cyclonedx_py requirements --pyproject pyproject.toml --output-reproducible \
 	  --output-file dist/headgate.cdx.json requirements/serve.txt
 
 screenshots: .environment  ## take the pictures of the dashboard and of headgate top in docs/pictures again (needs Chromium)

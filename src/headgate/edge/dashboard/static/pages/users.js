@@ -66,7 +66,7 @@ function userTable(rows, search) {
       { name: "Last request", num: true, cell: (row) => ago(row.last_request) },
     ],
     rows,
-    search ? empty("No record of such a user", "Callers without a record are limited too; open the page of this id to see its limits.", h("a", { class: "button", href: to("users", search) }, "Open this id")) : empty("No users have a record yet", "A record is needed for a tier, own limits or keys. Create one here, or with headgate users create."),
+    search ? empty("No record of such a user", "Callers without a record are limited too; open the page of this id to see its limits.", h("a", { class: "button", href: to("users", search) }, "Open this id")) : empty("No users have a record yet", "A record is needed for a tier, own limits or keys. Create one here, or with headgate users set."),
   );
 }
 
