@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -54,7 +55,12 @@ def _serving(case: str, words: tuple[str, ...], valkey: Server) -> Iterator[str]
     environment = {**os.environ, "APP": case.split(maxsplit=1)[0], "REDIS_URL": store}
     folder = Path(streaming_apps.__file__).parent
     with subprocess.Popen(  # noqa: S603 (ours)
-        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     ) as server:
         try:
             address = f"http://127.0.0.1:{port}"
@@ -62,10 +68,10 @@ def _serving(case: str, words: tuple[str, ...], valkey: Server) -> Iterator[str]
             yield address
         finally:
             server.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):  # some wait for their endless answers
                 server.wait(timeout=5)
-            except subprocess.TimeoutExpired:  # some wait for their endless answers
-                server.kill()
+            with suppress(ProcessLookupError):  # its workers too
+                os.killpg(server.pid, signal.SIGKILL)
 
 
 def _answers(address: str) -> bool:
