@@ -179,7 +179,7 @@ def test_a_base_backup_is_one_that_postgresql_can_verify(postgres: Postgres, dat
 
 
 @pytest.mark.parametrize(
-    ("url", "shown", "password"),
+    ("url", "public", "password"),
     [
         (
             "postgresql://me:p%40ss@host:5432/name?sslmode=require",
@@ -194,10 +194,10 @@ def test_a_base_backup_is_one_that_postgresql_can_verify(postgres: Postgres, dat
         ("postgresql://me@host/name", "postgresql://me@host/name", None),
     ],
 )
-def test_a_base_backup_shows_no_password(url: str, shown: str, password: str | None, tmp_path: Path) -> None:
+def test_a_base_backup_shows_no_password(url: str, public: str, password: str | None, tmp_path: Path) -> None:
     """Every user of the machine can read command lines, so the password goes by the environment."""
     (job,) = schedule.jobs_of(Settings(database_url=url, base_backup_folder=tmp_path), wall_clock())
-    assert job.command[2] == shown
+    assert job.command[2] == public
     assert job.password == password
 
 

@@ -73,11 +73,11 @@ def _without_password(url: str) -> tuple[str, str | None]:
     stated = dict(query).get("password")
     user, colon, password = parts.netloc.rpartition("@")[0].partition(":")
     hosts = parts.netloc.rpartition("@")[2]
-    shown = f"{user}@{hosts}" if user else hosts
+    netloc = f"{user}@{hosts}" if user else hosts
     others = urlencode([(name, value) for name, value in query if name != "password"])
     if not colon and stated is None:
         return url, None
-    return urlunsplit(parts._replace(netloc=shown, query=others)), unquote(password) if colon else stated
+    return urlunsplit(parts._replace(netloc=netloc, query=others)), unquote(password) if colon else stated
 
 
 def _partial(folder: Path) -> Path:
