@@ -9,6 +9,8 @@ import pytest
 from tests.chaos.lease_holders import Holders, Orders, burners
 from tests.support.waiting import wait_until
 
+from headgate.sync import Limiter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -41,39 +43,56 @@ def busy(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_killed_holders(
     valkey: Server, tmp_path: Path, figures: Figures, say: Callable[[str], None], busy: str
 ) -> None:
-    """However many holders are killed, no window is exceeded; what they held is lost until its window is over."""
+    """However many holders are killed, nothing is admitted that is not counted; what is lost is what they held."""
     case = f"leases, {KILLS} holders killed{busy}"
-    amount, period = 4_000, SECOND
-    orders = Orders(f"{valkey.url}?{OPTIONS}", f"{amount}/s", "fixed_window", period)
+    limit = "10000000/day"
+    orders = Orders(f"{valkey.url}?{OPTIONS}", limit, "fixed_window", 86_400 * SECOND)
     held, largest = 0, 0
     with Holders(tmp_path / "notes", orders) as holders:
         for _ in range(PROCESSES):
             holders.start()
         for kill in range(KILLS):
             row = holders.live[0]
-            holders.await_leases(row, 5)
+            holders.await_leases(row, 200)
             holders.start()
             lost = holders.kill(row)
             held, largest = held + lost, max(largest, lost)
             if kill % 50 == 49:
                 say(f"{case}: {kill + 1}")
-        last_kill = max(holders.admitted)
-        wait_until(lambda: max(holders.admitted) >= last_kill + 4, "time goes on", interval=0.1)
+        for row in holders.live:
+            holders.await_leases(row, 1)
+        holders.stop()
+        admitted, leased = holders.admitted.total(), holders.leased
+    with Limiter.open(f"{valkey.url}?deadline_ms=5000") as limiter:
+        left = limiter.peek("hot", limit, 0, algorithm="fixed_window").remaining
+    assert left is not None
+    counted = 10_000_000 - left
+    figures.note(case, "admitted", admitted, "")
+    figures.note(case, "of that from blocks", 100 * leased / admitted, "%")
+    figures.check(case, "admitted and not counted", admitted - counted, "", 0)
+    figures.note(case, "held by killed holders, as noted", held, "")
+    # A grant may have been on its way, and an admission not yet noted.
+    figures.check(case, "lost: counted, never admitted", counted - admitted, "", held + KILLS * (largest + 1))
+
+
+def test_killed_holders_cost_one_window(valkey: Server, tmp_path: Path, figures: Figures, busy: str) -> None:
+    """What killed holders held is available again in the next window."""
+    case = f"leases, half of the holders killed{busy}"
+    amount = 4_000
+    orders = Orders(f"{valkey.url}?{OPTIONS}", f"{amount}/s", "fixed_window", SECOND)
+    with Holders(tmp_path / "notes", orders) as holders:
+        rows = [holders.start() for _ in range(PROCESSES)]
+        for row in rows:
+            holders.await_leases(row, 200)
+        held = sum(holders.kill(row) for row in rows[: PROCESSES // 2])
+        killed = max(holders.admitted)
+        wait_until(lambda: max(holders.admitted) >= killed + 7, "time goes on", interval=0.1)
         holders.stop()
         by_window = holders.admitted
-        leased = holders.leased
-    windows = sorted(by_window)
-    whole = windows[1:-1]
-    over = max(by_window[window] - amount for window in windows)
-    lost = sum(amount - by_window[window] for window in whole if window <= last_kill)
-    figures.note(case, "windows", len(whole), "")
-    figures.note(case, "admitted from blocks", 100 * leased / by_window.total(), "%")
-    figures.check(case, "admitted over the limit of a window", over, "", 0)
-    figures.check(case, "not admitted, of what killed holders held", lost, "", held + KILLS * largest)
-    figures.note(case, "held by killed holders", held, "")
-    recovered = [by_window[window] for window in whole if window > last_kill + 1]
-    assert recovered, "no whole window after the last kill"
-    figures.check(case, "short of the limit after the last kill", amount - min(recovered), "", amount // 100)
+    after = [by_window[window] for window in range(killed + 2, killed + 7)]
+    figures.note(case, "held by killed holders, as noted", held, "")
+    figures.check(case, "admitted over the limit of a window", max(by_window.values()) - amount, "", 0)
+    figures.check(case, "short of the limit, in five windows after", 5 * amount - sum(after), "", 5 * amount // 100)
 
 
 @pytest.mark.parametrize("algorithm", ["fixed_window", "sliding_window_counter", "token_bucket"])

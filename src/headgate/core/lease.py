@@ -184,14 +184,19 @@ def life(meter: Meter, decision: Decision) -> Micros:
     return min(MAX_LIFE, meter.creditable_until(decision.stamp, meter) - decision.at)
 
 
+def is_hot(policy: FailurePolicy, used: int) -> bool:
+    """Whether what a process took within the last horizon is enough for a block."""
+    is_auto = policy.spread is not None and policy.spread.mode is SpreadMode.AUTO
+    return used >= (HOT if is_auto else MIN_BLOCK)
+
+
 def block_size(policy: FailurePolicy, used: int, meter: Meter, known: Decision, processes: int) -> int:
     """How much to ask for; 0 is nothing.
 
     `used` is what this process took within the last horizon, `known` the store's last answer, and `processes` how many
     share the limit.
     """
-    is_auto = policy.spread is not None and policy.spread.mode is SpreadMode.AUTO
-    if used < (HOT if is_auto else MIN_BLOCK):
+    if not is_hot(policy, used):
         return 0
     lasts = min(HORIZON, life(meter, known))
     wanted = _GROWTH * used * lasts // HORIZON

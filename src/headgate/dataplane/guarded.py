@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.core import degraded
 from headgate.core.decision import Source, undoing
-from headgate.core.failure_policy import OnStoreError
+from headgate.core.failure_policy import OnShortfall, OnStoreError
 from headgate.core.ids import new_id
 from headgate.errors import PartlyAnswered, StoreError
 
@@ -53,7 +53,10 @@ class Guarded:
         except StoreError as error:
             return await self._instead(hits, _known(error, hits), only_peek=False)
         for hit in hits:
-            if hit.failure_policy is not None:
+            policy = hit[6]
+            if policy is not None and (
+                policy.on_error is OnStoreError.LOCAL or policy.on_shortfall is OnShortfall.DENY
+            ):
                 return await self._weighed(hits, decisions)
         return decisions
 

@@ -14,7 +14,7 @@ from headgate.core.decision import Decision, Receipt
 from headgate.core.demand import Demand
 from headgate.core.denial import is_same_meter
 from headgate.core.keys import plain_hit
-from headgate.core.lease import NO_NAME, Block, BlockRequest, FromLease, Spent, block_size, is_leasable
+from headgate.core.lease import NO_NAME, Block, BlockRequest, FromLease, Spent, block_size, is_hot, is_leasable
 from headgate.errors import StoreError
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class LeaseBook:
         with self.lock:
             key, meter, cost, _, _, _, policy = hit
             used = self.demand.add(key, cost, self.clock())
-            if decision.__class__ is Decision and decision.allowed and policy is not None:
+            if decision.__class__ is Decision and decision.allowed and policy is not None and is_hot(policy, used):
                 self._want(BlockRequest(key, meter, policy, used, decision))
 
     def _want_next(self, block: Block, now: Nanos) -> None:

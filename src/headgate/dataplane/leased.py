@@ -131,8 +131,13 @@ class Leased:
         held = self.take_held(hits)
         if held is not None:
             return held
-        spent, leftover = self._book.spend_some(hits)
-        others = [hit for index, hit in enumerate(hits) if index not in spent]
+        spent: dict[int, Spent] = {}
+        leftover: list[Receipt] = []
+        for hit in hits:
+            if hit[0] in self.held:
+                spent, leftover = self._book.spend_some(hits)
+                break
+        others = hits if not spent else [hit for index, hit in enumerate(hits) if index not in spent]
         try:
             if leftover:
                 await self._return(leftover)
