@@ -1,13 +1,16 @@
 """Gossip: regions count for themselves and tell each other how much, so that each decides on the sum.
 
-Each region has a ledger for every counter: how much it has admitted in a period. Ledgers only grow, as a grow-only
-counter does, so what is heard of them can be heard twice, late or in any order:
+Each region has a ledger for every counter: how much it has admitted in a period. What is heard of ledgers only grows,
+as a grow-only counter does, so it can be heard twice, late or in any order:
 
     heard of us: 40, then 55, then 40 again, then 55 again      it is 55
 
 What was heard and not yet added is added to the region's own counter, once, under a limit that is the ledger itself:
 adding 15 to "added so far" is refused if that would make it more than 55, so of two processes that do the same only
 one does.
+
+A ledger falls by what is given back. What others have heard of counts there until it has passed that again: too much
+is counted there, never too little.
 
 The ledgers of a fixed window are those of the window. Other algorithms have longer ones, because what one region
 admitted is charged to the others when they hear of it, whatever window it was in.

@@ -25,15 +25,16 @@ from headgate.core.gossip import (
     owed,
     share_name,
 )
+from headgate.core.meter import Algorithm
 from headgate.core.regions import equal_shares, share_meter
-from headgate.core.shards import Share, written
+from headgate.core.shards import Share, read_stamps, written
 from headgate.core.units import SECOND
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headgate.core.decision import Key
+    from headgate.core.decision import Key, Receipt
     from headgate.core.gossip import Entry, Ledger
     from headgate.core.meter import Meter
     from headgate.core.units import Micros
@@ -225,7 +226,7 @@ class Gossip:
 
 def combined(hit: Hit, expanded: Sequence[Hit], decisions: Sequence[Decision]) -> Decision:
     """The answer for a hit that was expanded so: by the sum, and by the share unless that was only counted."""
-    by_sum, by_share, _ = decisions
+    by_sum, by_share, _ledger = decisions
     binding = [by_sum] if expanded[1].forced else [by_sum, by_share]
     allowed = all(decision.allowed for decision in binding)
     waits = [decision.retry_after for decision in binding if not decision.allowed]
@@ -235,6 +236,25 @@ def combined(hit: Hit, expanded: Sequence[Hit], decisions: Sequence[Decision]) -
         max(decision.reset_after for decision in binding),
         None if None in waits else max((wait for wait in waits if wait is not None), default=0),
         max(decision.delay for decision in binding) if allowed else 0,
-        written([Share(0, hit.cost), Share(1, hit.cost)], [by_sum.stamp, by_share.stamp]),
+        written([Share(number, hit.cost) for number in range(3)], [decision.stamp for decision in decisions]),
         by_sum.at,
     )
+
+
+def receipts_here(receipt: Receipt) -> list[Receipt]:
+    """The receipts for the counters that one hit was expanded to.
+
+    A ledger of a sliding window or a bucket outlives what it counts: others may have charged a refund's units to a
+    period that is over when this region admits as many again. So it falls only by what no caller got.
+    """
+    if not isinstance(receipt.stamp, str):  # counted in one piece, on another kind of store
+        return [receipt]
+    key, meter = receipt.key, receipt.meter
+    counters = [(key, meter), (share_name(key), meter)]
+    if meter.algorithm is Algorithm.FIXED_WINDOW or not receipt.id:
+        counters.append((ledger_name(key), ledger_meter(meter)))
+    stamps = [stamp for _, stamp in read_stamps(receipt.stamp)]
+    return [
+        receipt._replace(key=name, meter=each, stamp=stamp)
+        for (name, each), stamp in zip(counters, stamps, strict=False)
+    ]

@@ -19,12 +19,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.decision import Decision, undoing
-from headgate.core.gossip import share_name
 from headgate.core.regions import MARK, read_share_stamp, share_meter, share_stamp, sharing_of
-from headgate.core.shards import read_stamps
 from headgate.core.spread import RegionMode
 from headgate.dataplane.borrowed import Borrower
-from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, combined
+from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, combined, receipts_here
 from headgate.errors import HeadgateError, PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
@@ -178,7 +176,7 @@ class Regional:
     # Everything else
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
-        """See `CounterStore.give_back`. What a region has heard of others' counts is not taken back."""
+        """See `CounterStore.give_back`. What other regions have heard of counts there until its time is over."""
         by_region: dict[str, list[Receipt]] = {}
         for receipt in receipts:
             region, mine = self._receipts(receipt)
@@ -196,12 +194,8 @@ class Regional:
         if mode is RegionMode.SPLIT:
             meter, stamp = read_share_stamp(receipt.meter, receipt.stamp)
             return self.region, [receipt._replace(meter=meter, stamp=stamp)]
-        if mode is RegionMode.GOSSIP and isinstance(receipt.stamp, str):
-            names = (receipt.key, share_name(receipt.key))
-            stamps = [stamp for _, stamp in read_stamps(receipt.stamp)]
-            return self.region, [
-                receipt._replace(key=name, stamp=stamp) for name, stamp in zip(names, stamps, strict=False)
-            ]
+        if mode is RegionMode.GOSSIP:
+            return self.region, receipts_here(receipt)
         return self.region, [receipt]
 
     async def reset(self, keys: Sequence[Key]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.receipts import receipt_of
 from tests.unit.dataplane.test_regional import PLAIN, World, hit, run
 
 from headgate.core.limit import Rate
@@ -141,6 +142,74 @@ def test_an_overloaded_process_that_cannot_give_back_still_says_so(world: World)
         world.stores["eu"].give_back = full  # type: ignore[method-assign]
         with pytest.raises(Overloaded, match="the first"):
             await world.regions["eu"].take([PLAIN, hit("central.us")])
+        await world.close()
+
+    run(scenario())
+
+
+# What other regions hear of
+
+ALGORITHMS = [Algorithm.FIXED_WINDOW, Algorithm.SLIDING_WINDOW_COUNTER, Algorithm.TOKEN_BUCKET]
+
+
+async def left(world: World, each: Hit) -> list[int]:
+    """What each region has left, after all have heard of each other."""
+    await world.exchange()
+    return [(await region.peek([each._replace(cost=0)]))[0].remaining for region in world.regions.values()]
+
+
+@pytest.mark.parametrize("cost", [1, 7])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_what_is_denied_here_is_not_counted_in_any_region(world: World, algorithm: Algorithm, cost: int) -> None:
+    """A limit that is exchanged is not used up by requests that a limit elsewhere refuses."""
+
+    async def scenario() -> None:
+        exchanged = hit("gossip", cost, meter=Meter(Rate(100, MINUTE), algorithm))
+        full = hit("central.ap", 13)
+        for _ in range(30):
+            assert not all(decision.allowed for decision in await world.regions["eu"].take([exchanged, full]))
+        assert await left(world, exchanged) == [100, 100, 100]
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_refund_of_a_window_reaches_the_other_regions(world: World) -> None:
+    """Of the rest of a partial refund they know too; it counts once, and what they heard before stays with them."""
+
+    async def scenario() -> None:
+        each = hit("gossip", 10, meter=HUNDRED)
+        us = world.regions["us"]
+        (taken,) = await us.take([each])
+        refund = receipt_of(each, taken)._replace(amount=7)
+        await us.give_back([refund])
+        await us.give_back([refund])
+        assert await left(world, each) == [97, 97, 97]
+        (taken,) = await us.take([each])
+        assert await left(world, each) == [87, 87, 87]
+        await us.give_back([receipt_of(each, taken)])
+        assert await left(world, each) == [87, 87, 97]
+        await us.take([each._replace(cost=15)])
+        assert await left(world, each) == [82, 82, 82]
+        await world.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS[1:])
+def test_a_refund_of_other_algorithms_stays_in_its_region(world: World, algorithm: Algorithm) -> None:
+    """Their ledgers are of many periods: what others charged to one must not hide what is admitted in the next."""
+
+    async def scenario() -> None:
+        each = hit("gossip", 10, meter=Meter(Rate(100, MINUTE), algorithm))
+        us = world.regions["us"]
+        (taken,) = await us.take([each])
+        assert await left(world, each) == [90, 90, 90]
+        await us.give_back([receipt_of(each, taken)])
+        world.clock.advance(seconds=120)
+        await world.exchange()
+        await us.take([each])
+        assert await left(world, each) == [90, 90, 90]
         await world.close()
 
     run(scenario())
