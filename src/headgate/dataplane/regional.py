@@ -19,6 +19,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.decision import Decision, undoing
+from headgate.core.keys import is_companion
 from headgate.core.regions import MARK, read_share_stamp, share_meter, share_stamp, sharing_of
 from headgate.core.spread import RegionMode
 from headgate.dataplane.borrowed import Borrower
@@ -157,7 +158,8 @@ class Regional:
 
     async def _hear(self, hits: Sequence[Hit]) -> None:
         for hit in hits:
-            if MARK in hit.key and sharing_of(hit.key).mode is RegionMode.GOSSIP:
+            is_shared = MARK in hit.key and not is_companion(hit.key)
+            if is_shared and sharing_of(hit.key).mode is RegionMode.GOSSIP:
                 await self.gossip.hear(hit)
 
     async def _peek(self, hits: Sequence[Hit]) -> list[Decision]:
@@ -264,7 +266,8 @@ class _Request:
         for hit in hits:
             sharing = sharing_of(hit.key) if MARK in hit.key else None
             if sharing is not None and sharing.home in regional.others:
-                if sharing.mode is RegionMode.CENTRAL:
+                # What counts in any case, and the right to count it, which is beside the counter, go together.
+                if sharing.mode is RegionMode.CENTRAL or hit.forced or is_companion(hit.key):
                     self.elsewhere.setdefault(sharing.home, []).append(hit)
                 else:
                     self.borrowed.append((hit, regional.borrowers[sharing.home]))
@@ -280,6 +283,8 @@ class _Request:
         return [hit for hit, _, _ in self._here]
 
     def _expanded(self, hit: Hit, sharing: Sharing | None, region: str) -> list[Hit] | None:
+        if is_companion(hit.key):
+            return [hit]
         policy = hit.failure_policy
         shares = _NO_SHARES if policy is None or policy.spread is None else policy.spread.shares
         if sharing is not None and sharing.mode is RegionMode.GOSSIP:
@@ -304,7 +309,7 @@ class _Request:
         for hit, sharing, some in self._here:
             answered = [next(decisions) for _ in some]
             found[hit.key] = answered[0]
-            if sharing is not None and sharing.mode is RegionMode.GOSSIP:
+            if sharing is not None and sharing.mode is RegionMode.GOSSIP and not is_companion(hit.key):
                 found[hit.key] = combined(hit, some, answered)
             elif some[0].meter is not hit.meter:
                 found[hit.key] = answered[0]._replace(stamp=share_stamp(some[0].meter, answered[0].stamp))

@@ -19,6 +19,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.decision import undoing
+from headgate.core.keys import is_companion
 from headgate.core.shard_view import MAX_AGE, ShardView
 from headgate.core.shards import MARK, Share, part_names, part_receipts
 from headgate.errors import PartlyAnswered, StoreError
@@ -55,14 +56,14 @@ class Sharded:
         """See `CounterStore.take`."""
         # A plain function, which spares requests without such counters a coroutine.
         for hit in hits:
-            if MARK in hit.key:
+            if _is_in_parts(hit.key):
                 return _Request(self, hits).take()
         return self.store.take(hits)
 
     def peek(self, hits: Sequence[Hit]) -> Coroutine[Any, Any, Sequence[Decision]]:
         """See `CounterStore.peek`. All parts are asked."""
         for hit in hits:
-            if MARK in hit.key:
+            if _is_in_parts(hit.key):
                 return _Request(self, hits).peek()
         return self.store.peek(hits)
 
@@ -100,14 +101,18 @@ class Sharded:
             if receipt.key in self._views:
                 self._views[receipt.key].forget()
         await self.store.give_back(
-            [each for receipt in receipts for each in (part_receipts(receipt) if MARK in receipt.key else (receipt,))]
+            [
+                each
+                for receipt in receipts
+                for each in (part_receipts(receipt) if _is_in_parts(receipt.key) else (receipt,))
+            ]
         )
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`."""
         for key in keys:
             self._views.pop(key, None)
-        await self.store.reset([each for key in keys for each in (part_names(key) if MARK in key else (key,))])
+        await self.store.reset([each for key in keys for each in (part_names(key) if _is_in_parts(key) else (key,))])
 
     async def present(self, name: str, seconds: float) -> int:
         """See `SharedStore.present`."""
@@ -125,7 +130,7 @@ class _Request:
         self._sharded = sharded
         self._store = sharded.store
         self._hits = hits
-        self._views = {hit.key: sharded.view(hit) for hit in hits if MARK in hit.key}
+        self._views = {hit.key: sharded.view(hit) for hit in hits if _is_in_parts(hit.key)}
         self._shares: dict[Key, list[Share]] = {}
         """The parts that are asked for, by counter."""
         self._rows: dict[Key, Sequence[Decision]] = {}
@@ -141,16 +146,21 @@ class _Request:
                 self._shares[hit.key] = view.first_shares(hit.cost, now)
         refused: list[Hit] = []
         rooms: list[bool] = []
+        outage: StoreError | None = None
         for _ in range(sum(len(view.meters) for view in self._views.values()) + _TRIES_BEYOND_PARTS):
             try:
                 refused = await self._ask(self._store.take)
             except StoreError as error:
                 await self._leave_out_silent(error)
+                outage = error
                 continue
+            outage = None
             rooms = [await self._replan(hit, self._views.get(hit.key)) for hit in refused]
             if not all(rooms) or not refused:
                 break
         self._sharded.count_taken()
+        if outage is not None:  # each time another part did not answer, and what was taken was given back
+            raise StoreError(str(outage), transient=True)
         return await self._answers(refused, rooms)
 
     async def peek(self) -> list[Decision]:
@@ -246,7 +256,7 @@ class _Request:
                 if decision is None:
                     view.note_down(share.part, now + MAX_AGE, error)
             if not view.up(now):
-                raise error
+                raise StoreError(str(error), transient=True)
             self._shares[hit.key] = view.forced_shares(hit.cost) if hit.forced else view.first_shares(hit.cost, now)
 
     async def _if_whole(self, hit: Hit, answered: Sequence[Decision | None]) -> Decision | None:
@@ -301,6 +311,10 @@ class _Request:
         found = await self._look(hit, view, shares)
         waits = [decision.retry_after or 1 for decision in found.values()]
         return min(waits, default=1) if is_any_enough else max(waits, default=1)
+
+
+def _is_in_parts(key: Key) -> bool:
+    return MARK in key and not is_companion(key)
 
 
 def _of_part(hit: Hit, view: ShardView, share: Share) -> Hit:

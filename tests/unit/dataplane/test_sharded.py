@@ -148,6 +148,23 @@ def test_all_parts_silent_is_an_outage(setup: Setup) -> None:
     run(scenario())
 
 
+def test_servers_that_time_out_again_and_again_are_an_outage(setup: Setup) -> None:
+    """Where each timeout takes longer than a part is left out for, every try fails, and none of them has an answer."""
+
+    async def scenario() -> None:
+        async def slow(hits: Sequence[Hit]) -> Sequence[Decision]:
+            assert hits
+            setup.clock.advance(seconds=2)
+            raise DOWN
+
+        setup.servers.take = slow  # type: ignore[method-assign]
+        with pytest.raises(StoreError, match="timeout") as caught:
+            await setup.take()
+        assert caught.value.transient
+
+    run(scenario())
+
+
 def test_what_a_request_took_elsewhere_is_given_back_before_it_goes_on(setup: Setup) -> None:
     """If one of several parts does not answer, nothing stays taken of the others but what is taken in the end."""
 
