@@ -3,14 +3,16 @@
 A hit is taken from the block that this process holds. If that has too little, one caller asks home for another block
 and the others wait for it; a block that is half spent is renewed in the background. What is not spent within a
 `HORIZON` without demand is given back to home, and so is everything when the store is closed. While home does
-not answer, this process goes on with what it holds.
+not answer, this process goes on with what it holds. With more than `MAX_BLOCKS` counters in use, the others are
+counted at home.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.borrow import HORIZON, FromBlock, Grant, block_size, ends_at, is_worth_it
 from headgate.core.decision import Receipt
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 
+MAX_BLOCKS: Final = 10_000
+_AT_ONCE: Final = 256
+"""How many grants go back in one call."""
+
 
 class Taken(NamedTuple):
     """An answer, and the units of which grants were taken for it."""
@@ -42,6 +48,7 @@ class _Block:
     """What is held of one counter."""
 
     __slots__ = (
+        "ahead",
         "asked_at",
         "ended",
         "grants",
@@ -56,6 +63,7 @@ class _Block:
         "spent",
         "turn",
         "used_at",
+        "users",
     )
 
     def __init__(self, meter: Meter, now: Micros) -> None:
@@ -75,6 +83,14 @@ class _Block:
         self.refusals = 0
         self.turn = asyncio.Lock()
         self.renewing: asyncio.Task[None] | None = None
+        self.users = 0
+        """Hits that are being taken."""
+        self.ahead = 0
+        """By how much the home's clock is ahead of this process's."""
+
+    def is_in_use(self) -> bool:
+        """Whether something is being taken or borrowed."""
+        return self.users > 0 or (self.renewing is not None and not self.renewing.done())
 
     def left(self, now: Micros) -> int:
         """What can be spent now."""
@@ -102,12 +118,15 @@ class Borrower:
     """The blocks that this process holds of one home region's counters."""
 
     def __init__(self, home: CounterStore, name: str, regions: int, clock: Callable[[], Micros]) -> None:
-        """`home` is the store of the region `name`; `regions` is how many borrow there."""
+        """`home` is the store of the region `name`; `regions` is how many borrow there; `clock` is monotonic."""
         self._home = home
         self._name = name
         self._regions = regions
         self._clock = clock
-        self._blocks: dict[Key, _Block] = {}
+        self._blocks: OrderedDict[Key, _Block] = OrderedDict()
+        """Those that were not spent from for longest come first."""
+        self._owed: list[Receipt] = []
+        """What goes back to home."""
         self._tending: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_home_silent = False
@@ -126,9 +145,19 @@ class Borrower:
             return await self._from_home(hit)
         block = self._blocks.get(hit.key)
         if block is None:
+            if len(self._blocks) >= MAX_BLOCKS:
+                return await self._from_home(hit)
             block = self._blocks[hit.key] = _Block(hit.meter, self._clock())
         block.meter = hit.meter
         self._tend()
+        block.users += 1
+        try:
+            return await self._from_block(hit, block)
+        finally:
+            block.users -= 1
+            self._owe(hit.key, block)
+
+    async def _from_block(self, hit: Hit, block: _Block) -> Taken:
         if block.left(self._clock()) < hit.cost:
             refused = await self._enlarge(hit, block)
             if refused is not None:
@@ -137,12 +166,15 @@ class Borrower:
         if block.left(now) < hit.cost:  # others were faster, or it ended while home was asked
             return await self._from_home(hit)
         block.used_at = now
+        if self._blocks.get(hit.key) is block:  # else it was reset meanwhile
+            self._blocks.move_to_end(hit.key)
         taken = block.spend(hit.cost)
         left = block.left(now)
         if 2 * left < block.size and (block.renewing is None or block.renewing.done()):
             block.renewing = self._start(self._renew(hit, block))
         reset_after = max(0, block.reset_at - now)
-        return Taken(FromBlock(True, left + block.left_at_home, reset_after, 0, 0, _stamp(taken), now), taken)  # noqa: FBT003 (the first field)
+        at = now + block.ahead
+        return Taken(FromBlock(True, left + block.left_at_home, reset_after, 0, 0, _stamp(taken), at), taken)  # noqa: FBT003 (the first field)
 
     async def _enlarge(self, hit: Hit, block: _Block) -> Decision | None:
         """Make a block large enough for a hit; the refusal, if home has too little."""
@@ -174,7 +206,9 @@ class Borrower:
             size = missing
             decision = await self._ask_home(hit._replace(cost=missing))
         block.left_at_home = decision.remaining
-        block.reset_at = self._clock() + decision.reset_after
+        now = self._clock()
+        block.reset_at = now + decision.reset_after
+        block.ahead = decision.at - now
         if not decision.allowed:
             block.refused, block.refused_units = decision, missing
             block.refusals += 1
@@ -220,10 +254,12 @@ class Borrower:
         return decision._replace(remaining=decision.remaining + unspent)
 
     def put_back(self, hit: Hit, taken: Taken) -> None:
-        """Undo a take at once: its units are in the block again."""
+        """Undo a take at once: its units are in the block again; without one they go back to home."""
         block = self._blocks.get(hit.key)
         if block is None:
-            block = self._blocks[hit.key] = _Block(hit.meter, self._clock())
+            self._owed += [Receipt(hit.key, hit.meter, grant.stamp, grant.left, grant.id) for grant in taken.grants]
+            self._tend()
+            return
         block.spent = max(0, block.spent - hit.cost)
         block.grants[:0] = taken.grants
 
@@ -257,38 +293,44 @@ class Borrower:
             self._tending = self._start(self._return_now_and_then())
 
     async def _return_now_and_then(self) -> None:
-        while self._blocks:
+        while self._blocks or self._owed:
             await asyncio.sleep(HORIZON / SECOND)
             await self.return_unused()
+
+    def _owe(self, key: Key, block: _Block) -> None:
+        """Note what of a block was not spent in time."""
+        if block.ended:
+            self._owed += [Receipt(key, block.meter, grant.stamp, grant.left, grant.id) for grant in block.ended]
+            block.ended = []
 
     async def return_unused(self, *, everything: bool = False) -> None:
         """Give back to home what no hit has asked for in a while, and what was not spent in time."""
         now = self._clock()
-        receipts: list[Receipt] = []
         for key, block in list(self._blocks.items()):
-            block.left(now)
-            if everything or now - block.used_at >= HORIZON:
-                block.ended += block.grants
-                block.grants = []
-                block.size = 0
-            receipts += [Receipt(key, block.meter, grant.stamp, grant.left, grant.id) for grant in block.ended]
-            block.ended = []
-            if now - block.used_at > max(block.meter.period, HORIZON) and not block.turn.locked():
+            is_idle = now - block.used_at >= HORIZON
+            if not is_idle and not everything:
+                break
+            block.ended += block.grants
+            block.grants = []
+            block.size = 0
+            self._owe(key, block)
+            if is_idle and not block.is_in_use():
                 del self._blocks[key]
-        await self._return(receipts)
+        owed, self._owed = self._owed, []
+        for first in range(0, len(owed), _AT_ONCE):
+            await self._return(owed[first : first + _AT_ONCE])
 
     async def _return(self, receipts: list[Receipt]) -> None:
         try:
-            if receipts:
-                await self._home.give_back(receipts)
-        except StoreError as error:
+            await self._home.give_back(receipts)
+        except HeadgateError as error:
             # It stays counted at home until its time is over: too much is counted, never too little.
             log.debug("unused units not given back: home region %s, %s", self._name, error)
 
     async def close(self) -> None:
-        """Give back everything."""
-        for task in list(self._tasks):
-            task.cancel()
+        """Give back everything, also what is being borrowed."""
+        if self._tending is not None:
+            self._tending.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self.return_unused(everything=True)

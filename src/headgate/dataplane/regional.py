@@ -49,14 +49,21 @@ class Regional:
         others: Mapping[str, CounterStore],
         clock: Callable[[], Micros],
         seconds: float = DEFAULT_SECONDS,
+        *,
+        wall_clock: Callable[[], Micros] | None = None,
     ) -> None:
-        """`store` is that of `region`; `seconds` is the interval at which counts are exchanged."""
+        """`store` is that of `region`; `seconds` is the interval at which counts are exchanged.
+
+        `clock` is monotonic: no step of the wall clock prolongs a block, or what was heard of a region. The wall clock
+        dates answers that no store gave; without one it is `clock`, as in tests.
+        """
         self.store = store
         self.region = region
         self.others = others
         self.gossip = Gossip(store, region, others, clock, seconds)
         self.borrowers = {name: Borrower(other, name, 1 + len(others), clock) for name, other in others.items()}
         self.clock = clock
+        self.wall_clock = wall_clock or clock
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, hits: Sequence[Hit]) -> Coroutine[Any, Any, Sequence[Decision]]:
@@ -153,7 +160,7 @@ class Regional:
                 except StoreError as error:
                     # It is refused all the same.
                     log.debug("peek after a denial failed: %s", error)
-                    found[hit.key] = known or _unknown(self.clock())
+                    found[hit.key] = known or _unknown(self.wall_clock())
         return found
 
     async def _hear(self, hits: Sequence[Hit]) -> None:
@@ -274,7 +281,7 @@ class _Request:
                 continue
             expanded = self._expanded(hit, sharing, regional.region)
             if expanded is None:
-                self.without_share[hit.key] = _unknown(regional.clock())._replace(allowed=False, retry_after=None)
+                self.without_share[hit.key] = _unknown(regional.wall_clock())._replace(allowed=False, retry_after=None)
             else:
                 self._here.append((hit, sharing, expanded))
 

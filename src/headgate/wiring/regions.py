@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.clock import wall_clock
+from headgate.adapters.clock import monotonic_ns, wall_clock
 from headgate.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -42,7 +42,12 @@ def regional(store: SharedStore, regions: Regions, clock: Callable[[], Micros]) 
     from headgate.dataplane.regional import Regional  # noqa: PLC0415 (most programs are in one region)
 
     others = {name: _far_store(name, url, clock, regions.gossip_seconds) for name, url in regions.others.items()}
-    return Regional(store, regions.name, others, clock, regions.gossip_seconds)
+    monotonic = _monotonic if clock is wall_clock else clock  # in tests it is the same
+    return Regional(store, regions.name, others, monotonic, regions.gossip_seconds, wall_clock=clock)
+
+
+def _monotonic() -> Micros:
+    return monotonic_ns() // 1_000
 
 
 def _far_store(name: str, url: str, clock: Callable[[], Micros], gossip_seconds: float) -> RedisStore:

@@ -169,3 +169,107 @@ def test_units_go_back_by_themselves(setup: Setup, monkeypatch: pytest.MonkeyPat
         await setup.borrower.close()
 
     run(scenario())
+
+
+# How many blocks there are
+
+
+def of(user: int) -> Hit:
+    return ONE._replace(key=f"rl:{{u={user}}}:all:fw1m|@borrow.us")
+
+
+def test_beyond_so_many_counters_home_counts(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block takes memory, so only so many are held; one that is idle makes room for another, refused or not."""
+    monkeypatch.setattr(borrowed, "MAX_BLOCKS", 2)
+
+    async def scenario() -> None:
+        full = of(0)
+        assert setup.home.take_now([full._replace(cost=600)])[0].allowed
+        sources = [(await setup.borrower.take(each)).decision.source for each in (full, of(1), of(2), of(1))]
+        assert sources == [Source.STORE, Source.LEASE, Source.STORE, Source.LEASE]
+        setup.clock.advance(micros=HORIZON)
+        await setup.borrower.return_unused()
+        sources = [(await setup.borrower.take(of(user))).decision.source for user in (2, 3, 4)]
+        assert sources == [Source.LEASE, Source.LEASE, Source.STORE]
+        await setup.borrower.close()
+        left = setup.home.peek_now([of(user)._replace(cost=0) for user in range(5)])
+        assert [decision.remaining for decision in left] == [0, 598, 598, 599, 599]
+
+    run(scenario())
+
+
+def test_a_block_in_use_is_kept(setup: Setup) -> None:
+    """What is borrowed while idle blocks are dropped is held, and spent or given back."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        await setup.borrower.return_unused(everything=True)
+        setup.clock.advance(micros=HORIZON)
+        taking = asyncio.create_task(setup.borrower.take(ONE))
+        await asyncio.sleep(0)
+        assert not taking.done()
+        await setup.borrower.return_unused()
+        assert (await taking).decision.allowed
+        held = setup.borrower.outstanding
+        assert held
+        await setup.borrower.take(ONE._replace(cost=held))  # which is renewed in the background
+        setup.clock.advance(micros=HORIZON)
+        await setup.borrower.return_unused()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert setup.borrower.outstanding
+        await setup.borrower.close()
+        assert setup.home.left() == 600 - 31 - held
+
+    run(scenario())
+
+
+def test_what_ended_goes_back_while_the_counter_is_in_use(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of buckets end after a tenth of the period; many go back in several calls."""
+    monkeypatch.setattr(borrowed, "_AT_ONCE", 1)
+
+    async def scenario() -> None:
+        buckets = [of(user)._replace(meter=Meter(Rate(600, MINUTE), Algorithm.TOKEN_BUCKET)) for user in range(2)]
+        for _ in range(30):
+            setup.clock.advance(micros=1_000)
+            for each in buckets:
+                await setup.borrower.take(each)
+                await asyncio.sleep(0)
+        held = setup.borrower.outstanding
+        assert held
+        setup.clock.advance(seconds=6)
+        for each in buckets:
+            await setup.borrower.take(each)
+        await setup.borrower.return_unused()
+        assert sum(setup.home.returned) == held
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+def test_units_of_a_counter_that_is_no_longer_held_go_back(setup: Setup) -> None:
+    """A take that is undone after the block was dropped."""
+
+    async def scenario() -> None:
+        taken = await setup.borrower.take(ONE)
+        setup.borrower.forget(KEY)
+        setup.borrower.put_back(ONE, taken)
+        await setup.borrower.close()
+        assert setup.home.returned[0] == 1
+
+    run(scenario())
+
+
+def test_answers_are_dated_by_the_home(setup: Setup) -> None:
+    """This process's clock is monotonic, and begins anywhere."""
+
+    async def scenario() -> None:
+        began = setup.clock()
+        borrower = Borrower(setup.home, "us", 2, lambda: setup.clock() - began)
+        for _ in range(3):
+            setup.clock.advance(seconds=1)
+            taken = await borrower.take(ONE)
+            assert (taken.decision.source, taken.decision.at) == (Source.LEASE, setup.clock())
+        await borrower.close()
+
+    run(scenario())

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.receipts import receipt_of
-from tests.unit.dataplane.test_regional import PLAIN, World, hit, run
+from tests.unit.dataplane.test_regional import PLAIN, World, hit, run, spread, used_up
 
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
-from headgate.core.units import MINUTE
+from headgate.core.spread import RegionMode
+from headgate.core.units import MINUTE, SECOND
+from headgate.dataplane.regional import Regional
 from headgate.errors import Overloaded, StoreError
 
 if TYPE_CHECKING:
@@ -210,6 +212,37 @@ def test_a_refund_of_other_algorithms_stays_in_its_region(world: World, algorith
         await world.exchange()
         await us.take([each])
         assert await left(world, each) == [90, 90, 90]
+        await world.close()
+
+    run(scenario())
+
+
+def test_a_step_of_the_wall_clock_prolongs_no_block(world: World) -> None:
+    """What was borrowed in one window is not spent in the next, and answers without a store have a date."""
+
+    async def scenario() -> None:
+        began, steps = world.clock(), [0]
+        others = {name: world.links["us", name] for name in ("ap", "eu")}
+        us = Regional(
+            world.stores["us"],
+            "us",
+            others,
+            lambda: world.clock() - began,
+            wall_clock=lambda: world.clock() + steps[0],
+        )
+        eu, each = world.regions["eu"], hit("borrow.eu", meter=HUNDRED)
+        world.clock.advance(seconds=50)
+        for _ in range(30):
+            await us.take([each])
+        await used_up(eu, each)
+        steps[0] = -30 * SECOND
+        world.clock.advance(seconds=11)
+        assert await used_up(eu, each) == 100
+        assert await used_up(us, each) == 0
+        none = hit("split", meter=HUNDRED, policy=spread(RegionMode.SPLIT, eu=1))
+        assert (await us.take([none]))[0].at == world.clock() - 30 * SECOND
+        await us.gossip.close()
+        await us.borrowers["eu"].close()
         await world.close()
 
     run(scenario())
