@@ -17,13 +17,19 @@ from headgate import (
     parse_limit,
     parse_rule_set,
 )
+from headgate.adapters import clock
+from headgate.adapters.clock import wall_clock
 from headgate.adapters.embedded import EmbeddedStore
 from headgate.adapters.memory import MemoryStore, WhenFull
+from headgate.adapters.redis import RedisStore
 from headgate.core.rule import Match, Override, Tier
 from headgate.dataplane.deny_cache import DenyCache
+from headgate.dataplane.leased import Leased
+from headgate.dataplane.regional import Regional
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
 from headgate.wiring import blocking_store, layer, open_store, parts
+from headgate.wiring.regions import Regions, regional
 
 
 def test_memory_is_the_default() -> None:
@@ -224,3 +230,28 @@ def test_one_bad_rule_and_none_is_loaded() -> None:
     with pytest.raises(InvalidRules) as raised:
         Limiter.open(rules=[{"name": "good", "limits": "1/hour"}, {"name": "bad", "limits": "1"}, {"name": "bad"}])
     assert len(raised.value.problems) == 3
+
+
+def test_blocking_stores_share_limits_with_the_other_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of several processes leases for one of so many, with an event loop and without."""
+    monkeypatch.setenv("WEB_CONCURRENCY", "7")
+    leased = layer(blocking_store("redis://127.0.0.1:1"), Leased)
+    assert leased is not None
+    assert leased.processes() == 7
+
+
+def test_regions_run_on_a_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of the wall clock does not prolong what is borrowed, or what was heard; it only dates answers."""
+    shared = layer(open_store("redis://127.0.0.1:1"), RedisStore)
+    assert shared is not None
+    regions = Regions("eu", {"eu": "redis://127.0.0.1:1", "us": "redis://127.0.0.1:1"})
+    store = regional(shared, regions, wall_clock)
+    assert isinstance(store, Regional)
+    before = store.clock()
+    monkeypatch.setattr(clock, "clock_in_ns", lambda: 1_000)
+    assert store.wall_clock() == 1
+    assert before <= store.clock()
+    fake = FakeClock()
+    in_tests = regional(shared, regions, fake)
+    assert isinstance(in_tests, Regional)
+    assert in_tests.clock() == fake()

@@ -77,7 +77,7 @@ class Leased:
         """
         self.store = store
         self._clock = clock
-        self._processes = processes
+        self.processes = processes
         self._blocks = blocks
         self._is_closing = False
         self._book = LeaseBook(clock)
@@ -177,17 +177,28 @@ class Leased:
     async def _tend(self) -> float | None:
         """Ask for blocks, and give back what has ended; returns in how many seconds there is more to do."""
         owed = self._book.due()
-        wanted = [] if self._is_closing else self._book.requested(self._processes())
+        wanted = [] if self._is_closing else self._book.requested(self.processes())
         steps = [self._grant(request, size) for request, size in wanted]
         if owed:
             steps.append(self._return(owed))
-        if self._blocks:
-            for step in steps:
-                await step
-        else:
-            await asyncio.gather(*steps)
+        try:
+            await self._carry_out(steps)
+        except BaseException:  # a defect, or the end: of what was not granted there may be another request
+            for request, _ in wanted:
+                self._book.not_granted(request.key)
+            raise
         due = None if self._is_closing else self._book.next_due()
         return None if due is None else max(0.0, (due - self._clock()) * _NANOSECOND)
+
+    async def _carry_out(self, steps: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Carry out all steps; an error of one is raised when the others are done."""
+        if self._blocks:
+            results = [await _outcome(step) for step in steps]
+        else:
+            results = await asyncio.gather(*[_outcome(step) for step in steps])
+        for error in results:
+            if error is not None:
+                raise error
 
     async def _grant(self, request: BlockRequest, size: int) -> None:
         hit = Hit(request.key, request.meter, size, failure_policy=grant_policy(request.policy))
@@ -250,6 +261,14 @@ class Leased:
         """In a forked child: what is held is its parent's."""
         self._book.begin_anew()
         self._worker.begin_anew()
+
+
+async def _outcome(step: Coroutine[Any, Any, None]) -> Exception | None:
+    try:
+        await step
+    except Exception as error:  # noqa: BLE001 (it is raised again)
+        return error
+    return None
 
 
 _stores: weakref.WeakSet[Leased] = weakref.WeakSet()

@@ -86,7 +86,8 @@ def open_blocking(url: str, clock: Callable[[], Micros], deny_cache_mb: int, reg
     """See `stores.blocking_store`."""
     # The calling thread answers what is held and known denials itself, so both are in front.
     cached = _with_deny_cache(_blocking_store(url, clock, regions), clock, deny_cache_mb, blocks=True)
-    return Leased(cached, _nanos(clock), blocks=True)
+    processes = processes_of_this_program()
+    return Leased(cached, _nanos(clock), processes=lambda: processes, blocks=True)
 
 
 def failure_policy(url: str) -> FailurePolicy | None:

@@ -703,3 +703,70 @@ def test_envoys_calls_are_spent_without_a_task() -> None:
         await limiter.close()
 
     asyncio.run(scenario())
+
+
+@on_a_loop
+async def test_a_block_whose_request_had_a_defect_is_asked_for_again(scene: Scene) -> None:
+    """Of several requests one that fails oddly spoils no other, and is made again with the next hit."""
+    await scene.take(hit())
+    await scene.take(hit("b"))
+    real, failing = scene.remote.take, {"a"}
+
+    async def defective(hits: Sequence[Hit]) -> Sequence[Decision]:
+        if hits[0].cost > 1 and hits[0].key in failing:
+            msg = "a defect"
+            raise RuntimeError(msg)
+        return await real(hits)
+
+    scene.remote.take = defective  # type: ignore[method-assign]
+    await asyncio.gather(scene.leased.take([hit()]), scene.leased.take([hit("b")]))
+    await settled()
+    assert [scene.leased.is_held(key) for key in ("a", "b")] == [False, True]
+    failing.clear()
+    await scene.take(hit())
+    assert scene.leased.is_held("a")
+
+
+@on_a_loop
+async def test_a_block_whose_request_was_cancelled_is_asked_for_again(scene: Scene) -> None:
+    """As when an event loop ends while the store is asked."""
+    await scene.take(hit())
+    before = asyncio.all_tasks()
+    real, waits = scene.remote.take, True
+
+    async def endless(hits: Sequence[Hit]) -> Sequence[Decision]:
+        if waits and hits[0].cost > 1:
+            await asyncio.Event().wait()
+        return await real(hits)
+
+    scene.remote.take = endless  # type: ignore[method-assign]
+    await scene.take(hit())
+    for task in asyncio.all_tasks() - before:
+        task.cancel()
+    await settled()
+    waits = False
+    await scene.take(hit())
+    assert scene.leased.is_held("a")
+
+
+def test_a_thread_asks_again_too() -> None:
+    """The same where the store blocks the thread that asks."""
+    clock = FakeClock()
+    remote = Remote(clock)
+    leased = Leased(remote, lambda: clock() * 1_000, blocks=True)
+    wake: list[None] = []
+    leased._book.on_work = lambda: wake.append(None)
+    for _ in range(2):
+        run_now(leased.take([hit()]))
+        run_now(leased.take([hit("b")]))
+    remote.error = RuntimeError("a defect")
+    with pytest.raises(RuntimeError):
+        run_now(leased._tend())
+    remote.error = None
+    assert not leased.is_held("a")
+    for key in ("a", "b"):
+        run_now(leased.take([hit(key)]))
+    run_now(leased._tend())
+    assert wake
+    assert [leased.is_held(key) for key in ("a", "b")] == [True, True]
+    run_now(leased.close())
