@@ -273,3 +273,15 @@ def test_answers_are_dated_by_the_home(setup: Setup) -> None:
         await borrower.close()
 
     run(scenario())
+
+
+def test_a_counter_that_is_reset_while_home_is_asked(setup: Setup) -> None:
+    """The hit gets what it asked for; nothing of the old block is spent afterwards."""
+
+    async def scenario() -> None:
+        setup.home.before_answer = lambda: setup.borrower.forget(KEY)
+        assert (await setup.borrower.take(ONE)).decision.allowed
+        assert setup.borrower.outstanding == 0
+        await setup.borrower.close()
+
+    run(scenario())
