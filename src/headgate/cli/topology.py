@@ -98,10 +98,10 @@ def _bar() -> Iterator[Callable[[str, int, int], None]]:
 
 def _print(found: dict[str, Any]) -> None:
     deployment, simulated = found["deployment"], found["simulated"]
-    places = ", ".join(f"{name} {many}" for name, many in deployment["processes"].items())
+    listed = ", ".join(f"{name} {many}" for name, many in deployment["processes"].items())
     print_note(
         f"{deployment['rate']:,.0f} requests/s, {deployment['users']:,} users, {deployment['rules']:,} rules; "
-        f"processes: {places}"
+        f"processes: {listed}"
     )
     print_rows(_COLUMNS, [_cells(row) for row in found["modes"]])
     print_note(

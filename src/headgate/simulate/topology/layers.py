@@ -116,9 +116,9 @@ def _run_all(
             results.append((counter, run_counter(counter, deployment, mode)))
             progress(text, len(results), len(counters))
     else:
-        asked = {executor.submit(run_counter, counter, deployment, mode): counter for counter in counters}
-        for future in as_completed(asked):
-            results.append((asked[future], future.result()))
+        running = {executor.submit(run_counter, counter, deployment, mode): counter for counter in counters}
+        for future in as_completed(running):
+            results.append((running[future], future.result()))
             progress(text, len(results), len(counters))
     return results
 
@@ -130,8 +130,8 @@ def _summed(simulated: Results, rare: Results, deployment: Deployment) -> Layer:
     shares = []
     operations = 0.0
     for counter, result in [*simulated, *rare]:
-        came = sum(result.tally.offered[number] for number in windows)
-        weight = counter.stands_for * expected_requests(counter, deployment) / came if came else 0.0
+        offered = sum(result.tally.offered[number] for number in windows)
+        weight = counter.stands_for * expected_requests(counter, deployment) / offered if offered else 0.0
         shares.append(share_of(result.tally, counter.limit, windows, weight))
         operations += result.operations * weight
         for micros, number in result.tally.waits.items():

@@ -51,7 +51,7 @@ def strata(many: int, skew: float) -> Iterator[Stratum]:
     length = HEAD
     while first <= many:
         last = min(many, first + length - 1)
-        together = zipf.share_of_first(last) - zipf.share_of_first(first - 1)
+        share = zipf.share_of_first(last) - zipf.share_of_first(first - 1)
         ranks = last - first + 1
-        yield Stratum(first + ranks // 2, ranks, together / ranks)
+        yield Stratum(first + ranks // 2, ranks, share / ranks)
         first, length = last + 1, int(length * _GROWTH)

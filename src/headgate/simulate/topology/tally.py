@@ -66,9 +66,9 @@ def share_of(tally: Tally, limit: int, windows: Iterable[int], weight: float) ->
     """The comparison for one counter; it counts `weight` times."""
     offered = ideal = admitted = over = under = worst = 0.0
     for number in windows:
-        asked, passed = tally.offered[number], tally.admitted[number]
-        best = min(asked, limit)
-        offered, ideal, admitted = offered + asked, ideal + best, admitted + passed
+        wanted, passed = tally.offered[number], tally.admitted[number]
+        best = min(wanted, limit)
+        offered, ideal, admitted = offered + wanted, ideal + best, admitted + passed
         over += max(0, passed - limit)
         under += max(0, best - passed)
         worst = max(worst, (passed - limit) / limit)
