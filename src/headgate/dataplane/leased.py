@@ -182,7 +182,7 @@ class Leased:
         if owed:
             steps.append(self._return(owed))
         try:
-            await self._carry_out(steps)
+            await self._do_all(steps)
         except BaseException:  # a defect, or the end: of what was not granted there may be another request
             for request, _ in wanted:
                 self._book.not_granted(request.key)
@@ -190,8 +190,8 @@ class Leased:
         due = None if self._is_closing else self._book.next_due()
         return None if due is None else max(0.0, (due - self._clock()) * _NANOSECOND)
 
-    async def _carry_out(self, steps: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Carry out all steps; an error of one is raised when the others are done."""
+    async def _do_all(self, steps: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Do all steps; an error of one is raised when the others are done."""
         if self._blocks:
             results = [await _outcome(step) for step in steps]
         else:
