@@ -19,7 +19,7 @@ from django.utils.module_loading import import_string
 
 from headgate.core.request import Request
 from headgate.edge.frameworks.admission import CURRENT, Admission
-from headgate.edge.frameworks.marks import check_methods, is_exempt, limited, limits_at
+from headgate.edge.frameworks.marks import check_counters, check_methods, is_exempt, limited, limits_at
 from headgate.edge.frameworks.marks import exempt as exempt_view
 from headgate.edge.frameworks.options import SETUP_NAMES, setup_of
 from headgate.edge.frameworks.routes import NO_ROUTE, Route, check_reached
@@ -54,6 +54,7 @@ T = TypeVar("T")
 """A view, or a group of views."""
 
 _KEY: Final = "headgate"
+_CHECKS: Final = "_headgate_checks"
 _NAMES: Final = ("STORE", "RULES", *(name.upper() for name in SETUP_NAMES))
 _FUNCTIONS: Final = ("IDENTIFY", "COST", "EXEMPT_WHEN", "ON_REFUSED")
 _SETUP: Final = 'HEADGATE = {"STORE": "memory://", "RULES": "rules.yaml"}'
@@ -175,26 +176,50 @@ class RateLimitMiddleware:
         return response
 
 
-def throttled_by(limit: RouteLimit, request: Any) -> Admission | Answer | None:  # noqa: ANN401 (of Django REST framework)
-    """Check a limit of Django REST framework; None if the path is never limited.
+def throttled_by(limit: RouteLimit, request: Any) -> Verdict | Answer | None:  # noqa: ANN401 (of Django REST framework)
+    """Check a limit of Django REST framework; None if nothing limits the call.
 
-    If it refuses, what the middleware has taken is given back. Without the middleware the rules are decided here,
-    together with the limit.
+    The framework asks all throttles of a view, also after one has refused. What the middleware and earlier throttles
+    have taken is then given back, and later ones take nothing. Without the middleware the first throttle decides the
+    rules, together with its limit.
     """
-    project = Project.running()
-    sent = request._request  # noqa: SLF001 (documented there)
+    project, sent = Project.running(), request._request  # noqa: SLF001 (documented there)
+    at = _route(sent.path_info, getattr(sent, "urlconf", None))
+    if at.exempt or sent.path_info in project.threads.gate.skipping:
+        return None
     before = getattr(sent, _KEY, None)
-    has_middleware = isinstance(before, Admission)
-    if not has_middleware and (limit.options.deduct_when is not None or limit.options.algorithm == "concurrency"):
+    checks: list[Admission] = vars(request).setdefault(_CHECKS, [])
+    earlier = (before, *checks) if isinstance(before, Admission) else tuple(checks)
+    if not isinstance(before, Admission) and (
+        limit.options.deduct_when is not None or limit.options.algorithm == "concurrency"
+    ):
         msg = f"the limit {limit.name!r} ends with the answer, so add headgate.django.RateLimitMiddleware to MIDDLEWARE"
         raise InvalidSettings(msg)
-    route = Route(_route(sent.path_info, getattr(sent, "urlconf", None)).template, (limit,))
-    user = project.user_of(request)
-    found = project.threads.admit(sent.META, sent.path_info, route, request, user, has_rules=not has_middleware)
-    if isinstance(found, Admission) and isinstance(before, Admission):
-        before.also = (*before.also, found)
-        if not found.verdict.allowed:
-            before.undo()
+    check_counters((*(other for each in earlier for other in each.limits), limit))
+    if earlier and earlier[0].verdict.allowed and earlier[0].verdict.plan.gate is not None:
+        return None  # a rule exempts the caller from everything
+    route, user = Route(at.template, (limit,)), project.user_of(request)
+    if any(not each.verdict.allowed for each in checks):
+        return _peeked(project, Subject(route, None, sent.META, sent.path_info, request, user), earlier[0])
+    found = project.threads.admit(sent.META, sent.path_info, route, request, user, has_rules=not earlier)
+    if isinstance(found, Admission):
+        checks.append(found)
+        if isinstance(before, Admission):
+            before.also = (*before.also, found)
+        if found.verdict.allowed:
+            return found.verdict
+    if found is not None:
+        for each in earlier:
+            each.undo()
+            project.threads.close(each)
+    return found.verdict if isinstance(found, Admission) else found
+
+
+def _peeked(project: Project, subject: Subject, first: Admission) -> Verdict | None:
+    """What another throttle would say of a call that is refused already, so that the longest wait is told."""
+    found = project.threads.peeked(subject)
+    if found is not None and not found.allowed:
+        first.also = (*first.also, Admission(first.request, found))
     return found
 
 

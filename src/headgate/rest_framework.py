@@ -43,27 +43,27 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
     """As those of `headgate.django.rate_limit`."""
     is_of_headgate: ClassVar[bool] = True
     """By this the middleware knows that something is limited, without importing the framework."""
-    _known: ClassVar[dict[tuple[type, str | None, Any], RouteLimit]] = {}
+    _known: ClassVar[dict[tuple[type, str, Any], RouteLimit]] = {}
 
     def __init__(self) -> None:
         """One for each call, as in all throttles."""
         self._verdict: Verdict | None = None
 
     def allow_request(self, request: Any, view: Any) -> bool:  # noqa: ANN401 (of the framework)
-        """See `BaseThrottle`. A call that is refused counts nowhere: not for rules of the middleware either."""
+        """See `BaseThrottle`. A call that is refused counts nowhere: neither for rules nor for other throttles."""
         limit = self._limit(view)
         if limit is None:
             return True
         found = throttled_by(limit, request)
         if found is None:
             return True
-        if not isinstance(found, Admission):
+        if isinstance(found, tuple):
             status, _, _ = found
             error = APIException("the call could not be checked")
             error.status_code = status
             raise error
-        self._verdict = found.verdict
-        return found.verdict.allowed
+        self._verdict = found
+        return found.allowed
 
     def wait(self) -> float | None:
         """See `BaseThrottle`: for `Retry-After`."""
@@ -72,6 +72,7 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
     def _limit(self, view: Any) -> RouteLimit | None:  # noqa: ANN401 (of the framework)
         scope: str | None = getattr(view, "throttle_scope", None)
         limits = type(self).limits
+        own = None if limits is None else type(self).__name__.strip("_")
         if limits is None:
             if scope is None:
                 return None
@@ -82,11 +83,12 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
             limits = rates[scope]
             if limits is None:
                 return None
-        at = (type(self), scope, limits)
+        name = "-".join(part for part in (scope, own) if part is not None)
+        at = (type(self), name, limits if isinstance(limits, str) or callable(limits) else tuple(limits))
         known = self._known.get(at)
         if known is None:
             given: LimitOptions = {**type(self).options}
-            given.setdefault("name", scope or type(self).__name__.strip("_"))
+            given.setdefault("name", name)
             known = thread_limit(limits, type(self).per, given, _RIGHT)
             known.options.without_effect(_WITHOUT_EFFECT, "the framework answers refused calls as Throttled")
             self._known[at] = known

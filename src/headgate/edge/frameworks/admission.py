@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from headgate.core.meter import check_cost
@@ -82,9 +83,10 @@ class Admission:
 
     @property
     def latest(self) -> Verdict:
-        """The verdict that the caller is told: one that refused, else that of the last check."""
-        checks = (self, *self.also)
-        return next((each.verdict for each in checks if not each.verdict.allowed), checks[-1].verdict)
+        """The verdict that the caller is told: the refusal with the longest wait, else that of the last check."""
+        verdicts = [each.verdict for each in (self, *self.also)]
+        refusals = [each for each in verdicts if not each.allowed]
+        return max(refusals, key=_wait, default=verdicts[-1])
 
     @property
     def is_owed(self) -> bool:
@@ -132,6 +134,10 @@ class Admission:
         ]
         enforced = tuple(bound for bound, _ in pairs)
         return verdict_of(plan._replace(enforced=enforced), [decision for _, decision in pairs])
+
+
+def _wait(verdict: Verdict) -> float:
+    return inf if verdict.wait is None else verdict.wait
 
 
 CURRENT: ContextVar[Admission | None] = ContextVar("headgate_admission", default=None)

@@ -15,7 +15,7 @@ from headgate.edge.frameworks.admission import CURRENT
 from headgate.errors import InvalidSettings, WrongUse, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from headgate.edge.frameworks.limits import RouteLimit
 
@@ -33,12 +33,20 @@ _checked: WeakSet[type] = WeakSet()
 
 def mark(view: F, limit: RouteLimit) -> F:
     """Attach a limit to a view; `InvalidSettings` if it would use the counter of another limit there."""
-    for other in limits_at(view):
-        if (other.name, {*other.counted_per}) == (limit.name, {*limit.counted_per}):
-            msg = f"two limits at one route are named {limit.name!r} and share a counter; rename one, or remove it"
-            raise InvalidSettings(msg)
+    check_counters((*limits_at(view), limit))
     _attach(view, _LIMITS, (limit, *getattr(view, _LIMITS, ())))
     return view
+
+
+def check_counters(limits: Iterable[RouteLimit]) -> None:
+    """`InvalidSettings` if two limits of one route would use the same counter."""
+    known: set[tuple[str, frozenset[str]]] = set()
+    for limit in limits:
+        counter = (limit.name, frozenset(limit.counted_per))
+        if counter in known:
+            msg = f"two limits at one route are named {limit.name!r} and share a counter; rename one, or remove it"
+            raise InvalidSettings(msg)
+        known.add(counter)
 
 
 def limited(view: F, limit: RouteLimit, unchecked: str, *, in_any_order: bool = False) -> F:

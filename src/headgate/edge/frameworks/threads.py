@@ -98,6 +98,9 @@ class _Started:
         await self._identity.close()
 
 
+_UNDECIDED: Final = (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem)
+
+
 class ThreadGate:
     """Checks calls, and delays their threads where a rule says so."""
 
@@ -133,7 +136,7 @@ class ThreadGate:
             request = self._request(environ, seen, route, call, user)
             cost = None if self._setup.cost is None else self._setup.cost(call)
             admission = run_now(self.gate.check(route, request, cost, call, has_rules=has_rules))
-        except (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem) as error:
+        except _UNDECIDED as error:
             return self.gate.problem(error)
         if admission.verdict.allowed and admission.verdict.delay:
             sleep(admission.verdict.delay)
@@ -152,6 +155,13 @@ class ThreadGate:
     def peek(self, subject: Subject) -> Verdict:
         """What a call would be answered, now. Counts nothing."""
         return run_now(self.gate.peek(subject.route, self._subject(subject), subject.call))
+
+    def peeked(self, subject: Subject) -> Verdict | None:
+        """As `peek`; None if nothing can be said about the call."""
+        try:
+            return self.peek(subject)
+        except _UNDECIDED:
+            return None
 
     def reset(self, subject: Subject) -> None:
         """Forget what was counted for a caller at a route, under rules and limits alike."""
