@@ -38,7 +38,7 @@ from headgate.facade import Limiter
 from headgate.wiring.middleware import with_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Mapping
     from typing import Unpack
 
     from headgate.core.verdict import Verdict
@@ -66,6 +66,8 @@ class _Way(NamedTuple):
 
     gate: Gate
     identify: Function | None
+    closing: AsyncGenerator[None] | None = None
+    """Of a limiter that belongs to one event loop: closes it at the loop's end."""
 
 
 class RateLimiter:
@@ -87,7 +89,12 @@ class RateLimiter:
         self._limiter = sync.Limiter.open(store)
         direct = setup.via(blocking).via(_of_arguments)
         self._direct = _Way(Gate(self._limiter.waiting, self._limiter.plan, direct), direct.identify)
-        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Way] = WeakKeyDictionary()
+        waiting = self._limiter.waiting
+        self._shared: _Way | None = None
+        """For asynchronous functions of all event loops, if counters are in memory."""
+        if waiting.hit_now is not None:
+            self._shared = _Way(Gate(waiting, waiting.plan, self._setup), self._setup.identify)
+        self._loops: dict[asyncio.AbstractEventLoop, _Way] = {}
         self._routes: WeakKeyDictionary[Callable[..., Any], Route] = WeakKeyDictionary()
         """Of limited functions, as they are looked up without waiting."""
 
@@ -130,7 +137,7 @@ class RateLimiter:
         run_now(self._direct.gate.reset(route, run_now(_request(self._direct, route, call)), call))
 
     def close(self) -> None:
-        """Close the connections of synchronous functions."""
+        """Close the connections of synchronous functions; those of asynchronous ones end with their event loop."""
         self._limiter.close()
 
     def _route(self, function: Callable[..., Any]) -> Route:
@@ -186,13 +193,27 @@ class RateLimiter:
 
     def _way_here(self) -> _Way:
         """For functions of the running event loop: counters in memory are shared, connections belong to one loop."""
+        if self._shared is not None:
+            return self._shared
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
-            inner = self._limiter.waiting
-            limiter = inner if inner.hit_now is not None else Limiter.open(self._url)
-            found = self._loops[loop] = _Way(Gate(limiter, limiter.plan, self._setup), self._setup.identify)
+            for ended in [each for each in list(self._loops) if each.is_closed()]:  # not by `asyncio.run`
+                self._loops.pop(ended, None)
+            limiter = Limiter.open(self._url)
+            closing = self._closed_at_the_end(loop, limiter)
+            run_now(anext(closing))
+            gate = Gate(limiter, limiter.plan, self._setup)
+            found = self._loops[loop] = _Way(gate, self._setup.identify, closing)
         return found
+
+    async def _closed_at_the_end(self, loop: asyncio.AbstractEventLoop, limiter: Limiter) -> AsyncGenerator[None]:
+        """Close a limiter when its event loop ends, as `asyncio.run` then ends all asynchronous generators."""
+        try:
+            yield
+        finally:
+            self._loops.pop(loop, None)
+            await limiter.close()
 
 
 def _of_arguments(function: Function) -> Function:

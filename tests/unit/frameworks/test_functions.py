@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
+from weakref import ReferenceType, ref
 
 import pytest
 
-from headgate import InvalidSettings, Refused, Request, WrongUse
+from headgate import InvalidSettings, Limiter, Refused, Request, WrongUse
 from headgate.errors import InvalidRequest
 from headgate.functions import RateLimiter, admission
 
@@ -113,6 +115,46 @@ def test_delays_and_slots() -> None:
         with pytest.raises(Refused):
             nested(1)
         nested(0)
+
+
+def test_a_limiter_of_an_event_loop_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections belong to one loop: the limiter that has them is closed when the loop ends, and not kept."""
+    opened: list[ReferenceType[Limiter]] = []
+    closed: list[asyncio.AbstractEventLoop] = []
+
+    class Watched(Limiter):
+        @classmethod
+        def open(cls, *args: Any, **kwargs: Any) -> Limiter:  # noqa: ANN401 (as it is)
+            made = super().open(*args, **kwargs)
+            opened.append(ref(made))
+            return made
+
+        async def close(self) -> None:
+            closed.append(asyncio.get_running_loop())
+            await super().close()
+
+    monkeypatch.setattr("headgate.functions.Limiter", Watched)
+    limiter = RateLimiter("redis://127.0.0.1:1?on_store_error=allow")
+
+    @limiter.limit("9/day")
+    async def later() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    async def twice() -> asyncio.AbstractEventLoop:
+        return [await later(), await later()][0]
+
+    assert [asyncio.run(twice()) for _ in range(3)] == closed
+    gc.collect()
+    assert [each() for each in opened] == [None] * 3
+    for _ in range(3):  # loops that end without a word
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(twice())
+        loop.close()
+    assert asyncio.run(twice()) is closed[-1]
+    del loop
+    gc.collect()
+    assert [each() for each in opened] == [None] * 7
+    limiter.close()
 
 
 def test_wrong_use_says_what_is_right() -> None:
