@@ -217,11 +217,10 @@ def test_the_life_of_a_key(open_page: Callable[..., Watched], service: Service) 
     page.get_by_role("button", name="Done").click()
     # The old key is valid beside the new one.
     expect(page.get_by_role("button", name="Revoke")).to_have_count(2, timeout=PATIENCE)
-    while page.get_by_role("button", name="Revoke").count():
-        before = page.get_by_role("button", name="Revoke").count()
+    for left in (1, 0):
         page.get_by_role("button", name="Revoke").first.click()
         _confirm(page, "Revoke")
-        expect(page.get_by_role("button", name="Revoke")).to_have_count(before - 1, timeout=PATIENCE)
+        expect(page.get_by_role("button", name="Revoke")).to_have_count(left, timeout=PATIENCE)
     states = {each["state"] for each in service.admin.get("/v1/keys", params={"user": "alice"}).json()["items"]}
     assert states == {"revoked"}
     page = open_page().go("users", "Users and keys")

@@ -39,7 +39,7 @@ _PROGRAMS: Final = {
     "ASGI": f"import headgate.asgi; headgate.asgi.RateLimitMiddleware(None, 'memory://', {_RULES})",
     "WSGI": f"import headgate.wsgi; headgate.wsgi.RateLimitMiddleware(None, 'memory://', {_RULES})",
 }
-MAX_MODULES: Final = 240
+MAX_MODULES: Final = 240 if sys.version_info < (3, 13) else 250
 """Of `import headgate`, those of the standard library included; the library `limits` loads about 250."""
 
 
