@@ -26,7 +26,7 @@ from werkzeug.exceptions import TooManyRequests
 from headgate.core.request import Request
 from headgate.edge.frameworks.admission import CURRENT, Admission
 from headgate.edge.frameworks.calls import decoded_path
-from headgate.edge.frameworks.marks import attach, check_methods, is_exempt, limited, limits_at
+from headgate.edge.frameworks.marks import attach, check_counters, check_methods, is_exempt, limited, limits_at
 from headgate.edge.frameworks.marks import exempt as exempt_view
 from headgate.edge.frameworks.options import setup_of
 from headgate.edge.frameworks.routes import Route, check_reached
@@ -201,6 +201,7 @@ def _all_limits(app: Flask) -> Iterator[RouteLimit]:
     for rule in app.url_map.iter_rules():
         view = app.view_functions.get(rule.endpoint)
         check_methods(view)
+        check_counters(_limits_of(view, _blueprints(app, rule.endpoint)))
         check_reached(limits_at(view), view, rule.rule, frozenset(rule.methods or ()) or None)
     for views in (app.view_functions, app.blueprints):
         for each in views.values():
@@ -213,10 +214,19 @@ def _route(app: Flask) -> Route:
     if rule is None:
         return Route()
     view = app.view_functions.get(rule.endpoint)
-    around = [app.blueprints[name] for name in request.blueprints if name in app.blueprints]
-    limits = [limit for each in (view, *around) for limit in limits_at(each)]
-    is_free = any(map(is_exempt, (view, *around)))
-    return Route(_template(rule.rule), tuple(dict.fromkeys(limits)), is_free)
+    around = _blueprints(app, rule.endpoint)
+    return Route(_template(rule.rule), _limits_of(view, around), any(map(is_exempt, (view, *around))))
+
+
+def _blueprints(app: Flask, endpoint: str) -> list[object]:
+    """The blueprints around a view, the innermost first: `shop.admin`, then `shop` for `shop.admin.index`."""
+    names = endpoint.split(".")[:-1]
+    dotted = (".".join(names[:count]) for count in range(len(names), 0, -1))
+    return [app.blueprints[name] for name in dotted if name in app.blueprints]
+
+
+def _limits_of(view: object, around: list[object]) -> tuple[RouteLimit, ...]:
+    return tuple(dict.fromkeys(limit for each in (view, *around) for limit in limits_at(each)))
 
 
 @lru_cache(4_096)

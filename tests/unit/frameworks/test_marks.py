@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ from django.urls import URLPattern, URLResolver, include
 from django.urls import path as at
 from django.utils.decorators import method_decorator
 from django.views import View
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from flask.views import MethodView
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
 from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Mount, Route, Router
-from tests.support.applications import DAILY, hello, lived, scope_of, statuses
+from tests.support.applications import DAILY, get, hello, lived, scope_of, statuses
 from tests.unit.frameworks import django_project
 
 from headgate import InvalidSettings, fastapi, starlette
@@ -279,3 +280,35 @@ def test_a_marked_method_that_a_subclass_overrides_does_not_count() -> None:
     check_methods(Overriding)
     with pytest.raises(InvalidSettings, match=r"Marked\.get would have no effect"):
         check_methods(Marked)
+
+
+_SHARED = "two limits at one route are named '9-day' and share a counter; rename one, or remove it"
+
+
+def test_a_limit_at_a_view_and_at_its_router_differ() -> None:
+    """Two that would share a counter are refused at the start; with another text or name both hold."""
+    for more, is_refused in (({}, True), ({"name": "own"}, False), ({"per": "user"}, True), ({"per": "ip"}, False)):
+        app = FastAPI()
+        router = APIRouter(dependencies=[Depends(fastapi.rate_limit("9/day"))])
+        router.get("/a")(fastapi.rate_limit("9/day", **more)(lambda: "here"))  # type: ignore[arg-type] # any option
+        app.include_router(router)
+        fastapi.setup(app)
+        assert (_SHARED in str(lived(app))) is is_refused
+        if not is_refused:
+            assert [answer.status_code for answer in get(app, "/a")] == [200]
+
+
+def test_a_limit_at_a_view_and_at_its_blueprints_differ() -> None:
+    """As at routers, also if one blueprint is in another."""
+    for which, is_refused in (("inner", True), ("outer", True), ("none", False)):
+        app = flask.Flask("small")
+        limiter = RateLimiter(app)
+        outer, inner = flask.Blueprint("outer", "outer"), flask.Blueprint("inner", "inner")
+        inner.get("/a")(limiter.limit("9/day")(lambda: "here"))
+        limiter.limit("9/day" if which == "inner" else "8/day")(inner)
+        limiter.limit("9/day" if which == "outer" else "7/day")(outer)
+        outer.register_blueprint(inner)
+        app.register_blueprint(outer)
+        app.testing = True
+        with pytest.raises(InvalidSettings, match=_SHARED) if is_refused else nullcontext():
+            assert app.test_client().get("/a").status_code == 200

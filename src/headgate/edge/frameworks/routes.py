@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.edge.frameworks.limits import RouteLimit
-from headgate.edge.frameworks.marks import check_methods, is_exempt, is_marked, limits_at
+from headgate.edge.frameworks.marks import check_counters, check_methods, is_exempt, is_marked, limits_at
 from headgate.errors import InvalidSettings, WrongUse, short_repr
 
 if TYPE_CHECKING:
@@ -161,6 +161,7 @@ def _entries(routes: Iterable[Any], prefix: str, depth: int) -> Iterator[_Entry]
         is_socket = methods is None and "WebSocket" in type(getattr(route, "original_route", route)).__name__
         check_methods(view)
         limits = tuple(dict.fromkeys((*limits_at(view), *_depended_on(getattr(route, "dependant", None)))))
+        check_counters(limits)
         allowed = None if not methods else frozenset(methods)
         check_reached(limits, view, prefix + path, frozenset() if is_socket else allowed)
         own = Route(prefix + path, limits, is_exempt(view))
