@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from tests.support.applications import get, lived, scope_of, sent, statuses
+from tests.unit.frameworks.kits import TestClient
 
 from headgate import InvalidSettings, fastapi, starlette
 from headgate.fastapi import Admission, rate_limit
@@ -128,6 +129,8 @@ def test_setup_and_start_fail_loudly() -> None:
     (failed,) = lived(app)
     assert failed["type"] == "lifespan.startup.failed"
     assert "nothing would be limited" in failed["message"]
+    with pytest.raises(InvalidSettings, match="nothing would be limited"), TestClient(app):
+        pass  # Starlette's client would wait for ever if the application only returned
 
 
 def test_an_application_starts_and_ends_with_its_limiter() -> None:

@@ -247,7 +247,7 @@ class AsgiGate:
             await self.open(scope.get("app"))
         except HeadgateError as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
+            raise  # as Starlette does: its test client waits for ever for an application that only returns
 
         async def receiving() -> Message:
             return first.pop() if first else await receive()
