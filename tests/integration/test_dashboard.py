@@ -174,8 +174,9 @@ def test_a_draft_in_both_forms(database_url: str) -> None:
         assert (invalid["valid"], invalid["problems"][0]["field"]) == (False, "limits")
         for body in ({}, {"yaml": text, "data": SEARCH}):
             problem_of(await admin.ask("POST", "/v1/ruleset/draft", body), 422)
-        large = {"data": SEARCH | {"description": "x" * 300_000}}
-        problem_of(await admin.ask("POST", "/v1/ruleset/draft", large), 413)
+        for large in ({"data": SEARCH | {"description": "x" * 80_000}}, {"yaml": "#" * 80_001}):
+            problem_of(await admin.ask("POST", "/v1/ruleset/draft", large), 422)
+        problem_of(await admin.ask("POST", "/v1/ruleset/draft", {"yaml": "#" * 1_100_000}), 413)
         assert await admin.value("SELECT count(*) FROM changes") == 0
 
     with_admin(database_url, test)

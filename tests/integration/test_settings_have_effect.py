@@ -230,7 +230,9 @@ def owners(url: str) -> set[str | None]:
     async def ask() -> set[str | None]:
         database = Database(url)
         try:
-            return {row["owner"] for row in await database.rows("rules.list", None, 50, None, None, None, None, None)}
+            return {
+                row["owner"] for row in await database.rows("rules.list", None, 50, None, None, None, None, None, None)
+            }
         finally:
             await database.close()
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_BYTES_OF_RULES: Final = 64 * 1024 * 1024
-MAX_BYTES_OF_DRAFT: Final = 256 * 1024
-"""A draft is written as YAML and read again while an operator types: 3 s of a processor for each megabyte."""
 _SECONDS: Final = 60.0
 _QUICKLY_PARSED: Final = 64 * 1024
 _MAX_COMMAS: Final = 4_000_000
@@ -34,10 +32,9 @@ _JSON: Final = re.compile(r'application/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?
 
 
 def max_bytes(path: str) -> int:
-    """How large a body may be: a rule set has up to 100,000 rules, a draft a thousand, any other body one record."""
-    if path == "/v1/ruleset/draft":
-        return MAX_BYTES_OF_DRAFT
-    return MAX_BYTES_OF_RULES if path.startswith("/v1/ruleset/") else MAX_BYTES
+    """How large a body may be: a rule set has up to 100,000 rules, any other body describes one record."""
+    is_rule_set = path.startswith("/v1/ruleset/") and path != "/v1/ruleset/draft"
+    return MAX_BYTES_OF_RULES if is_rule_set else MAX_BYTES
 
 
 async def read_body(request: Request, limit: int) -> bytes:
