@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import uvloop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 HOST = "127.0.0.1"
+_LOOKS_EVERY = 1.0
+"""Seconds between two looks whether it shall stop."""
 _PASSED, _REFUSED = b"HTTP/1.1 200", b"HTTP/1.1 429"
 
 
@@ -82,6 +84,7 @@ def load(
     pace: float | None = None,
     *,
     may_refuse: bool = False,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[float]:
     """The latency of each request in so many seconds, in seconds; `pace` is how many a second altogether."""
 
@@ -99,7 +102,9 @@ def load(
             callers.append(caller)
         for number, caller in enumerate(callers):
             caller.begin(0.0 if every is None else every * number / connections)
-        await asyncio.sleep(seconds)
+        ends = loop.time() + seconds
+        while (left := ends - loop.time()) > 0 and not is_stopped():  # noqa: ASYNC110 (a signal tells, not a task)
+            await asyncio.sleep(min(left, _LOOKS_EVERY))
         for caller in callers:
             caller.end()
         assert not any(caller.failed for caller in callers), "a check was answered in no way that it should be"

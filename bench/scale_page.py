@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[1] / "docs/explanation/scale.md"
 _PLACE = r"<!-- {name} -->\n.*?<!-- end -->"
+_NOT_WHOLE = {
+    "identity_assumed": "checks decided without the user's record",
+    "degraded_limits": "limits decided without Redis",
+    "checks_shed": "checks shed",
+}
 _IMPOSSIBLE = " (impossible)"
 
 
@@ -165,9 +170,12 @@ def _of_checks(*sides: dict[str, Any]) -> Iterable[tuple[str, ...]]:
     yield ("p99", *(f"{each['p99_ms']:.1f} ms" for each in sides), "")
     times = (f"{each['service_cpu_us']:.0f} µs" for each in sides)
     yield ("processor time of the service for a check", *times, f"{more:.2f} times as much")
+    yield ("that of PostgreSQL", *(f"{each['postgres_cpu_us']:.0f} µs" for each in sides), "")
     yield ("that of Valkey", *(f"{each['valkey_cpu_us']:.0f} µs" for each in sides), "")
     yield ("record-cache hits", *(f"{each['record_hit_rate']:.1%}" for each in sides), "")
     yield ("the same at the end", *(f"{each['record_hit_rates'][-1]:.1%}" for each in sides), "")
     yield ("records in memory", *(f"{each['records_in_memory']:,.0f}" for each in sides), "")
+    for name, words in _NOT_WHOLE.items():
+        yield (words, *(f"{each[name]:,.0f}" for each in sides), "")
     for process in sides[1]["megabytes"]:
         yield (f"memory of {process}", *(f"{each['megabytes'].get(process, 0):,.0f} MB" for each in sides), "")

@@ -4,7 +4,8 @@
 for each in Valkey, through the library. `run` starts `headgate serve` with 1,000 rules on both, and asks it for ten
 minutes, as fast as 64 connections can, about users by Zipf's law. With `--beside` there is a second service with fewer
 users, and the two take turns, so that a slow minute of the machine falls on both. All note what they measure in
-ten_million.json. `clean` removes the folder. Each step takes less than a quarter of an hour; machines are shared.
+ten_million.json. `clean` removes the folder. Loading takes up to a quarter of an hour for each step. SIGTERM ends `run`
+after the last whole turn, whose figures are kept.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import signal
 import sys
 import time
 from array import array
+from bisect import bisect_right
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -55,6 +59,11 @@ _BESIDE = 4
 RULES_FILE = "rules.yaml"
 _PREMIUM_EVERY = 10
 _PATIENCE = 600.0
+_STEP = 1e-5
+_SLOWEST = 1_000_000
+"""Times that checks took are counted in steps, up to ten seconds: millions of them need no memory."""
+_NOT_WHOLE = ("identity_assumed", "degraded_limits", "checks_shed")
+"""Checks that were decided without the user's record or without Redis, or not at all; with the warm-up."""
 _SIZES = "SELECT pg_total_relation_size('users'), pg_database_size(current_database())"
 
 
@@ -186,49 +195,62 @@ class Side:
         self._service = stack.enter_context(open_service(folder, self._server.url, options))
         self._asked: Sequence[bytes] = Asked(many, seed=15)  # type: ignore[assignment] # as much of a list as is needed
         self._seconds = seconds
-        self._took = array("f")
+        self._took = array("Q", bytes(8 * (_SLOWEST + 1)))
+        """How many checks took so many times `_STEP`."""
         self._pace: list[float] = []
         self._hit_rates: list[float] = []
         self._use = [(0.0, 0.0)]
-        self._cpu = [0.0, 0.0]
+        self._cpu = [0.0, 0.0, 0.0]
         self._keys = int(str(self._server.ask("DBSIZE")))
 
-    def warm_up(self, seconds: float) -> None:
+    def warm_up(self, seconds: float, is_stopped: Callable[[], bool]) -> None:
         """Ask for a while; it does not count."""
-        load_http(self._service.port, self._asked, seconds, CONNECTIONS)
+        load_http(self._service.port, self._asked, seconds, CONNECTIONS, is_stopped=is_stopped)
         self._use = [self._service.record_use()]
 
-    def one_slice(self) -> None:
-        """Ask for a slice of time."""
-        cpu = [self._service.cpu_seconds(), self._server.cpu_seconds()]
-        part = load_http(self._service.port, self._asked, self._seconds, CONNECTIONS)
-        for index, before in enumerate(cpu):
-            self._cpu[index] += (self._service.cpu_seconds(), self._server.cpu_seconds())[index] - before
-        self._took.extend(part)
+    def one_slice(self, is_stopped: Callable[[], bool]) -> None:
+        """Ask for a slice of time. One that is stopped does not count."""
+        before = self._cpu_seconds()
+        part = load_http(self._service.port, self._asked, self._seconds, CONNECTIONS, is_stopped=is_stopped)
+        if is_stopped():
+            return
+        self._cpu = [sum(each) for each in zip(self._cpu, self._cpu_seconds(), (-one for one in before), strict=True)]
+        for each in part:
+            self._took[min(_SLOWEST, round(each / _STEP))] += 1
         self._pace.append(len(part) / self._seconds)
         self._use.append(self._service.record_use())
         self._hit_rates.append(_hit_rate(*self._use[-2:]))
 
+    def _cpu_seconds(self) -> tuple[float, float, float]:
+        return (*self._service.cpu_seconds(), self._server.cpu_seconds())
+
     def found(self) -> dict[str, object]:
         """What was measured."""
-        took, many = sorted(self._took), len(self._took)
+        many = sum(self._took)
+        samples = self._service.samples()
         return {
             "checks": many,
             "seconds": self._seconds * len(self._pace),
             "checks_a_second": many / (self._seconds * len(self._pace)),
             "median_slice": median(self._pace),
             "slices": [round(each) for each in self._pace],
-            "p50_ms": 1e3 * took[many // 2],
-            "p99_ms": 1e3 * took[many * 99 // 100],
+            "p50_ms": 1e3 * self._took_at_most(0.5),
+            "p99_ms": 1e3 * self._took_at_most(0.99),
             "record_hit_rate": _hit_rate(self._use[0], self._use[-1]),
             "record_hit_rates": [round(each, 4) for each in self._hit_rates],
-            "records_in_memory": self._service.samples()["headgate_record_cache_entries"],
+            "records_in_memory": samples["headgate_record_cache_entries"],
+            **{name: samples.get(f"headgate_{name}_total", 0.0) for name in _NOT_WHOLE},
             "service_cpu_us": 1e6 * self._cpu[0] / many,
-            "valkey_cpu_us": 1e6 * self._cpu[1] / many,
+            "postgres_cpu_us": 1e6 * self._cpu[1] / many,
+            "valkey_cpu_us": 1e6 * self._cpu[2] / many,
             "keys_before": self._keys,
             "keys_after": int(str(self._server.ask("DBSIZE"))),
             "megabytes": process_megabytes(self._service.pid, self._server),
         }
+
+    def _took_at_most(self, share: float) -> float:
+        """The seconds within which this share of the checks was answered."""
+        return _STEP * bisect_right(list(accumulate(self._took)), share * sum(self._took))
 
 
 def _hit_rate(before: tuple[float, float], after: tuple[float, float]) -> float:
@@ -236,29 +258,50 @@ def _hit_rate(before: tuple[float, float], after: tuple[float, float]) -> float:
     return hits / max(1, hits + misses)
 
 
+class Ends:
+    """Whether to stop: SIGTERM came, or the time is over."""
+
+    def __init__(self, at: float) -> None:
+        self._at = at
+        self._is_told = False
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, *_: object) -> None:
+        self._is_told = True
+
+    def __call__(self) -> bool:
+        """Whether to stop at once."""
+        return self._is_told
+
+    def before(self, seconds: float) -> bool:
+        """Whether what takes so long would come to an end too late."""
+        return self._is_told or time.monotonic() + seconds > self._at
+
+
 def run(
-    sides: Sequence[Side], slices: int, warm_up: float, ends: float, keep: Callable[[], None], bar: Progress
+    sides: Sequence[Side], slices: int, warm_up: float, ends: Ends, keep: Callable[[], None], bar: Progress
 ) -> None:
-    """Ask all services in turn, slice after slice, until `ends`; `keep` is called after each turn."""
+    """Ask all services in turn, slice after slice; `keep` is called after each turn."""
     task = bar.add_task("checks", total=slices * len(sides))
     for side in sides:
-        side.warm_up(warm_up)
+        side.warm_up(warm_up, ends)
     for _ in range(slices):
-        if time.monotonic() + 2 * _SLICE > ends:
+        if ends.before(2 * _SLICE):
             break
         for side in sides:
-            side.one_slice()
+            side.one_slice(ends)
             bar.advance(task)
-        keep()
+        if not ends():
+            keep()
 
 
-def note(name: str, found: Mapping[str, object]) -> None:
+def note(file: Path, name: str, found: Mapping[str, object]) -> None:
     """Keep what was measured under a name, beside what else was."""
-    kept = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "load": round(os.getloadavg()[0], 1)}
     kept["machine"] = machine()
     kept[name] = kept.get(name, {}) | about | dict(found)
-    FILE.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -274,29 +317,32 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the service")
     parser.add_argument("--name", default="", help="is put behind the number of users, under which figures are kept")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further slice begins")
+    parser.add_argument("--figures", type=Path, default=FILE, help="the file that keeps what is measured")
     given = parser.parse_args()
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers are stopped
+    keep_in = partial(note, given.figures)
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as bar, ExitStack() as stack:
         if given.step == "users":
             make_folder(given.folder)
-            note(f"{given.users}", uvloop.run(load_users(given.folder, given.users, bar)))
-            note(f"{given.users}", uvloop.run(measure_users(given.folder, given.users)))
+            keep_in(f"{given.users}", uvloop.run(load_users(given.folder, given.users, bar)))
+            keep_in(f"{given.users}", uvloop.run(measure_users(given.folder, given.users)))
         elif given.step == "counters":
-            note(f"{given.users}", counters(given.folder, given.users, bar))
+            keep_in(f"{given.users}", counters(given.folder, given.users, bar))
         elif given.step == "run":
             options = dict(each.split("=", 1) for each in given.set)
+            ends = Ends(began + given.budget)
             sides = {given.users: Side(stack, given.folder, given.users, options, _SLICE)}
             if given.beside is not None:
                 sides[given.beside_users] = Side(stack, given.beside, given.beside_users, options, _SLICE / _BESIDE)
 
             def keep() -> None:
                 for users, side in sides.items():
-                    note(f"{users}{given.name}", {"settings": options, **side.found()})
+                    keep_in(f"{users}{given.name}", {"settings": options, **side.found()})
 
             slices = max(1, round(given.seconds / _SLICE))
-            run([*sides.values()], slices, given.warm_up, began + given.budget, keep, bar)
+            run([*sides.values()], slices, given.warm_up, ends, keep, bar)
         else:
             shutil.rmtree(given.folder)
 

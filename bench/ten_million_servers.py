@@ -1,4 +1,7 @@
-"""The servers of `bench.ten_million`: a Valkey that keeps its data, the whole service, and the memory of all."""
+"""The servers of `bench.ten_million`: a Valkey that keeps its data, the whole service, and what all of them use.
+
+They are in process groups of their own: a signal to the group of the benchmark leaves it to the benchmark to stop them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.server import Server, connected, free_port, programs
 
@@ -27,7 +30,7 @@ def open_valkey(folder: Path) -> Iterator[Server]:
     port = free_port()
     options = {"bind": "127.0.0.1", "port": port, "dir": folder, "logfile": folder / "valkey.log", "save": ""}
     command = [programs()[0], *(f"{part}" for name, value in options.items() for part in (f"--{name}", value))]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 (our own server)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, process_group=0)  # noqa: S603 (our own server)
     try:
         server = connected(port, folder / "valkey.log")
         while server.info("persistence")["loading"] == "1":
@@ -62,10 +65,12 @@ class Service:
         samples = self.samples()
         return samples["headgate_record_cache_hits_total"], samples["headgate_record_cache_misses_total"]
 
-    def cpu_seconds(self) -> float:
-        """What the process has worked, without its children."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def cpu_seconds(self) -> tuple[float, float]:
+        """What all its processes have worked so far: its own, and those of PostgreSQL."""
+        worked = [0.0, 0.0]
+        for each in _processes(self.pid):
+            worked[each.is_postgres] += each.cpu_seconds
+        return worked[0], worked[1]
 
 
 @contextmanager
@@ -88,7 +93,9 @@ def open_service(folder: Path, redis_url: str, settings: dict[str, str]) -> Iter
     command = [Path(sys.executable).with_name("headgate"), "serve"]
     with (
         (folder / "service.log").open("wb") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, env=environment) as process,  # noqa: S603 (our own)
+        subprocess.Popen(  # noqa: S603 (our own)
+            command, stdout=subprocess.PIPE, stderr=log, env=environment, process_group=0
+        ) as process,
     ):
         assert process.stdout is not None
         try:
@@ -103,23 +110,47 @@ def open_service(folder: Path, redis_url: str, settings: dict[str, str]) -> Iter
             process.wait(_SECONDS)
 
 
+class _Process(NamedTuple):
+    """One process below the service, or the service itself."""
+
+    pid: int
+    name: str
+    cpu_seconds: float
+    """What it has worked, with those of its children that have ended."""
+
+    @property
+    def is_postgres(self) -> bool:
+        return "postgres" in self.name
+
+
+def _processes(service: int) -> Iterator[_Process]:
+    """All processes of a service: the supervisor, those that it started, and those that they started."""
+    found: dict[int, list[_Process]] = {}
+    tick = os.sysconf("SC_CLK_TCK")
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = each.read_text(encoding="utf-8").rpartition(")")
+        except OSError:  # it has just ended
+            continue
+        pid, _, name = head.partition(" (")
+        fields = tail.split()
+        process = _Process(int(pid), name, sum(map(int, fields[11:15])) / tick)
+        found.setdefault(int(fields[1]), []).append(process)
+        if process.pid == service:
+            yield process
+    todo = [service]
+    while todo:
+        children = found.get(todo.pop(), [])
+        yield from children
+        todo += [child.pid for child in children]
+
+
 def process_megabytes(service: int, server: Server) -> dict[str, float]:
     """The memory of each process below the service and of Valkey, by what it is; what several share counts in parts."""
     found: dict[str, float] = {}
-    children: dict[int, list[int]] = {}
-    for each in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = each.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:  # it has just ended
-            continue
-        children.setdefault(int(fields[1]), []).append(int(each.parent.name))
-    todo = [(service, "headgate serve")]
-    while todo:
-        pid, name = todo.pop()
-        found[name] = found.get(name, 0.0) + _megabytes(pid)
-        for child in children.get(pid, []):
-            comm = Path(f"/proc/{child}/comm").read_text(encoding="utf-8").strip()
-            todo.append((child, "postgres, all processes" if "postgres" in comm else f"{comm}, below headgate serve"))
+    for each in _processes(service):
+        name = "postgres, all processes" if each.is_postgres else f"{each.name}, of headgate serve"
+        found[name] = found.get(name, 0.0) + _megabytes(each.pid)
     found["valkey"] = _megabytes(int(server.info("server")["process_id"]))
     found["load generator"] = _megabytes(os.getpid())
     return {name: round(value, 1) for name, value in found.items()}
