@@ -46,7 +46,7 @@ def three_layers(rules: int, users: int, rounds: int, watch: Watch, outcome: Out
         runs = {name: guarded(name, make(PLENTY), requests, users) for name, make in makers.items()}
         timings = race(f"checks, {rules:,} rules", runs, users, rounds, watch)
     name, against = "memory_check_1000_rules", "3 × limits fixed_window"
-    outcome.rows.append(pace(name, timings["check"], timings["limits"], against, bar=1))
+    outcome.rows.append(pace(name, timings["check"], timings["limits"], against))
     outcome.rows.append(pace(f"{name}_default", timings["check, default"], timings["limits"], against))
     outcome.rows.append(pace(f"{name}_async", timings["await check"], timings["await limits"], against))
 
@@ -71,7 +71,7 @@ def more_rules(counts: Sequence[int], users: int, rounds: int, watch: Watch, out
             for count, timing in timings.items()
         ]
     worst = max(rows, key=lambda row: row.ratio)
-    outcome.rows.append(replace(worst, name="rules_growth", bar=1.5, against=f"{worst.against} (the worst)"))
+    outcome.rows.append(replace(worst, name="rules_growth", against=f"{worst.against} (the worst)"))
     outcome.rows.extend(rows)
 
 

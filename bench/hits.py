@@ -34,7 +34,7 @@ def many_keys(keys: list[str], count: int, rounds: int, watch: Watch, outcome: O
 
     outcome.figures["hits"] = figures(competitors, allowed)
     outcome.figures["denied hits"] = figures(competitors, denied)
-    outcome.rows.append(against_best("memory_hit", competitors, allowed, bar=3))
+    outcome.rows.append(against_best("memory_hit", competitors, allowed))
     without_choice = [each for each in competitors if each.library != OURS or each.algorithm == DEFAULT]
     outcome.rows.append(against_best("memory_hit_default", without_choice, allowed))
     outcome.rows.append(against_best("memory_hit_denied", competitors, denied))
@@ -62,7 +62,7 @@ def with_await(keys: list[str], count: int, rounds: int, watch: Watch, outcome: 
         runs = {each.name: guarded(each.name, loops.own(each.make(PLENTY)), asked, count) for each in competitors}
         timings = race("hits with await, all allowed", runs, count, rounds, watch)
     outcome.figures["async hits"] = figures(competitors, timings)
-    outcome.rows.append(against_best("memory_hit_async", competitors, timings, bar=1.2))
+    outcome.rows.append(against_best("memory_hit_async", competitors, timings))
 
 
 def _used_up(contestant: Contestant[Loop], keys: list[str]) -> Loop:
@@ -76,14 +76,12 @@ async def _awaited(loop: AsyncLoop, keys: Sequence[str]) -> int:
     return await loop(keys)
 
 
-def against_best(
-    name: str, rivals: Iterable[Contestant[Any]], timings: Mapping[str, Timing], bar: float | None = None
-) -> Row:
+def against_best(name: str, rivals: Iterable[Contestant[Any]], timings: Mapping[str, Timing]) -> Row:
     """Our fastest among the rivals against the fastest of the others."""
     by_pace = sorted(rivals, key=lambda each: timings[each.name].best)
     ours = next(each for each in by_pace if each.library == OURS)
     best = next(each for each in by_pace if each.library != OURS)
-    return pace(name, timings[ours.name], timings[best.name], best.name, bar)
+    return pace(name, timings[ours.name], timings[best.name], best.name)
 
 
 def figures(competitors: Iterable[Contestant[Any]], timings: Mapping[str, Timing]) -> list[dict[str, Any]]:

@@ -186,10 +186,10 @@ def _http_latencies(axes: Axes, rows: list[dict[str, Any]]) -> None:
 def _by_kind(
     axes: Axes, rows: list[dict[str, Any]], field: str, scale: float, shown: Callable[[list[float]], float]
 ) -> None:
-    names = {"constant": "the server's constant answer", "check": "/v1/check"}
+    names = {"constant": "the server's constant answer", "check": "/v1/check", "auto": "/v1/check, one user, auto"}
     for position, row in enumerate(rows):
         rounds = [value * scale for value in row[field]]
-        colour = _COLOURS["headgate" if row["kind"] == "check" else "pyrate-limiter"]
+        colour = _COLOURS["pyrate-limiter" if row["kind"] == "constant" else "headgate"]
         axes.barh(position, shown(rounds), 0.6, color=colour)
         axes.plot(rounds, [position] * len(rounds), "o", color="#222222", markersize=4)
         axes.text(shown(rounds), position + 0.36, f"{shown(rounds):.2f}", ha="right", fontsize=9)

@@ -7,20 +7,25 @@ import re
 from pathlib import Path
 from typing import Any
 
+from bench.bars import BARS
+
 _HERE = Path(__file__).parent
 README = _HERE.parent / "README.md"
 _BETWEEN = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end of measured -->)", re.DOTALL)
 _SHOWN = {
     "redis_async_many_keys": "Redis, `await`, 64 tasks, many keys",
     "redis_sync_threads": "Redis, 8 threads without `await`",
-    "redis_single_latency": "Redis, one check at a time",
+    "redis_single_latency": "Redis, one check at a time, beside the round trip itself",
+    "redis_single_peer": "Redis, one check at a time, beside the fastest peer",
     "redis_single_auto": "Redis, one check at a time, `spread: auto` on a hot key",
     "leased_hot_key": "one hot key, four processes, `spread: leased`",
     "memory_hit": "memory store, one limit",
     "memory_check_1000_rules": "memory store, 1,000 rules, three match",
+    "import_time": "import, and a limiter in memory",
     "rules_growth": "10,000 rules instead of 10",
     "fastapi_redis": "a FastAPI application on Redis",
     "rls": "Envoy's rate-limit service",
+    "rls_cpu_envoy": "Envoy's rate-limit service on Redis, processor time",
     "http_check": "the HTTP service on Redis",
     "check_p99_added": "p99 that a check adds, at half of saturation",
     "deny_flood_peers": "denied checks, one caller",
@@ -38,6 +43,8 @@ def table(results: dict[str, Any]) -> str:
     judged = [row for row in rows.values() if row["met"] is not None]
     missed = [f"`{row['name']}` {row['ratio']:.2f} (bar {_bar(row)})" for row in judged if not row["met"]]
     lines += ["", f"{len(judged) - len(missed)} of {len(judged)} bars are met. Missed: {', '.join(missed) or 'none'}."]
+    if unknown := [f"`{name}`" for name in BARS if name not in rows]:
+        lines[-1] += f" Not measured yet: {', '.join(unknown)}."
     return "\n".join(lines) + "\n"
 
 

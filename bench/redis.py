@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench import redis_bytes, redis_core, redis_denied, redis_hits, redis_threads
+from bench import redis_bytes, redis_core, redis_denied, redis_hits, redis_single, redis_threads
 from bench.rows import Outcome
 from bench.server import programs, running
 
@@ -23,12 +23,14 @@ class Scale:
     keys: int = 4_000
     hits: int = 4_000
     rounds: int = 3
+    single: int = 1_000
+    """Checks, one at a time, in each round."""
     tasks: tuple[int, ...] = (1, 8, 64, 256, 1_024)
     a_few_counters: int = 10_000
     counters: int = 1_000_000
 
 
-QUICK = Scale(keys=20, hits=40, rounds=1, tasks=(1, 8), a_few_counters=100, counters=2_000)
+QUICK = Scale(keys=20, hits=40, rounds=1, single=20, tasks=(1, 8), a_few_counters=100, counters=2_000)
 
 
 def run(watch: Watch, *, quick: bool = False) -> Outcome:
@@ -40,6 +42,7 @@ def run(watch: Watch, *, quick: bool = False) -> Outcome:
         servers = [stack.enter_context(running(program)) for program in programs()]
         server = servers[0]
         redis_hits.many_keys(server, keys, scale.hits, scale.rounds, watch, outcome)
+        redis_single.single_latency(server, keys[: scale.single], scale.rounds, watch, outcome)
         redis_hits.more_tasks(server, keys, scale.tasks, scale.rounds, watch, outcome)
         redis_denied.flood(server, scale.hits, scale.rounds, watch, outcome)
         redis_threads.threads(server, keys, scale.hits, scale.rounds, watch, outcome)

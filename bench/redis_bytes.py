@@ -51,7 +51,7 @@ def counters(server: Server, few: int, many: int, watch: Watch, outcome: Outcome
     leanest = next(each for each in by_size if each.library != OURS)
     paid, least = (_bytes_per_key(server, each, many, watch) for each in (ours, leanest))
     against = f"{leanest.name} (ours: {ours.algorithm}), {many:,} keys, {server.name}"
-    return Row("redis_bytes_counter", paid, least, "bytes/key", against, 1, Better.LOWER)
+    return Row("redis_bytes_counter", paid, least, "bytes/key", against, Better.LOWER)
 
 
 def log(server: Server, watch: Watch, outcome: Outcome) -> Row:
@@ -63,7 +63,7 @@ def log(server: Server, watch: Watch, outcome: Outcome) -> Row:
     leanest = min((each for each in exact if each.library != OURS), key=lambda each: sizes[each.name])
     ours = next(each for each in exact if each.library == OURS)
     against = f"{leanest.name}, {server.name}"
-    return Row("redis_bytes_log", sizes[ours.name], sizes[leanest.name], "bytes", against, 0.2, Better.LOWER)
+    return Row("redis_bytes_log", sizes[ours.name], sizes[leanest.name], "bytes", against, Better.LOWER)
 
 
 def _with_one_client(server: Server) -> list[AsyncConnected]:

@@ -25,6 +25,7 @@ from bench.measure import guard, race
 from bench.peers import ALGORITHMS, OURS
 from bench.redis_hits import TASKS
 from bench.redis_peers import async_contestants
+from bench.redis_single import one_check
 from bench.rows import pace
 from bench.tasks import Tasks
 
@@ -33,10 +34,7 @@ from headgate import wiring
 from headgate.adapters.redis.factory import store_at
 from headgate.adapters.redis.scripts import hand_out, script_call, take_script
 from headgate.adapters.redis.store import RedisStore
-from headgate.core.decision import Hit
-from headgate.core.keys import hit_key
-from headgate.core.limit import parse_limit
-from headgate.core.meter import Algorithm, Meter
+from headgate.core.meter import Algorithm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -61,7 +59,7 @@ class PipelinedClient:
         self._server = server
         self._socket = socket.create_connection(server.address, timeout=30)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        commands = [_one_check(algorithm, key) for key in keys]
+        commands = [hiredis.pack_command(one_check(algorithm, key)) for key in keys]
         self._chunks = [commands[first : first + _CHUNK] for first in range(0, len(commands), _CHUNK)]
         self._bytes = [(b"".join(chunk), len(chunk) * _ANSWER) for chunk in self._chunks]
         self.busy: list[float] = []
@@ -106,13 +104,6 @@ def _script(algorithm: str) -> Script:
     return take_script(frozenset([Algorithm(algorithm)]))
 
 
-def _one_check(algorithm: str, key: str) -> bytes:
-    meter = Meter(parse_limit(f"{PLENTY}/day"), Algorithm(algorithm))
-    hit = Hit(hit_key(key, meter.code), meter, 1)
-    script, many, arguments = script_call([((hit,), None)], 0, 0, only_peek=False)  # no caller waits for this one
-    return hiredis.pack_command(("EVALSHA", script.sha, many, *arguments))
-
-
 def core_share(server: Server, keys: Sequence[str], rounds: int, watch: Watch, outcome: Outcome) -> None:
     """Our hits by 64 tasks against the pipelined client, with the same script and the same keys."""
     ours = {each.algorithm: each for each in async_contestants(server.url) if each.library == OURS}
@@ -132,7 +123,7 @@ def core_share(server: Server, keys: Sequence[str], rounds: int, watch: Watch, o
         against = f"pipelined EVALSHA, {algorithm}, server {busy:.0%} busy"
         is_default = algorithm == DEFAULT
         name = "redis_core_share" if is_default else f"redis_core_{algorithm}"
-        row = pace(name, timings["ours"], timings["pipelined"], against, 0.6 if is_default else None)
+        row = pace(name, timings["ours"], timings["pipelined"], against)
         outcome.rows.append(row)
         outcome.figures["core"].append(
             {"algorithm": algorithm, "ours": row.ours, "pipelined": row.reference, "busy": busy}

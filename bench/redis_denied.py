@@ -42,8 +42,8 @@ def flood(server: Server, count: int, rounds: int, watch: Watch, outcome: Outcom
         timings = race("a flood of refusals", runs, count, rounds, watch)
     outcome.figures["refusals"] = figures([*competitors, exact], timings)
     ours = next(each for each in competitors if (each.library, each.algorithm) == (OURS, DEFAULT))
-    outcome.rows.append(pace("deny_flood", timings[ours.name], timings[exact.name], exact.name, bar=4))
-    outcome.rows.append(against_best("deny_flood_peers", competitors, timings, bar=20))
+    outcome.rows.append(pace("deny_flood", timings[ours.name], timings[exact.name], exact.name))
+    outcome.rows.append(against_best("deny_flood_peers", competitors, timings))
 
 
 def _run(name: str, tasks: Tasks, count: int) -> Callable[[], None]:

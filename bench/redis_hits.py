@@ -37,7 +37,7 @@ def many_keys(server: Server, keys: list[str], count: int, rounds: int, watch: W
         _latency(competitors, connected, asked, rounds, watch, outcome)
         _server_cost(server, competitors, runs, count, watch, outcome)
     outcome.figures["async hits"] = figures(competitors, timings)
-    outcome.rows.append(against_best("redis_async_many_keys", competitors, timings, bar=8))
+    outcome.rows.append(against_best("redis_async_many_keys", competitors, timings))
     without_choice = [each for each in competitors if each.library != OURS or each.algorithm == DEFAULT]
     outcome.rows.append(against_best("redis_async_default", without_choice, timings))
     for algorithm in dict.fromkeys(each.algorithm for each in competitors):
@@ -97,7 +97,7 @@ def _latency(
         {**_named(each), "median": medians[each.name], "p99": quantiles(took[each.name], n=100)[98] * 1e6}
         for each in competitors
     ]
-    outcome.rows.append(_cheapest("redis_single_latency", competitors, medians, bar=0.5))
+    outcome.rows.append(_cheapest("redis_single_peer", competitors, medians))
 
 
 def _note(took: list[float], tasks: Tasks, keys: Sequence[str]) -> None:
@@ -129,14 +129,12 @@ def _server_cost(
     outcome.rows.append(_cheapest("redis_server_cpu", competitors, all_in_all))
 
 
-def _cheapest(
-    name: str, competitors: Iterable[AsyncConnected], costs: Mapping[str, float], bar: float | None = None
-) -> Row:
+def _cheapest(name: str, competitors: Iterable[AsyncConnected], costs: Mapping[str, float]) -> Row:
     """Our cheapest against the cheapest of the others, in microseconds."""
     by_cost = sorted(competitors, key=lambda each: costs[each.name])
     ours = next(each for each in by_cost if each.library == OURS)
     best = next(each for each in by_cost if each.library != OURS)
-    return Row(name, costs[ours.name], costs[best.name], "µs/check", best.name, bar, Better.LOWER)
+    return Row(name, costs[ours.name], costs[best.name], "µs/check", best.name, Better.LOWER)
 
 
 def _named(contestant: Contestant[Any]) -> dict[str, Any]:

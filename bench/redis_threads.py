@@ -40,7 +40,7 @@ def threads(server: Server, keys: list[str], count: int, rounds: int, watch: Wat
         alone = {name: guarded(name, loop, fewer, len(fewer)) for name, loop in connected.items()}
         by_one = race("1 thread", alone, len(fewer), rounds, watch)
     outcome.figures["threads"] = figures(competitors, timings)
-    outcome.rows.append(against_best("redis_sync_threads", competitors, timings, bar=2))
+    outcome.rows.append(against_best("redis_sync_threads", competitors, timings))
     without_choice = [each for each in competitors if each.library != OURS or each.algorithm == DEFAULT]
     outcome.rows.append(against_best("redis_sync_threads_default", without_choice, timings))
     outcome.rows.append(against_best("redis_sync_one_thread", competitors, by_one))

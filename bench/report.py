@@ -10,7 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.bars import judged
 from bench.rows import Better, Outcome, Row, merged
+from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -18,11 +21,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from rich.console import Console
-
 RESULTS = Path(__file__).parent / "results.json"
-_WIDE = 110
-WITHOUT_A_TERMINAL = 200
+_WITHOUT_A_TERMINAL = 10_000
 """How wide a pipe or a file counts as, so that lines are whole."""
 _LIBRARIES = ("headgate", "limits", "throttled-py", "pyrate-limiter", "redis", "valkey", "matplotlib", "rich")
 
@@ -34,8 +34,9 @@ def keep(outcome: Outcome, path: Path = RESULTS) -> dict[str, Any]:
     rows = merged([Row.from_dict(row) for row in before["rows"]], outcome, date)
     results = {
         "machine": machine(),
-        "rows": [row.as_dict() for row in rows],
+        "rows": [row.as_dict() for row in judged(rows)],
         "figures": {**before["figures"], outcome.part: outcome.figures},
+        "skipped": {**before["skipped"], outcome.part: outcome.skipped},
     }
     path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return results
@@ -43,7 +44,7 @@ def keep(outcome: Outcome, path: Path = RESULTS) -> dict[str, Any]:
 
 def read(path: Path = RESULTS) -> dict[str, Any]:
     """What results.json holds; nothing, if there is none yet."""
-    nothing: dict[str, Any] = {"machine": {}, "rows": [], "figures": {}}
+    nothing: dict[str, Any] = {"machine": {}, "rows": [], "figures": {}, "skipped": {}}
     return {**nothing, **json.loads(path.read_text(encoding="utf-8"))} if path.exists() else nothing
 
 
@@ -75,34 +76,56 @@ def _version(library: str) -> str | None:
         return None
 
 
-def table(rows: list[Row], width: int) -> Table:
-    """The rows for people, those with a bar first; what they are measured against where there is room."""
-    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
-    made.add_column("row", overflow="fold")  # of all columns, this one gives way on a narrow terminal
-    for heading in ("ours", "reference", "ratio", "bar"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    made.add_column("", no_wrap=True)
-    if width >= _WIDE:
-        made.add_column("against", style="dim", no_wrap=True)
-    for row in sorted(rows, key=lambda row: row.bar is None):
-        cells = [
-            row.name,
-            _number(row.ours, row.unit),
-            _number(row.reference, row.unit),
-            f"[bold]{row.ratio:.2f}[/bold]",
-            _bar(row),
-            _mark(row),
-        ]
-        made.add_row(*cells, row.against) if width >= _WIDE else made.add_row(*cells)
+def console() -> Console:
+    """Where a run is shown: the terminal, or a pipe or file, where no line is broken or cut."""
+    made = Console()
+    if not made.is_terminal:
+        made.width = _WITHOUT_A_TERMINAL
     return made
 
 
+def show(where: Console, rows: list[Row]) -> None:
+    """The rows for people, those with a bar first: a line for each, or two where a line has no room for all of it."""
+    ordered = sorted(rows, key=lambda row: row.bar is None)
+    wide = _table(("row", "ours", "reference", "ratio", "bar", "", "against"))
+    for row in ordered:
+        wide.add_row(row.name, *_figures(row), *_verdict(row), row.against)
+    if where.measure(wide, options=where.options.update(width=_WITHOUT_A_TERMINAL)).maximum <= where.width:
+        where.print(wide)
+        return
+    narrow = _table(("row", "ratio", "bar", ""))
+    for row in ordered:
+        narrow.add_row(row.name, *_verdict(row))
+        ours, reference = _figures(row)
+        narrow.add_row(Padding(f"{ours} against {reference}: {row.against}", (0, 0, 0, 4), style="dim"))
+    where.print(narrow)
+
+
+def _table(headings: tuple[str, ...]) -> Table:
+    made = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold underline")
+    for heading in headings:
+        if heading in {"ours", "reference", "ratio"}:
+            made.add_column(heading, justify="right", no_wrap=True)
+        else:
+            made.add_column(heading, overflow="fold", no_wrap=heading not in {"row", "against"})
+    return made
+
+
+def _figures(row: Row) -> tuple[str, str]:
+    return _number(row.ours, row.unit), _number(row.reference, row.unit)
+
+
+def _verdict(row: Row) -> tuple[str, str, str]:
+    note = f" ({row.note})" if row.note else ""
+    return f"[bold]{row.ratio:.2f}[/bold]", _bar(row) + note, _mark(row)
+
+
 def _number(value: float, unit: str) -> str:
-    """Short enough for a table: 1.18 M/s, 94 k/s, 8.10 µs."""
+    """Short enough for a table: 1.18 M/s, 94.1 k/s, 8.1 µs."""
     what, _, per = unit.partition("/")
-    if what == "checks":
-        return f"{value / 1e6:.2f} M/{per}" if value >= 1e6 else f"{value / 1e3:,.0f} k/{per}"
-    return f"{value:,.0f} B" if what == "bytes" else f"{value:.2f} {what}"
+    if per == "s":
+        return f"{value / 1e6:.2f} M/s" if value >= 1e6 else f"{value / 1e3:,.3g} k/s"
+    return f"{value:,.0f} B" if what == "bytes" else f"{value:,.3g} {what}" if value < 1e3 else f"{value:,.0f} {what}"
 
 
 def _bar(row: Row) -> str:

@@ -33,7 +33,6 @@ PEERS = {
 }
 """By framework: those with headers first; `bare` is without."""
 _ROUNDS = 5
-_FASTER, _ADDED = 4, 0.5
 
 
 def run(watch: Watch, *, quick: bool = False) -> Outcome:
@@ -85,7 +84,7 @@ def _guarded(
 
 
 def _rows(framework: str, store: str, timings: dict[str, Timing]) -> list[Row]:
-    """Each peer beside ours with as many headers as it has; a bar where it has a say in what the product promises."""
+    """Each peer beside ours with as many headers as it has."""
     rows = []
     plain = timings[PLAIN]
     for peer in PEERS[framework]:
@@ -94,15 +93,12 @@ def _rows(framework: str, store: str, timings: dict[str, Timing]) -> list[Row]:
         has_headers = peer in {"slowapi", "flask_limiter"}
         ours, theirs = timings["headgate" if has_headers else "headgate_bare"], timings[peer]
         name = f"{framework}_{store}_{peer}"
-        is_main = peer == PEERS[framework][0]
         if store == "redis":
-            bar = _FASTER if is_main and framework != "fastapi" else None  # fastapi_redis is measured with a server
             ratio = theirs.median / ours.median
-            rows.append(Row(name, 1 / ours.best, 1 / theirs.best, "requests/s", peer, bar, median_ratio=ratio))
+            rows.append(Row(name, 1 / ours.best, 1 / theirs.best, "requests/s", peer, median_ratio=ratio))
         added = [(each.best - plain.best) * 1e6 for each in (ours, theirs)]
         ratio = (ours.median - plain.median) / (theirs.median - plain.median)
-        bar = _ADDED if is_main and store == "memory" else None
-        rows.append(Row(f"{name}_added", *added, "µs/request", peer, bar, Better.LOWER, median_ratio=ratio))
+        rows.append(Row(f"{name}_added", *added, "µs/request", peer, Better.LOWER, median_ratio=ratio))
     return rows
 
 

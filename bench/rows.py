@@ -27,10 +27,12 @@ class Row:
     unit: str
     against: str
     """What the reference is."""
-    bar: float | None = None
     better: Better = Better.HIGHER
     median_ratio: float | None = None
     """The same ratio between the median rounds, where `ours` and `reference` are the best ones."""
+    bar: float | None = None
+    """See `bench.bars`, which has the bars of all rows."""
+    note: str = ""
     part: str = ""
     """The part of the benchmark that measured it, and measures it anew."""
     date: str = ""
@@ -59,16 +61,16 @@ class Row:
         return cls(**{**given, "better": Better(given.get("better", Better.HIGHER))})
 
 
-def pace(name: str, ours: Timing, reference: Timing, against: str, bar: float | None = None) -> Row:
+def pace(name: str, ours: Timing, reference: Timing, against: str) -> Row:
     """How many a second, ours against another's: the higher the better."""
     ratio = reference.median / ours.median
-    return Row(name, 1 / ours.best, 1 / reference.best, "checks/s", against, bar, median_ratio=ratio)
+    return Row(name, 1 / ours.best, 1 / reference.best, "checks/s", against, median_ratio=ratio)
 
 
-def growth(name: str, ours: Timing, reference: Timing, against: str, bar: float | None = None) -> Row:
+def growth(name: str, ours: Timing, reference: Timing, against: str) -> Row:
     """What one costs, in the heavy case against the light one: the lower the better."""
     ratio = ours.median / reference.median
-    return Row(name, ours.best * 1e6, reference.best * 1e6, "µs/check", against, bar, Better.LOWER, ratio)
+    return Row(name, ours.best * 1e6, reference.best * 1e6, "µs/check", against, Better.LOWER, ratio)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,12 @@ class Outcome:
     rows: list[Row] = field(default_factory=list)
     figures: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """All that was measured, by table; the plots are drawn from it."""
+    skipped: list[str] = field(default_factory=list)
+    """A sentence for each row that cannot be measured here."""
 
 
 def merged(kept: list[Row], outcome: Outcome, date: str) -> list[Row]:
     """The rows of parts that were not run, and this part's rows in place of its old ones."""
     new = [replace(row, part=outcome.part, date=date) for row in outcome.rows]
-    return [row for row in kept if row.part != outcome.part] + new
+    names = {row.name for row in new}  # a row may have moved here from another part
+    return [row for row in kept if row.part != outcome.part and row.name not in names] + new
