@@ -12,10 +12,11 @@
 reads the rules from a file that is watched for changes.
 """
 
+from typing import TYPE_CHECKING
+
 from headgate.core.decision import Decision
 from headgate.core.limit import Limit, parse_limit
 from headgate.core.meter import Algorithm
-from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.request import Request
 from headgate.core.rule import Rule, RuleSet
 from headgate.core.verdict import Verdict
@@ -44,6 +45,20 @@ from headgate.errors import (
     WrongUse,
 )
 from headgate.facade import Limiter
+
+if TYPE_CHECKING:
+    from headgate.core.parsing.rule_set import parse_rule_set
+else:
+
+    def __getattr__(name: str) -> object:
+        """What a limiter without rules does not need is imported when it is first used (PEP 562)."""
+        if name == "parse_rule_set":
+            from headgate.core.parsing.rule_set import parse_rule_set  # noqa: PLC0415
+
+            return parse_rule_set
+        msg = f"module 'headgate' has no attribute {name!r}"
+        raise AttributeError(msg)
+
 
 __all__ = [
     "AcquireTimeout",

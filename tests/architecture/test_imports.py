@@ -9,6 +9,8 @@ from typing import Final
 
 import pytest
 
+import headgate
+
 _REPORT: Final = "import json, sys; print(json.dumps([*sys.modules]))"
 _SLICES: Final = ("archive", "backup", "cli", "controlplane", "protocols", "simulate", "testing")
 _SERVERS: Final = ("adapters.embedded", "adapters.kafka", "adapters.postgres", "adapters.redis", "adapters.spool")
@@ -64,6 +66,20 @@ def test_the_library_loads_no_middleware_and_few_modules(program: str) -> None:
     loaded = _loaded(program)
     assert [name for name in sorted(loaded) if name.startswith("headgate.edge")] == []
     assert len(loaded) <= MAX_MODULES
+
+
+def test_a_limiter_without_rules_loads_no_parser() -> None:
+    """Reading rules and settings takes a tenth of the time of an import, so who has neither does not load it."""
+    loaded = _loaded("import headgate; headgate.Limiter.open('memory://')")
+    assert loaded & {"headgate.settings", "headgate.setting_fields", "headgate.core.parsing.rule_set"} == set()
+    assert "headgate.core.parsing.rule_set" in _loaded("from headgate import parse_rule_set")
+
+
+def test_names_that_the_package_does_not_have_are_refused() -> None:
+    """Names that are loaded on first use are public, and a name that is none of them says so."""
+    assert all(hasattr(headgate, name) for name in headgate.__all__)
+    with pytest.raises(AttributeError, match="module 'headgate' has no attribute 'Limter'"):
+        headgate.Limter  # type: ignore[attr-defined] # noqa: B018 (as a program with a typing error has it)
 
 
 def test_a_limiter_on_redis_loads_its_client() -> None:

@@ -13,10 +13,8 @@ from headgate.adapters import zones
 from headgate.adapters.clock import wall_clock
 from headgate.core.ids import draw_anew
 from headgate.core.meter import Calendars
-from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.regions import region_problems
 from headgate.core.rule import RuleSet
-from headgate.core.rule_data import rule_set_data
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
 from headgate.dataplane.snapshots import Follower, Snapshots
@@ -85,6 +83,9 @@ def rest_of(
 
         follower = Follower(RulesFile(rules), snapshots)
     elif rules is not None:
+        from headgate.core.parsing.rule_set import parse_rule_set  # noqa: PLC0415 (not every program has rules)
+        from headgate.core.rule_data import rule_set_data  # noqa: PLC0415 (as above)
+
         # Rules made in Python are checked like those in a file.
         data = rule_set_data(rules) if isinstance(rules, RuleSet) else rules
         snapshots.publish(parse_rule_set(data, zones.zone))

@@ -32,7 +32,7 @@ from headgate.dataplane.local_share import LocalShare
 from headgate.dataplane.sharded import Sharded
 from headgate.edge.frameworks.gate import workers_of
 from headgate.errors import InvalidSettings, short_repr
-from headgate.settings import web_concurrency
+from headgate.settings import DEFAULT_DATA_DIR, web_concurrency
 from headgate.wiring.regions import regional
 from headgate.wiring.stores import Counters, open_store
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 def open_shared(
     url: str,
     clock: Callable[[], Micros],
-    data_dir: Path,
+    data_dir: Path | None,
     max_wait: float | None,
     *,
     deny_cache_mb: int,
@@ -69,7 +69,7 @@ def open_shared(
         guarded = _guarded(regional(parted, regions, clock), clock, processes)
         store = _with_deny_cache(guarded, clock, deny_cache_mb)
         return _counters(store, shared, feed_at(url), _leased(store, guarded, clock) if leases else None)
-    server = EmbeddedServer(named_folder(_embedded_address(url), data_dir, "valkey"), VALKEY)
+    server = EmbeddedServer(named_folder(_embedded_address(url), data_dir or DEFAULT_DATA_DIR, "valkey"), VALKEY)
     socket = ServerAddress(path=str(server.socket))
     shared = store_on(socket, test_clock, max_wait)
     guarded = _guarded(regional(shared, regions, clock), clock, processes)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.memory import MemoryCache, MemoryFeed, MemoryStore
 from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
-from headgate.settings import DEFAULT_DATA_DIR
 from headgate.wiring.memory_address import memory_address, memory_options
 from headgate.wiring.regions import NO_REGIONS
 
@@ -44,7 +43,7 @@ class Counters(NamedTuple):
 def open_counters(
     url: str,
     clock: Callable[[], Micros] = wall_clock,
-    data_dir: Path = DEFAULT_DATA_DIR,
+    data_dir: Path | None = None,
     max_wait: float | None = None,
     *,
     deny_cache_mb: int = DEFAULT_MEGABYTES,
@@ -78,7 +77,7 @@ def open_counters(
 def open_store(
     url: str,
     clock: Callable[[], Micros] = wall_clock,
-    data_dir: Path = DEFAULT_DATA_DIR,
+    data_dir: Path | None = None,
     *,
     deny_cache_mb: int = DEFAULT_MEGABYTES,
     leases: bool = True,
