@@ -100,6 +100,8 @@ requirements:  ## compile the pinned requirements again
 	  --group arq pyproject.toml -o requirements/arq.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --group docs -c requirements/dev.txt pyproject.toml -o requirements/docs.txt
+	echo pip | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-header --no-annotate - -o requirements/pip.txt
 
 clean:  ## remove what was made
 	rm -rf $(VENV) $(VENV)-arq $(VENV)-bench $(VENV)-deploy $(VENV)-docs build .deploy-tools .servers .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

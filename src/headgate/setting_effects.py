@@ -53,6 +53,12 @@ def _needs_file_and_database(settings: Settings) -> str | None:
     return _needs_database(settings)
 
 
+def _needs_a_reader_of_rules(settings: Settings) -> str | None:
+    if settings.role is Role.DECISIONS and settings.database_url is not None:
+        return "rules come from the database; give the file to the service with the role admin"
+    return None
+
+
 def _needs_tokens(settings: Settings) -> str | None:
     return None if settings.jwt_algorithms else _NO_TOKENS
 
@@ -154,6 +160,7 @@ _REFUSED: Final[Mapping[str, Callable[[Settings], str | None]]] = {
 _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "record_cache_mb": _needs_database,
     "jwt_leeway_seconds": _needs_tokens,
+    "rules_file": _needs_a_reader_of_rules,
     "rules_owner": _needs_file_and_database,
     "admin_host": _needs_database,
     "admin_port": _needs_database,

@@ -10,14 +10,17 @@ import pytest
 import yaml
 
 import headgate
-from headgate.settings import PREFIX, Settings
+from headgate.setting_effects import idle_settings
+from headgate.setting_values import Role
+from headgate.settings import PREFIX, Settings, given_settings
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SECRETS = {each.name for each in fields(Settings) if each.metadata["secret"]}
 KNOWN = {PREFIX + each.name.upper() for each in fields(Settings)} | {f"{PREFIX}{name.upper()}_FILE" for name in SECRETS}
 FILES = [
     *("docker/Dockerfile", "compose/compose.yaml", "systemd/headgate.service", "systemd/headgate.env"),
-    *("helm/headgate/values.yaml", "helm/headgate/templates/statefulset.yaml"),
+    *("helm/headgate/values.yaml", "helm/headgate/templates/_pod.tpl"),
+    *("helm/headgate/templates/decisions.yaml", "helm/headgate/templates/admin.yaml"),
 ]
 
 
@@ -46,6 +49,24 @@ def test_envoy_in_the_compose_file_is_the_tested_one() -> None:
         assert ours == theirs
 
 
+def test_the_compose_file_gives_each_role_what_it_reads() -> None:
+    """Two services decide and one administers; no setting of theirs is for the other role."""
+    compose = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text(encoding="utf-8"))
+    roles = []
+    for service in compose["services"].values():
+        if service["image"] != "headgate":
+            continue
+        command = service["command"]
+        chosen = Settings(
+            redis_url="redis://h", database_url="postgresql://h/d", role=Role(command[command.index("--role") + 1])
+        )
+        given = given_settings(service["environment"]) | {"workers"} & {word.removeprefix("--") for word in command}
+        assert {"redis_url", "database_url"} <= given
+        assert idle_settings(chosen, given) == []
+        roles.append(chosen.role)
+    assert sorted(roles) == [Role.ADMIN, Role.DECISIONS, Role.DECISIONS]
+
+
 def test_whatever_the_compose_file_mounts_exists() -> None:
     """Every file of the repository that a container is given is there; secrets are made by hand."""
     compose = yaml.safe_load((DEPLOY / "compose/compose.yaml").read_text(encoding="utf-8"))
@@ -55,6 +76,6 @@ def test_whatever_the_compose_file_mounts_exists() -> None:
         for volume in service.get("volumes", ())
         if volume.startswith(".")
     ]
-    assert len(mounted) > len(FILES)
+    assert len(mounted) >= len(compose["volumes"]) - 1
     for path in mounted:
         assert (DEPLOY / "compose" / path).resolve().is_file(), path

@@ -52,7 +52,8 @@ READ_WITHOUT_EFFECT: Final = {
     "gossip_seconds": "the store gets the time also where there are no other regions",
 }
 READ_FOR_NOTHING: Final = {
-    Role.DECISIONS: {"admin_token"},  # a process that does not lead has one all the same
+    # A process that does not lead has a token and a file all the same.
+    Role.DECISIONS: {"admin_token", "rules_file"},
     # The admin API explains decisions with a whole limiter, as a service has one that decides.
     Role.ADMIN: {
         *("service_token", "tls_cert", "tls_key", "tls_client_ca", "connections", "header_limit", "header_seconds"),

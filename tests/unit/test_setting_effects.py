@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from headgate.cli.options import refuse_idle_settings
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.errors import InvalidSettings
 from headgate.setting_effects import idle_rule_fields, idle_settings
+from headgate.setting_values import Role
 from headgate.settings import Settings, complete, from_environment, given_settings
 
 ON_MEMORY = Settings(redis_url="memory://")
@@ -36,6 +39,14 @@ def test_without_the_extra_the_settings_of_grpc_have_no_effect() -> None:
     found = idle_settings(ON_SERVERS, given, has_grpc=False)
     assert {each.name for each in found} == given
     assert "headgate[grpc]" in found[0].reason
+
+
+def test_a_rules_file_is_for_the_role_that_administers() -> None:
+    """A service that only decides reads the rules of its database; without one it reads the file."""
+    for role, says_so in ((Role.DECISIONS, True), (Role.ADMIN, False), (Role.ALL, False)):
+        found = idle_settings(replace(ON_SERVERS, role=role, rules_file=Path("r.yaml")), {"rules_file"})
+        assert bool(found) is says_so
+    assert not idle_settings(replace(ON_MEMORY, role=Role.DECISIONS, rules_file=Path("r.yaml")), {"rules_file"})
 
 
 def test_a_file_on_an_embedded_store_has_a_folder() -> None:
