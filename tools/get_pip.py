@@ -1,7 +1,7 @@
 """Download pip as requirements/pip.txt pins it, for a Python that comes without: ``python tools/get_pip.py FOLDER``.
 
-Debian keeps `ensurepip` in a package of its own, which only root can install. Prints the name of the wheel, which Python
-runs as it is. Uses the index of PIP_INDEX_URL if that is set; only what has the pinned hash is kept.
+Debian keeps `ensurepip` in a package of its own, which only root can install. Prints the name of the wheel, which
+Python runs as it is. Uses the index of PIP_INDEX_URL if that is set; only what has the pinned hash is kept.
 """
 
 from __future__ import annotations

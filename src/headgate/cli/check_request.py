@@ -62,7 +62,7 @@ def check_members(request: Request, cost: int | None) -> dict[str, Any]:
 def ask(url: str, verb: str, request: Request, cost: int | None, token: str | None = None) -> dict[str, Any]:
     """The verdict of the service at `url`, as it answers it, or `HeadgateError` saying why there is none."""
     body = json.dumps(check_members(request, cost)).encode()
-    hint = "start one with 'headgate serve', or decide here with --rules FILE"
+    hint = "start one with 'headgate serve', name another with --url, or decide here with --rules FILE"
     headers = {"Content-Type": "application/json"} | ({} if token is None else {"Authorization": f"Bearer {token}"})
     status, text, _ = call_http(url, "POST", f"/v1/{verb}", body, headers, seconds=_SECONDS, hint=hint)
     try:

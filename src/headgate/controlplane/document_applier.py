@@ -8,7 +8,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headgate.controlplane.documents import BODY, DIGEST, read
+from headgate.controlplane.documents import BODY, DIGEST, FORMAT, read
 from headgate.controlplane.gc_paused import in_thread
 from headgate.core.blocklist import BlockList
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -59,6 +59,8 @@ class Refusal(StrEnum):
     """The active document is newer."""
     DIGEST = DIGEST
     """It is not what was published."""
+    FORMAT = FORMAT
+    """A newer version of headgate wrote it, in a format that this one does not know."""
     BODY = BODY
     """It cannot be decompressed, or is no JSON."""
     CONTENT = "content"
@@ -182,7 +184,7 @@ class DocumentApplier:
     def refuse(self, kind: str, offered: DocumentId, why: Refusal, words: str) -> None:
         """Count a document that was refused, and say so."""
         self._refused[kind] = offered
-        if why is Refusal.CONTENT:
+        if why in {Refusal.CONTENT, Refusal.FORMAT}:
             self._hopeless[kind] = offered
         self.refused[why] += 1
         log.error("%s %d refused, %s: %s", kind, offered.number, self._what_stays(kind), words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import zlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,23 +19,35 @@ if TYPE_CHECKING:
 
 DIGEST: Final = "digest"
 BODY: Final = "body"
+FORMAT: Final = "format"
+VERSION: Final = 1
+"""The version of the format that is written; see docs/reference/formats.md."""
 NO_RULES: Final[Mapping[str, Sequence[object]]] = MappingProxyType({"rules": ()})
 """The rule set that holds where it is known that none was published."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 """Bytes of JSON. A hundred thousand rules are an eighth of it."""
+_FOOTER: Final = re.compile(rb"\nheadgate document format ([0-9]{1,9})\n\Z")
+_MAX_FOOTER: Final = 64
 
 
 def make(kind: str, number: int, data: object, lineage: str = "") -> Document:
-    """The document of some data. Takes seconds for a hundred thousand rules: call it in a thread."""
+    """The document of some data. Takes seconds for a hundred thousand rules: call it in a thread.
+
+    The version of the format is behind the compressed JSON, where versions that know of none do not look.
+    """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    body = zlib.compress(text.encode(), level=6)
+    body = zlib.compress(text.encode(), level=6) + b"\nheadgate document format %d\n" % VERSION
     return Document(kind, number, body, digest_of(kind, number, body), lineage)
 
 
 def read(document: Document) -> Any:  # noqa: ANN401 (whatever the JSON says)
-    """The data of a document, or `InvalidFields` with ``digest`` or ``body``, whichever is wrong."""
+    """The data of a document, or `InvalidFields` with ``digest``, ``format`` or ``body``, whichever is wrong."""
     if not document.is_intact:
         raise _wrong(DIGEST, "it is not what was published: the digest differs")
+    footer = _FOOTER.search(document.body[-_MAX_FOOTER:])
+    version = 1 if footer is None else int(footer[1])
+    if version > VERSION:
+        raise _wrong(FORMAT, f"it has format {version}, and this headgate reads format {VERSION}; install a newer one")
     inflating = zlib.decompressobj()
     try:
         text = inflating.decompress(document.body, MAX_BYTES)

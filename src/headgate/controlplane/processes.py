@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 REPORT_SECONDS: Final = 3.0
+_FAILURES_TO_SAY: Final = 2
+"""The first report of a new service may come before its database is prepared."""
 LIVE_SECONDS: Final = 10.0
 """A process that has not reported for so long is not waited for: it has ended, or has no connection to the database."""
 _OWN_RULES: Final = "own"
@@ -89,7 +91,8 @@ class Presence:
         self._name = name
         self._subscriber = subscriber
         self._every = every
-        self._trouble = ""
+        self._failed = 0
+        """How many reports in a row."""
 
     async def run(self) -> None:
         """Report again and again, until cancelled. A database that does not answer is asked again."""
@@ -116,13 +119,13 @@ class Presence:
                 "processes.report", *self._name, applier.lineage, rules, blocks, origin_word, self._subscriber.followed
             )
         except HeadgateError as error:
-            if not self._trouble:
+            self._failed += 1
+            if self._failed == _FAILURES_TO_SAY:
                 log.warning(
                     "process list: this process could not be entered, so its rules version is not shown: %s", error
                 )
-            self._trouble = str(error)
         else:
-            self._trouble = ""
+            self._failed = 0
 
 
 class Processes:

@@ -1,8 +1,9 @@
 """One log of the spool: numbered frames in segment files, and the end that writes them.
 
 Every event in a log has a number, from 0. A frame stores the number of its first event, so a gap between two
-frames says exactly how many events are missing. Head and payload have checksums of their own. A segment file is
-named after its first event; when the log is full, the oldest segment is deleted.
+frames says exactly how many events are missing. Head and payload have checksums of their own. The head begins with
+the version of the format. All versions have the same head, so that each can pass over what it cannot read. A segment
+file is named after its first event; when the log is full, the oldest segment is deleted.
 
 A frame is with the operating system before `append` returns, so it survives the process. It is not synced to disk:
 a power failure may lose the last frames.
@@ -19,7 +20,10 @@ from zlib import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MARK: Final = b"hgf1"
+VERSION: Final = 1
+"""The version of the format that is written; see docs/reference/formats.md."""
+_NAME: Final = b"hgf"
+_MARK: Final = _NAME + b"%d" % VERSION
 _FIELDS: Final = struct.Struct("<4sQIII")  # mark, first, many, size, sum of the payload
 _SUM: Final = struct.Struct("<I")
 HEAD: Final = _FIELDS.size + _SUM.size
@@ -37,6 +41,7 @@ class Head(NamedTuple):
     size: int
     """Of the payload, in bytes."""
     sum: int
+    version: int = VERSION
 
     @property
     def end(self) -> int:
@@ -56,9 +61,12 @@ def head_of(data: bytes) -> Head | None:
         return None
     fields = data[: _FIELDS.size]
     mark, first, many, size, check = _FIELDS.unpack(fields)
-    if mark != _MARK or size > MAX_PAYLOAD or crc32(fields) != _SUM.unpack_from(data, _FIELDS.size)[0]:
+    name, version = mark[:-1], mark[-1:]
+    if name != _NAME or not version.isdigit() or size > MAX_PAYLOAD:
         return None
-    return Head(first, many, size, check)
+    if crc32(fields) != _SUM.unpack_from(data, _FIELDS.size)[0]:
+        return None
+    return Head(first, many, size, check, int(version))
 
 
 def is_whole(head: Head, payload: bytes) -> bool:
@@ -68,11 +76,11 @@ def is_whole(head: Head, payload: bytes) -> bool:
 
 def find_head(data: bytes, start: int) -> int | None:
     """Where the next head begins at or behind `start`, if there is one."""
-    at = data.find(_MARK, start)
+    at = data.find(_NAME, start)
     while at >= 0:
         if head_of(data[at : at + HEAD]) is not None:
             return at
-        at = data.find(_MARK, at + 1)
+        at = data.find(_NAME, at + 1)
     return None
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.adapters.spool.log import HEAD, Head, find_head, head_of, is_whole, segment, segments, size_of
+from headgate.adapters.spool.log import HEAD, VERSION, Head, find_head, head_of, is_whole, segment, segments, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +49,8 @@ class Cursor:
         self.number = number
         self.segment = segment
         self.offset = offset
+        self.newer: int | None = None
+        """The version of the format that the next frame has, if that is one which this process cannot read."""
 
     def copy(self) -> Cursor:
         """Another cursor at the same position."""
@@ -58,9 +60,12 @@ class Cursor:
         """The next frame that has events and is whole; None if there is none yet.
 
         What is damaged or was deleted is passed over: then `number` has moved on to what is there, and
-        the difference is what was lost.
+        the difference is what was lost. A frame of a newer format is not: it waits for a version that reads it.
         """
         while (found := self._next(with_payload=True)) is not None:
+            self.newer = found.head.version if found.head.version > VERSION else None
+            if self.newer is not None:
+                return None
             if found.payload is not None and found.head.many:
                 return found
             self.move_behind(found)
@@ -229,6 +234,11 @@ class Reader:
         return Offset(cursor.number, cursor.segment, cursor.offset, self._begun, self._stored, self._refused)
 
     @property
+    def newer(self) -> int | None:
+        """The version of the format of what comes next, if this process cannot read it."""
+        return self._cursor.newer
+
+    @property
     def number(self) -> int:
         """All before this number is done with."""
         return self._cursor.number
@@ -246,9 +256,10 @@ def sink_names(folder: Path) -> list[str]:
 
 
 def _saved(file: Path) -> Offset | None:
-    """The offset in a file; None if there is no file, or no valid offset in it."""
-    with suppress(FileNotFoundError, ValueError, TypeError):
-        offset = Offset(**json.loads(file.read_bytes()))
+    """The offset in a file; None if there is no file, or no valid offset in it. What else it says is passed over."""
+    with suppress(FileNotFoundError, ValueError, TypeError, LookupError):
+        saved = json.loads(file.read_bytes())
+        offset = Offset(*(saved[name] for name in Offset._fields))
         if all(type(number) is int and number >= 0 for number in offset):
             return offset
     return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from headgate.adapters.spool import batches
 from headgate.adapters.spool.folder import folders, is_written_to, remove_stream
-from headgate.adapters.spool.log import delete, segment, segments
+from headgate.adapters.spool.log import VERSION, delete, segment, segments
 from headgate.adapters.spool.reader import Cursor, Reader, sink_names
 from headgate.core.counts import CountBatch
 from headgate.core.delivery_ledger import NOTHING, DeliveryLedger
@@ -118,6 +118,7 @@ class SpooledStream(Generic[B]):
         self._past = dict.fromkeys(sinks, NOTHING)
         self._warned: set[str] = set()
         self._unreadable: set[Path] = set()
+        self._newer: set[Path] = set()
 
     def take(self, sink: str) -> Taken[B] | None:
         """The next batches for a sink, from the folders in turn; None if there are none yet."""
@@ -151,8 +152,13 @@ class SpooledStream(Generic[B]):
         return None
 
     def _find(self, folder: Path, sink: str) -> list[Found]:
-        found = self._logs[folder].readers[sink].find(self._batches_at_once, ENOUGH_AT_ONCE)
+        reader = self._logs[folder].readers[sink]
+        found = reader.find(self._batches_at_once, ENOUGH_AT_ONCE)
         self._report_damage(folder, self._logs[folder], sink)
+        if reader.newer is not None and folder not in self._newer:
+            self._newer.add(folder)
+            words = "spool: %s has %s in format %d, and this headgate reads format %d; they wait for a newer one"
+            log.warning(words, folder, self._name, reader.newer, VERSION)
         return found
 
     def _report_damage(self, folder: Path, spooled: _Spooled, sink: str) -> None:

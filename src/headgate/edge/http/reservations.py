@@ -1,11 +1,13 @@
 """`/v1/reserve`, `/v1/settle` and `/v1/release`: amounts taken in advance, settled by any process.
 
-The service stores nothing: a reservation token has everything that was taken, and a signature.
+The service stores nothing: a reservation token has everything that was taken, and a signature. A token of another
+format than the first begins with its number, as in ``2.…``.
 """
 
 from __future__ import annotations
 
 import hmac
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 
 _SIGNATURE_BYTES: Final = 16
 _MAX_TOKEN: Final = 65_536
+VERSION: Final = 1
+"""The version of the format that is written; see docs/reference/formats.md."""
+_NEWER: Final = re.compile(r"([0-9]{1,9})\.")
 _UNKNOWN: Final = (
     "there is no such reservation; send the text that /v1/reserve has answered as it was, to a service with the same "
     "HEADGATE_SERVICE_TOKEN and HEADGATE_REDIS_URL"
@@ -115,6 +120,13 @@ class ReservationTokens:
 
     def read(self, token: str) -> Reserved:
         """The reservation of a token, or `NotFound`."""
+        newer = _NEWER.match(token)
+        if newer is not None:
+            msg = (
+                f"this reservation has format {newer[1]}, and this service reads format {VERSION}; "
+                "a newer headgate made it, so send it to a service that is upgraded"
+            )
+            raise NotFound(msg)
         try:
             if len(token) > _MAX_TOKEN:
                 raise ValueError  # noqa: TRY301 (like every other invalid token)
