@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.core.borrow import HORIZON, FromBlock, Grant, block_size, ends_at, is_worth_it
 from headgate.core.decision import Receipt
+from headgate.core.denial import is_same_meter
 from headgate.core.ids import new_id
 from headgate.core.shards import Share, read_stamps, written
 from headgate.core.units import SECOND
+from headgate.dataplane.borrowed_block import BorrowedBlock
 from headgate.errors import HeadgateError, StoreError
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from headgate.core.decision import Decision, Hit, Key
-    from headgate.core.meter import Meter
     from headgate.core.units import Micros
     from headgate.ports import CounterStore
 
@@ -44,76 +45,6 @@ class Taken(NamedTuple):
     grants: list[Grant]
 
 
-class _Block:
-    """What is held of one counter."""
-
-    __slots__ = (
-        "ahead",
-        "asked_at",
-        "ended",
-        "grants",
-        "left_at_home",
-        "meter",
-        "refusals",
-        "refused",
-        "refused_units",
-        "renewing",
-        "reset_at",
-        "size",
-        "spent",
-        "turn",
-        "used_at",
-        "users",
-    )
-
-    def __init__(self, meter: Meter, now: Micros) -> None:
-        self.meter = meter
-        self.grants: list[Grant] = []
-        self.ended: list[Grant] = []
-        """What was not spent in time, and is to be given back."""
-        self.spent = 0
-        """Since home was asked last."""
-        self.asked_at = self.used_at = now
-        self.size = 0
-        self.left_at_home = 0
-        self.reset_at = now
-        self.refused: Decision | None = None
-        self.refused_units = 0
-        """How much home refused the last time."""
-        self.refusals = 0
-        self.turn = asyncio.Lock()
-        self.renewing: asyncio.Task[None] | None = None
-        self.users = 0
-        """Hits that are being taken."""
-        self.ahead = 0
-        """By how much the home's clock is ahead of this process's."""
-
-    def is_in_use(self) -> bool:
-        """Whether something is being taken or borrowed."""
-        return self.users > 0 or (self.renewing is not None and not self.renewing.done())
-
-    def left(self, now: Micros) -> int:
-        """What can be spent now."""
-        self.ended += [grant for grant in self.grants if grant.ends <= now]
-        self.grants = [grant for grant in self.grants if grant.ends > now]
-        return sum(grant.left for grant in self.grants)
-
-    def spend(self, cost: int) -> list[Grant]:
-        """Take units, of the oldest grants first."""
-        self.spent += cost
-        taken: list[Grant] = []
-        kept: list[Grant] = []
-        for grant in self.grants:
-            units = min(cost, grant.left)
-            cost -= units
-            if units:
-                taken.append(grant._replace(left=units, id=new_id()))
-            if grant.left > units:
-                kept.append(grant._replace(left=grant.left - units))
-        self.grants = kept
-        return taken
-
-
 class Borrower:
     """The blocks that this process holds of one home region's counters."""
 
@@ -123,11 +54,11 @@ class Borrower:
         self._name = name
         self._regions = regions
         self._clock = clock
-        self._blocks: OrderedDict[Key, _Block] = OrderedDict()
+        self._blocks: OrderedDict[Key, BorrowedBlock] = OrderedDict()
         """Those that were not spent from for longest come first."""
         self._owed: list[Receipt] = []
         """What goes back to home."""
-        self._tending: asyncio.Task[None] | None = None
+        self._tending: asyncio.Task[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_home_silent = False
 
@@ -147,17 +78,25 @@ class Borrower:
         if block is None:
             if len(self._blocks) >= MAX_BLOCKS:
                 return await self._from_home(hit)
-            block = self._blocks[hit.key] = _Block(hit.meter, self._clock())
-        block.meter = hit.meter
+            block = self._blocks[hit.key] = BorrowedBlock(hit.meter, self._clock())
         self._tend()
         block.users += 1
         try:
+            if not is_same_meter(hit.meter, block.meter):
+                await self._change(hit, block)
             return await self._from_block(hit, block)
         finally:
             block.users -= 1
             self._owe(hit.key, block)
 
-    async def _from_block(self, hit: Hit, block: _Block) -> Taken:
+    async def _change(self, hit: Hit, block: BorrowedBlock) -> None:
+        """A limit has changed: what is held of the former one goes back before anything is asked for."""
+        block.withdraw()
+        self._owe(hit.key, block)
+        block.meter = hit.meter
+        await self._return_owed()
+
+    async def _from_block(self, hit: Hit, block: BorrowedBlock) -> Taken:
         if block.left(self._clock()) < hit.cost:
             refused = await self._enlarge(hit, block)
             if refused is not None:
@@ -170,22 +109,37 @@ class Borrower:
             self._blocks.move_to_end(hit.key)
         taken = block.spend(hit.cost)
         left = block.left(now)
-        if 2 * left < block.size and (block.renewing is None or block.renewing.done()):
+        if 2 * left < block.size and not block.is_renewing():
             block.renewing = self._start(self._renew(hit, block))
         reset_after = max(0, block.reset_at - now)
         at = now + block.ahead
         return Taken(FromBlock(True, left + block.left_at_home, reset_after, 0, 0, _stamp(taken), at), taken)  # noqa: FBT003 (the first field)
 
-    async def _enlarge(self, hit: Hit, block: _Block) -> Decision | None:
+    async def _enlarge(self, hit: Hit, block: BorrowedBlock) -> Decision | None:
         """Make a block large enough for a hit; the refusal, if home has too little."""
-        began = block.refusals
-        async with block.turn:  # one asks, and the others wait for what it gets, a refusal too
+        refusals, failures = block.refusals, block.failures
+        async with block.turn:  # one asks, and the others wait for what it gets, a refusal or an outage too
             missing = hit.cost - block.left(self._clock())
             if missing <= 0:
                 return None
-            if block.refusals > began and missing >= block.refused_units:
-                return block.refused
+            refused = block.refused_same(hit._replace(cost=missing)) if block.refusals > refusals else None
+            if refused is not None:
+                return refused
+            if block.failed is not None and block.failures > failures:
+                raise block.failed
+            # What a cancelled caller has asked for comes all the same, and is held.
+            return await asyncio.shield(self._start(self._ask_for_block(hit, block, missing)))
+
+    async def _ask_for_block(self, hit: Hit, block: BorrowedBlock, missing: int) -> Decision | None:
+        block.users += 1
+        try:
             return await self._borrow(hit, block, missing)
+        except HeadgateError as error:
+            block.failed = error
+            block.failures += 1
+            raise
+        finally:
+            block.users -= 1
 
     async def _from_home(self, hit: Hit) -> Taken:
         """Take a hit from home itself."""
@@ -197,7 +151,7 @@ class Borrower:
         taken = [Grant(decision.stamp, hit.cost, ends, new_id())]
         return Taken(decision._replace(stamp=_stamp(taken)), taken)
 
-    async def _borrow(self, hit: Hit, block: _Block, missing: int) -> Decision | None:
+    async def _borrow(self, hit: Hit, block: BorrowedBlock, missing: int) -> Decision | None:
         """Borrow at least what is missing; the refusal, if home has too little."""
         sent = self._clock()
         size = block_size(block.spent, sent - block.asked_at, block.left_at_home, self._regions)
@@ -210,11 +164,12 @@ class Borrower:
         block.reset_at = now + decision.reset_after
         block.ahead = decision.at - now
         if not decision.allowed:
-            block.refused, block.refused_units = decision, missing
+            block.refused = hit._replace(cost=missing), decision
             block.refusals += 1
             return decision
         units = max(missing, size)
-        if not decision.is_replicated:  # each hit then asks home, and says so
+        # On too few replicas: each hit then asks home, and says so. Of another limit by now: that must ask anew.
+        if not decision.is_replicated or not is_same_meter(hit.meter, block.meter):
             await self._return([Receipt(hit.key, hit.meter, decision.stamp, units, "")])
             return None
         ends = ends_at(hit.meter, sent, decision.reset_after)
@@ -222,7 +177,7 @@ class Borrower:
         block.spent, block.asked_at, block.size = 0, sent, units
         return None
 
-    async def _renew(self, hit: Hit, block: _Block) -> None:
+    async def _renew(self, hit: Hit, block: BorrowedBlock) -> None:
         """Borrow again before the block is spent; if home has nothing, that is for the next hit to say."""
         async with block.turn:
             try:
@@ -247,7 +202,12 @@ class Borrower:
     async def peek(self, hit: Hit) -> Decision:
         """What taking a hit would answer: by the block and, beyond that, by home."""
         block = self._blocks.get(hit.key)
-        left = 0 if block is None else block.left(self._clock())
+        if block is None:
+            return await self._peek(hit, 0)
+        async with block.turn:  # else what is on its way would count twice, or not at all
+            return await self._peek(hit, block.left(self._clock()))
+
+    async def _peek(self, hit: Hit, left: int) -> Decision:
         from_home = max(0, hit.cost - left)
         (decision,) = await self._home.peek([hit._replace(cost=from_home)])
         unspent = left if not decision.allowed else left - (hit.cost - from_home)
@@ -281,7 +241,7 @@ class Borrower:
 
     # Giving back what is not needed
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -297,7 +257,7 @@ class Borrower:
             await asyncio.sleep(HORIZON / SECOND)
             await self.return_unused()
 
-    def _owe(self, key: Key, block: _Block) -> None:
+    def _owe(self, key: Key, block: BorrowedBlock) -> None:
         """Note what of a block was not spent in time."""
         if block.ended:
             self._owed += [Receipt(key, block.meter, grant.stamp, grant.left, grant.id) for grant in block.ended]
@@ -310,12 +270,13 @@ class Borrower:
             is_idle = now - block.used_at >= HORIZON
             if not is_idle and not everything:
                 break
-            block.ended += block.grants
-            block.grants = []
-            block.size = 0
+            block.withdraw()
             self._owe(key, block)
             if is_idle and not block.is_in_use():
                 del self._blocks[key]
+        await self._return_owed()
+
+    async def _return_owed(self) -> None:
         owed, self._owed = self._owed, []
         for first in range(0, len(owed), _AT_ONCE):
             await self._return(owed[first : first + _AT_ONCE])

@@ -15,6 +15,7 @@ from headgate.core.meter import Algorithm, Meter
 from headgate.core.units import MINUTE
 from headgate.dataplane import borrowed
 from headgate.dataplane.borrowed import Borrower
+from headgate.errors import StoreError
 from headgate.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -282,6 +283,105 @@ def test_a_counter_that_is_reset_while_home_is_asked(setup: Setup) -> None:
         setup.home.before_answer = lambda: setup.borrower.forget(KEY)
         assert (await setup.borrower.take(ONE)).decision.allowed
         assert setup.borrower.outstanding == 0
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+# Callers that do not wait any more
+
+
+def test_what_a_cancelled_caller_asked_for_is_held(setup: Setup) -> None:
+    """Home has counted it: the next callers spend it, and what is left goes back."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        await setup.borrower.return_unused(everything=True)
+        setup.home.asked.clear()
+        callers = [asyncio.create_task(setup.borrower.take(ONE)) for _ in range(2)]
+        while not setup.home.asked:  # noqa: ASYNC110 (it is the asking that is waited for)
+            await asyncio.sleep(0)
+        for caller in callers:
+            caller.cancel()
+        await asyncio.wait(callers)
+        assert all(caller.cancelled() for caller in callers)
+        assert (await setup.borrower.take(ONE)).decision.source is Source.LEASE
+        assert len(setup.home.asked) == 1
+        await setup.borrower.close()
+        assert setup.home.left() == 600 - 31
+
+    run(scenario())
+
+
+def test_what_a_cancelled_caller_asked_for_goes_back_at_the_end(setup: Setup) -> None:
+    """Closing waits for the answer."""
+
+    async def scenario() -> None:
+        caller = asyncio.create_task(setup.borrower.take(ONE))
+        while not setup.home.asked:  # noqa: ASYNC110 (it is the asking that is waited for)
+            await asyncio.sleep(0)
+        caller.cancel()
+        await asyncio.wait([caller])
+        await setup.borrower.close()
+        assert (setup.home.asked, setup.home.returned, setup.home.left()) == ([1], [1], 600)
+
+    run(scenario())
+
+
+def test_those_who_wait_for_one_answer_share_an_outage(setup: Setup) -> None:
+    """A home that does not answer is asked once for all of them, not by one after the other."""
+
+    async def scenario() -> None:
+        def fail() -> None:
+            msg = "timeout"
+            raise StoreError(msg, transient=True)
+
+        setup.home.before_answer = fail
+        results = await asyncio.gather(*[setup.borrower.take(ONE) for _ in range(5)], return_exceptions=True)
+        assert [type(each) for each in results] == [StoreError] * 5
+        assert setup.home.asked == [1]
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+# Limits that change while blocks are out
+
+
+@pytest.mark.parametrize(("amount", "left"), [(20, 0), (31, 1), (6_000, 5_970)])
+def test_a_limit_that_changes_calls_its_blocks_back(setup: Setup, amount: int, left: int) -> None:
+    """What was granted under the former limit is not spent under the new one, also what is on its way."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        held = setup.borrower.outstanding
+        assert held
+        changed = ONE._replace(meter=Meter(Rate(amount, MINUTE), Algorithm.FIXED_WINDOW))
+        renewed = await setup.borrower.take(ONE._replace(cost=held))  # of which the renewal is on its way
+        setup.borrower.put_back(ONE._replace(cost=held), renewed)
+        admitted = 0
+        while (await setup.borrower.take(changed)).decision.allowed and admitted < left:
+            admitted += 1
+            await asyncio.sleep(0)
+        assert admitted == left
+        await setup.borrower.close()
+
+    run(scenario())
+
+
+def test_a_peek_waits_for_a_block_that_is_on_its_way(setup: Setup) -> None:
+    """Else its units would be missing both here and at home."""
+
+    async def scenario() -> None:
+        await setup.demand(30)
+        await setup.borrower.return_unused(everything=True)
+        taking = asyncio.create_task(setup.borrower.take(ONE))
+        setup.home.asked.clear()
+        while not setup.home.asked:  # noqa: ASYNC110 (it is the asking that is waited for)
+            await asyncio.sleep(0)
+        standing = await setup.borrower.peek(ONE._replace(cost=0))
+        assert (await taking).decision.allowed
+        assert standing.remaining in {570, 569}
         await setup.borrower.close()
 
     run(scenario())
