@@ -169,6 +169,8 @@ def test_options_stand_in_the_address() -> None:
         HeadgateStorage("headgate+redis://", socket_timeout=3)
     with pytest.raises(ConfigurationError, match="max_counters"):
         HeadgateStorage("headgate+memory://?max_counters=none")
+    with pytest.raises(ConfigurationError, match="spread=leased does not go with limits"):
+        HeadgateStorage("headgate+redis://127.0.0.1:1?spread=leased")
 
 
 def test_prefixes_keep_applications_apart(storage: HeadgateStorage) -> None:

@@ -42,6 +42,8 @@ DEFAULT_MEGABYTES: Final = 16
 _MEGABYTE: Final = 1_000_000
 _OF_STANDINGS: Final = 4
 """One part in so many is for them."""
+_DECIDED: Final = frozenset({Source.STORE, Source.LEASE})
+"""The store has counted: now, or a block that a region has borrowed."""
 MAX_HOLDERS: Final = 16_384
 MAX_DROPPED: Final = 4_096
 
@@ -199,7 +201,7 @@ class DenyCache:
 
     async def _weighed(self, hits: Sequence[Hit], decisions: Sequence[Decision], sent: Nanos) -> Sequence[Decision]:
         """The answer to a request that the store has refused, or has not decided as usual."""
-        is_decided = all(decision.source is Source.STORE for decision in decisions)
+        is_decided = all(decision.source in _DECIDED for decision in decisions)
         if is_decided and all(decision.allowed for decision in decisions):
             self._admitted(hits)
             return decisions
@@ -210,7 +212,7 @@ class DenyCache:
         is_counted = all(decision.allowed for decision in decisions)
         if not known:
             if is_counted:
-                self._admitted([hit for hit, made in zip(hits, decisions, strict=True) if made.source is Source.STORE])
+                self._admitted([hit for hit, made in zip(hits, decisions, strict=True) if made.source in _DECIDED])
             return decisions
         self.hits += 1
         if is_counted:
@@ -223,7 +225,7 @@ class DenyCache:
         with self._lock:
             for hit, decision in zip(hits, decisions, strict=True):
                 key = hit.key
-                if decision.source is not Source.STORE or hit.forced or not sent > self._dropped_at(key):
+                if decision.source not in _DECIDED or hit.forced or not sent > self._dropped_at(key):
                     continue
                 known = self._get(key)
                 if not decision.allowed:
@@ -326,7 +328,7 @@ class DenyCache:
 
 
 def _is_counted(hit: Hit, decision: Decision) -> bool:
-    return bool(hit.cost) and decision.source in {Source.STORE, Source.DEGRADED_LOCAL}
+    return bool(hit.cost) and (decision.source in _DECIDED or decision.source is Source.DEGRADED_LOCAL)
 
 
 _caches: weakref.WeakSet[DenyCache] = weakref.WeakSet()

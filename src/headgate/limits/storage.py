@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
 from headgate import wiring
 from headgate.adapters.clock import wall_clock
 from headgate.adapters.redis import REDIS_SCHEMES
+from headgate.core.spread import SpreadMode
 from headgate.dataplane.limiter import run_now
 from headgate.errors import InvalidSettings, StoreError, short_repr
 from headgate.limits.counters import LimitsCounters
@@ -34,6 +35,12 @@ def _counters(uri: str | None, prefix: str, options: dict[str, float | str | boo
         raise ConfigurationError(msg)
     url = (uri or f"{_OURS}memory://").removeprefix(_ASYNC).removeprefix(_OURS)
     try:
+        policy = wiring.failure_policy(url)
+        if policy is not None and policy.spread is not None and policy.spread.mode is not SpreadMode.EXACT:
+            msg = (
+                f"spread={policy.spread.mode.value} does not go with limits, which compares counts itself: leave it out"
+            )
+            raise ConfigurationError(msg)
         store, _, bare_keys, _ = wiring.parts(url)
         if not awaits and not isinstance(store, LocalStore):
             store = wiring.blocking_store(url)

@@ -45,6 +45,7 @@ __all__ = [
     "Counters",
     "Regions",
     "blocking_store",
+    "failure_policy",
     "layer",
     "open_counters",
     "open_store",

@@ -13,6 +13,7 @@ from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
 from headgate.core.spread import RegionMode
 from headgate.core.units import MINUTE, SECOND
+from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.regional import Regional
 from headgate.errors import Overloaded, StoreError
 
@@ -243,6 +244,28 @@ def test_a_step_of_the_wall_clock_prolongs_no_block(world: World) -> None:
         assert (await us.take([none]))[0].at == world.clock() - 30 * SECOND
         await us.gossip.close()
         await us.borrowers["eu"].close()
+        await world.close()
+
+    run(scenario())
+
+
+# In front of it: the deny cache
+
+
+def test_a_denial_of_a_borrowed_limit_ends_when_home_has_units_again(world: World) -> None:
+    """What a block admits is decided by the store, so a known denial does not outlast its second."""
+
+    async def scenario() -> None:
+        eu = world.regions["eu"]
+        cache = DenyCache(eu, lambda: world.clock() * 1_000)
+        each = hit("borrow.us", meter=HUNDRED)
+        (taken,) = await eu.take([each])
+        while (await cache.take([each]))[0].allowed:
+            pass
+        await eu.give_back([receipt_of(each, taken)])
+        assert not (await cache.take([each]))[0].allowed
+        world.clock.advance(seconds=1)
+        assert [(await cache.take([each]))[0].allowed for _ in range(2)] == [True, False]
         await world.close()
 
     run(scenario())
