@@ -30,11 +30,11 @@ MAX_HELD: Final = 2 * LONG // 8
 """Two blocks of one process, each at most an eighth of what is left."""
 
 
-@pytest.fixture(params=[0, 2], ids=["machine idle", "two burners"])
+@pytest.fixture(params=[0, 4], ids=["machine idle", "four burners"])
 def busy(request: pytest.FixtureRequest) -> Iterator[str]:
     """Whether the processors have something else to do."""
     started = burners(request.param, 240)
-    yield "" if not started else ", CPU burners beside it"
+    yield "" if not started else ", four CPU burners beside it"
     for process in started:
         process.kill()
         process.join()
@@ -114,6 +114,23 @@ def test_sustained_demand(valkey: Server, tmp_path: Path, figures: Figures, algo
     figures.check(case, "off the limit in all windows", 100 * abs(total / (WINDOWS * amount) - 1), "%", 1)
     if algorithm == "fixed_window":
         figures.check(case, "admitted over the limit of a window", max(counted) - amount, "", 0)
+
+
+@pytest.mark.parametrize("algorithm", ["fixed_window", "sliding_window_counter", "token_bucket"])
+def test_a_limit_that_is_used_up_once(
+    valkey: Server, tmp_path: Path, figures: Figures, algorithm: str, busy: str
+) -> None:
+    """Four processes take a limit that does not come back during the test: all of it, and not one unit more."""
+    case = f"leases, {PROCESSES} processes use up a limit, {algorithm}{busy}"
+    orders = Orders(f"{valkey.url}?{OPTIONS}", f"{LONG}/3660d", algorithm, 3_660 * 86_400 * SECOND)
+    with Holders(tmp_path / "notes", orders) as holders:
+        _used(holders)
+        total = holders.steady(3)
+        leased = holders.leased
+        holders.stop()
+    figures.note(case, "admitted from blocks", 100 * leased / total, "%")
+    figures.check(case, "admitted over the limit", total - LONG, "", 0)
+    figures.check(case, "not admitted below the limit", LONG - total, "", 0)
 
 
 def _used(holders: Holders) -> None:
