@@ -75,7 +75,7 @@ class TestBorrow(CounterStoreContract):
     async def open_store(self, clock: FakeClock) -> AsyncIterator[CounterStore]:
         inner = regional(clock)
         for borrower in inner.borrowers.values():
-            borrower._renew = _no_renewal  # type: ignore[method-assign]
+            borrower._renew = _no_renewal  # type: ignore[method-assign,assignment]
         store = Renamed(inner, "|@borrow.us")
         yield store
         await store.close()
