@@ -180,6 +180,8 @@ _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "kafka_brokers": _needs_events_on,
     "kafka_topic": _needs_kafka,
     "usage_users_per_day": _needs_usage,
+    "metrics_months": _needs_database,
+    "metrics_users": _needs_usage,
     "archive_url": _needs_archiving,
     "archive_days": _needs_archiving,
     "archive_years": _needs_archiving,
@@ -192,7 +194,7 @@ _OF_OTHER_ROLES: Final[Mapping[Role, tuple[str, tuple[str, ...]]]] = {
         "it is for the service with the role admin, and this one has the role decisions",
         (
             *("admin_host", "admin_port", "admin_token", "rules_owner", "archive_daily", "backup_daily"),
-            *("base_backup_folder", "archive_url", "archive_days", "archive_years", "s3_endpoint"),
+            *("base_backup_folder", "archive_url", "archive_days", "archive_years", "s3_endpoint", "metrics_months"),
         ),
     ),
     Role.ADMIN: (
@@ -202,7 +204,7 @@ _OF_OTHER_ROLES: Final[Mapping[Role, tuple[str, tuple[str, ...]]]] = {
             *("tls_key", "tls_client_ca", "connections", "header_limit", "header_seconds", "body_limit"),
             *("body_seconds", "overload_seconds", "notice_seconds", "drain_seconds", "deny_cache_mb", "on_no_rules"),
             *("denial_events_per_minute", "events_per_minute", "usage_users_per_day", "events_file", "kafka_brokers"),
-            *("kafka_topic", "flush_seconds", "spool_limit"),
+            *("kafka_topic", "flush_seconds", "spool_limit", "metrics_users"),
         ),
     ),
 }

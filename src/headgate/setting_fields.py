@@ -18,6 +18,7 @@ from headgate.setting_values import (
     Role,
     address,
     names,
+    names_up_to,
     networks,
     one_of,
     region_urls,
@@ -166,6 +167,12 @@ class Settings:
     )
     usage_users_per_day: int = field(
         default=1_000_000, metadata=_about("how many users have usage of their own each day", _MANY)
+    )
+    metrics_months: int = field(
+        default=84, metadata=_about("after how many months counts are deleted", whole(1, 1_200))
+    )
+    metrics_users: tuple[str, ...] = field(
+        default=(), metadata=_about("users whose counts are also kept by endpoint, at most 50", names_up_to(50))
     )
     events_file: Path | None = field(
         default=None, metadata=_about("a file that events are appended to, as JSON lines", Path)

@@ -161,6 +161,19 @@ def names(text: str) -> tuple[str, ...]:
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
+def names_up_to(most: int) -> Callable[[str], tuple[str, ...]]:
+    """A reader for so many names at most, with commas between them."""
+
+    def read(text: str) -> tuple[str, ...]:
+        found = names(text)
+        if len(found) > most:
+            msg = f"at most {most} names with commas between them"
+            raise ValueError(msg)
+        return found
+
+    return read
+
+
 def region_urls(text: str) -> tuple[tuple[str, str], ...]:
     """Regions and the addresses of their stores, with blanks between them, because an address may have commas."""
     pairs = tuple((name, url) for name, _, url in (part.partition("=") for part in text.split()))

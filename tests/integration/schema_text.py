@@ -18,7 +18,9 @@ SCHEMA = Path(__file__).parents[2] / "src/headgate/adapters/postgres/sql/schema.
 _HEADER = "-- The sum of all migrations, for reading. Written by `make schema`; a test holds it to the migrations."
 # Everything but the table that the migrations themselves are recorded in.
 _TABLES = """
-SELECT oid, relname, relkind, pg_get_partkeydef(oid) AS partitions, array_to_string(reloptions, ', ') AS options
+SELECT oid, relname, relkind, pg_get_partkeydef(oid) AS partitions, array_to_string(reloptions, ', ') AS options,
+       (SELECT inhparent::regclass FROM pg_inherits WHERE inhrelid = pg_class.oid) AS parent,
+       pg_get_expr(relpartbound, oid) AS bound
 FROM pg_class
 WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace AND relname <> 'migrations'
 ORDER BY relname"""
@@ -53,6 +55,10 @@ async def schema_text(connection: PoolConnectionProxy[asyncpg.Record]) -> str:
     """All tables, indexes, views and functions, in an order in which they can be made again."""
     parts, references = [], []
     for table in await connection.fetch(_TABLES):
+        options = f" WITH ({table['options']})" if table["options"] else ""
+        if table["bound"]:  # its columns, constraints and indexes are those of the whole
+            parts.append(f"CREATE TABLE {table['relname']} PARTITION OF {table['parent']} {table['bound']}{options};")
+            continue
         lines = [_column(column) for column in await connection.fetch(_COLUMNS, table["oid"])]
         for constraint in await connection.fetch(_CONSTRAINTS, table["oid"]):
             text = f"CONSTRAINT {constraint['conname']} {constraint['text']}"
@@ -61,7 +67,6 @@ async def schema_text(connection: PoolConnectionProxy[asyncpg.Record]) -> str:
             else:
                 lines.append(text)
         partitions = f" PARTITION BY {table['partitions']}" if table["partitions"] else ""
-        options = f" WITH ({table['options']})" if table["options"] else ""
         body = "".join(f"\n    {line}{',' if line is not lines[-1] else ''}" for line in lines)
         indexes = [f"{row['text']};" for row in await connection.fetch(_INDEXES, table["oid"])]
         parts.append("\n".join([f"CREATE TABLE {table['relname']} ({body}\n){partitions}{options};", *indexes]))

@@ -94,7 +94,7 @@ def test_partitions_are_made_while_a_service_runs(database_url: str, monkeypatch
             return await make_ahead()
 
         monkeypatch.setattr(retention, "make_ahead", make_and_say)
-        work = asyncio.create_task(maintenance.maintain_events(retention))
+        work = asyncio.create_task(maintenance.maintain_tables(retention.make_ahead))
         async with asyncio.timeout(60):
             for _ in range(3):
                 await looked.acquire()

@@ -15,7 +15,7 @@ from headgate.core.units import SECOND
 from headgate.errors import DatabaseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from headgate.core.units import Micros
     from headgate.ports import Statements
@@ -60,20 +60,19 @@ class Retention:
         return 0 if row is None else int(row["number"])
 
 
-async def maintain_events(retention: Retention) -> None:
-    """Make partitions ahead every hour, until cancelled."""
+async def maintain_tables(*steps: Callable[[], Awaitable[object]]) -> None:
+    """Take the steps every hour, such as to make partitions ahead, until cancelled."""
     wait = _SECONDS_AFTER_START
     while True:
         await asyncio.sleep(wait)
-        try:
-            await retention.make_ahead()
-        except DatabaseError as error:
-            # Debug only: the event sink logs that the database is unavailable.
-            log.debug("event partitions were not made, retry in %.0f s: %s", _SECONDS_AFTER_ERROR, error)
-            wait = _SECONDS_AFTER_ERROR
-            continue
-        except Exception:
-            log.exception("event partitions were not made, retry in %.0f s", _SECONDS_AFTER_ERROR)
-            wait = _SECONDS_AFTER_ERROR
-            continue
         wait = _SECONDS_BETWEEN_ROUNDS
+        for step in steps:
+            try:
+                await step()
+            except DatabaseError as error:
+                # Debug only: the event sink logs that the database is unavailable.
+                log.debug("partitions were not made or dropped, retry in %.0f s: %s", _SECONDS_AFTER_ERROR, error)
+                wait = _SECONDS_AFTER_ERROR
+            except Exception:
+                log.exception("partitions were not made or dropped, retry in %.0f s", _SECONDS_AFTER_ERROR)
+                wait = _SECONDS_AFTER_ERROR

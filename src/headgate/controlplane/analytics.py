@@ -83,8 +83,8 @@ class MetricsQuery(NamedTuple):
     def check(self) -> None:
         """Raise `InvalidFields` for what is not counted together."""
         dimensions = {*self.by, *self.of}
-        if Dimension.USER in dimensions and dimensions & {Dimension.RULE, Dimension.ENDPOINT, Dimension.TIER}:
-            sentence = "users are counted by themselves, and by region; leave rule, endpoint and tier out"
+        if Dimension.USER in dimensions and dimensions & {Dimension.RULE, Dimension.TIER}:
+            sentence = "users are counted by themselves, by region and by endpoint; leave rule and tier out"
             raise InvalidFields([Problem(("by",), sentence)])
 
     def chosen(self, dimension: Dimension) -> str | None:

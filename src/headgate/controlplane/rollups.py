@@ -69,7 +69,7 @@ class Rollups:
         self._database = database
         self._clock = clock
         self._every = every
-        self._most = most
+        self._bounds = (most, Bounds().user_endpoints)
         self._series = series
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class Rollups:
                 await self._fold(writing, level, at)
             else:
                 await writing.run("rolling_up.clear", level.coarser, at)
-                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length, self._most)
+                await writing.run("rolling_up.sum", level.finer, level.coarser, at, at + level.length, *self._bounds)
                 await writing.run("rolling_up.bound", level.coarser, at, self._series)
             await _note_coarser(writing, level, at)
         return True
@@ -138,7 +138,7 @@ class Rollups:
 
     async def _fold(self, writing: Writing, level: Level, at: datetime) -> None:
         await writing.run("rolling_up.fold", level.finer, level.coarser, at, at + level.length)
-        await writing.run("rolling_up.trim", level.coarser, at, self._most)
+        await writing.run("rolling_up.trim", level.coarser, at, *self._bounds)
         await writing.run("rolling_up.bound", level.coarser, at, self._series)
 
     async def _lower(self, level: Level) -> None:

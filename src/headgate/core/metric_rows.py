@@ -53,7 +53,9 @@ class Bounds(NamedTuple):
     series: int = 3_000
     """Rows by rule, endpoint and tier; above it there is one more for each rule, which has all the others."""
     users: int = 500
-    """Rows by user. Users without one are counted by endpoint, and in usage by the day."""
+    """Users with rows of their own. Those without are counted by endpoint, and in usage by the day."""
+    user_endpoints: int = 100
+    """Endpoints of each user who is counted by endpoint; the others are counted together."""
 
 
 class Known(NamedTuple):
@@ -61,6 +63,8 @@ class Known(NamedTuple):
 
     series: AbstractSet[Series] = frozenset()
     users: AbstractSet[str] = frozenset()
+    user_endpoints: AbstractSet[tuple[str, str]] = frozenset()
+    """Users who are counted by endpoint, and each endpoint of theirs."""
 
 
 _BOUNDS: Final = Bounds()
@@ -98,9 +102,15 @@ class MetricRow(NamedTuple):
 
 
 def metric_rows(
-    batch: CountBatch, known: Mapping[Micros, Known] | None = None, bounds: Bounds = _BOUNDS
+    batch: CountBatch,
+    known: Mapping[Micros, Known] | None = None,
+    bounds: Bounds = _BOUNDS,
+    by_endpoint: AbstractSet[str] = frozenset(),
 ) -> list[MetricRow]:
-    """All rows of the minutes that a batch adds to, each once; `known` is what these minutes have already."""
+    """All rows of the minutes that a batch adds to, each once; `known` is what these minutes have already.
+
+    The users `by_endpoint` always have rows, one for each endpoint; other users have one.
+    """
     known = known or {}
     totals: dict[Row, list[int]] = {}
     for count in batch.counts:
@@ -118,17 +128,45 @@ def metric_rows(
         MetricRow(*series, *totals.get(series, nothing), latency=histogram(latencies.get(series, {}).items()))  # type: ignore[arg-type, misc] # mypy cannot count them
         for series in dict.fromkeys(chain(totals, latencies))
     ]
-    return _folded(rows, known, bounds) + _of_users(batch.counts, known, bounds.users)
+    return _folded(rows, known, bounds) + _of_users(batch.counts, known, bounds, by_endpoint)
 
 
-def _of_users(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> list[MetricRow]:
+def _of_users(
+    counts: Sequence[Count], known: Mapping[Micros, Known], bounds: Bounds, by_endpoint: AbstractSet[str]
+) -> list[MetricRow]:
     """Rows by user: of those who have one already, and of those with most requests."""
-    told_apart = _told_apart(counts, known, most)
+    told_apart = _told_apart(counts, known, bounds.users)
+    endpoints = {minute: _UserEndpoints(each.user_endpoints, bounds.user_endpoints) for minute, each in known.items()}
     totals: dict[Row, list[int]] = {}
-    for count in counts:
-        for user in told_apart[count.minute] & count.users.keys():
-            _add(totals, (count.minute, "", "", "", user), count, count.users[user], count.kind, of_user=True)
+    for count in sorted(counts, key=lambda count: -count.requests) if by_endpoint else counts:
+        minute = count.minute
+        for user in (told_apart[minute] | by_endpoint) & count.users.keys():
+            endpoint = ""
+            if user in by_endpoint:
+                room = endpoints.setdefault(minute, _UserEndpoints((), bounds.user_endpoints))
+                endpoint = room.name_of(user, count.endpoint or "")
+            _add(totals, (minute, "", endpoint, "", user), count, count.users[user], count.kind, of_user=True)
     return [MetricRow(*series, *numbers, latency=[]) for series, numbers in totals.items()]  # type: ignore[arg-type, misc] # mypy cannot count them
+
+
+class _UserEndpoints:
+    """The endpoints of users who are counted by endpoint, in one minute."""
+
+    def __init__(self, known: Iterable[tuple[str, str]], most: int) -> None:
+        self._most = most
+        self._names: dict[str, set[str]] = {}
+        for user, endpoint in known:
+            self._names.setdefault(user, set()).add(endpoint)
+
+    def name_of(self, user: str, endpoint: str) -> str:
+        """Where requests are counted: under their endpoint, or with others."""
+        names = self._names.setdefault(user, set())
+        if endpoint in names or endpoint in _UNNAMED:
+            return endpoint
+        if len(names - _UNNAMED) >= self._most:
+            return OTHER
+        names.add(endpoint)
+        return endpoint
 
 
 def _told_apart(counts: Sequence[Count], known: Mapping[Micros, Known], most: int) -> dict[Micros, AbstractSet[str]]:

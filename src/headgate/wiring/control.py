@@ -16,7 +16,8 @@ from headgate.adapters.embedded import open_database
 from headgate.adapters.postgres import migrate
 from headgate.adapters.postgres.records import PostgresRecords
 from headgate.adapters.saved_documents import SavedDocuments
-from headgate.archive.retention import Retention, maintain_events
+from headgate.archive.metric_months import MetricMonths
+from headgate.archive.retention import Retention, maintain_tables
 from headgate.archive.schedule import run_jobs
 from headgate.controlplane import documents
 from headgate.controlplane.changes import StoredChanges
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _SECONDS_FOR_A_RECORD: Final = 2.0
 _SECONDS_TO_ROLL_UP: Final = 60.0
+_SECONDS_TO_MOVE_A_MONTH: Final = 600.0
 
 
 class ControlPlane(NamedTuple):
@@ -112,13 +114,14 @@ def _leader(
     settings: Settings, opened: OpenedDatabase, notifier: Notifier, admin: AdminParts, rules: RulesFile | None
 ) -> Leader:
     retention = Retention(opened.database, wall_clock)
+    months = MetricMonths(opened.another(_SECONDS_TO_MOVE_A_MONTH), wall_clock, settings.metrics_months)
     return Leader(
         Preparation(partial(migrate, opened.database), rules, admin.rule_set_changes, notifier),
         notifier,
         admin.blocks,
         [
             Rollups(opened.another(_SECONDS_TO_ROLL_UP)).run,
-            partial(maintain_events, retention),
+            partial(maintain_tables, retention.make_ahead, months.keep),
             partial(run_jobs, opened.database, settings, wall_clock),
         ],
         partial(import_module, "headgate.edge.admin.app"),

@@ -123,7 +123,8 @@ def _count_sinks(settings: Settings, control: ControlPlane | None) -> list[Count
         return []
     from headgate.adapters.postgres.count_sink import PostgresCounts  # noqa: PLC0415 (an extra)
 
-    return [PostgresCounts(control.database.another(_SECONDS_TO_STORE), settings.usage_users_per_day)]
+    database = control.database.another(_SECONDS_TO_STORE)
+    return [PostgresCounts(database, settings.usage_users_per_day, settings.metrics_users)]
 
 
 def _kafka(brokers: str, topic: str) -> EventSink:

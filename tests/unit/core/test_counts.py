@@ -197,3 +197,25 @@ def test_what_was_known_already_stays_exact_in_parts_and_sums() -> None:
     assert [each.caches for each in both.counts] == [CacheUse(denials=6), CacheUse()]
     assert both.keys == (KeyCount(NOON, "k", 4, 2), KeyCount(NOON, "l", 1, 0))
     assert (one.size, both.size) == (5, 6)
+
+
+def test_named_users_are_counted_by_endpoint() -> None:
+    """Their rows add up to what they have asked, whether there is room for users or not; other users have one row."""
+    counts = [
+        _count("allowed", user="u1", requests=5),
+        _count("denied", user="u1", requests=2)._replace(endpoint="/b"),
+        _count("allowed", user="u1")._replace(endpoint=None),
+        _count("allowed", user="u2", requests=9)._replace(endpoint="/b"),
+        _count("allowed", user="u3", requests=1),
+    ]
+    rows = metric_rows(_batch(*counts), bounds=Bounds(users=1), by_endpoint=frozenset({"u1", "absent"}))
+    found = {(row.user, row.endpoint): (row.total, row.denied) for row in rows if row.user}
+    assert found == {("u1", "/a"): (5, 0), ("u1", "/b"): (2, 2), ("u1", ""): (1, 0), ("u2", ""): (9, 0)}
+
+
+def test_a_named_user_has_so_many_endpoints_in_a_minute() -> None:
+    """Those that are there, then those with most requests; the rest are counted together."""
+    counts = [_count("allowed", requests=each)._replace(endpoint=f"/{each}") for each in range(1, 5)]
+    known = {NOON: Known(users=frozenset({"u1"}), user_endpoints=frozenset({("u1", "/1"), ("u1", OTHER)}))}
+    rows = metric_rows(_batch(*counts), known, Bounds(user_endpoints=2), by_endpoint=frozenset({"u1"}))
+    assert {row.endpoint: row.total for row in rows if row.user} == {"/1": 1, "/4": 4, OTHER: 5}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.adapters.postgres.daily_users import MAX_USERS, DailyUsers
 from headgate.core.counts import OTHER, added_up, usage_columns
-from headgate.core.metric_rows import Known, Series, metric_rows
+from headgate.core.metric_rows import Bounds, Known, Series, metric_rows
 from headgate.core.units import DAY, HOUR
 from headgate.errors import DatabaseError, InvalidRequest, SinkError
 from headgate.ports import Stored
@@ -48,10 +48,14 @@ class PostgresCounts:
 
     name = "counts"
 
-    def __init__(self, database: Database, users_per_day: int = MAX_USERS) -> None:
-        """`database` is closed by its owner. So many users of each day have rows of usage of their own."""
+    def __init__(self, database: Database, users_per_day: int = MAX_USERS, by_endpoint: Iterable[str] = ()) -> None:
+        """`database` is closed by its owner. So many users of each day have rows of usage of their own.
+
+        The users `by_endpoint` have metrics by endpoint too.
+        """
         self._database = database
         self._daily_users = DailyUsers(users_per_day)
+        self._by_endpoint = frozenset(by_endpoint)
 
     async def store(self, *batches: CountBatch) -> Stored:
         """Add batches, in one transaction with their ids."""
@@ -80,7 +84,7 @@ class PostgresCounts:
         await writing.run("counts.take_turn")
         minutes = {count.minute for count in batch.counts} | {each.minute for each in batch.latencies}
         known = await _known(writing, minutes, region)
-        metrics = sorted(await asyncio.to_thread(metric_rows, batch, known))
+        metrics = sorted(await asyncio.to_thread(metric_rows, batch, known, Bounds(), self._by_endpoint))
         usage = await asyncio.to_thread(usage_columns, await self._daily_users.bounded(writing, batch))
         await _store(writing, metrics, usage, region)
         await _store_keys(writing, batch.keys)
@@ -138,13 +142,15 @@ async def _store_keys(writing: Writing, keys: Sequence[KeyCount]) -> None:
 
 async def _known(writing: Writing, minutes: set[Micros], region: str) -> dict[Micros, Known]:
     """The rows that minutes have already."""
-    found = {minute: (set[Series](), set[str]()) for minute in minutes}
+    found = {minute: (set[Series](), set[str](), set[tuple[str, str]]()) for minute in minutes}
     times = {_time(minute): minute for minute in minutes}
     for row in await writing.rows("counts.known", region, [*times]):
         at, rule, endpoint, tier, user = row.values()
-        series, users = found[times[at]]
+        series, users, user_endpoints = found[times[at]]
         if user:
             users.add(user)
+            if endpoint:
+                user_endpoints.add((user, endpoint))
         else:
             series.add((rule, endpoint, tier))
     return {minute: Known(*each) for minute, each in found.items()}

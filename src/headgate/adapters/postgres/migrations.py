@@ -76,7 +76,8 @@ def known() -> Sequence[Migration]:
 
 def tables() -> Sequence[str]:
     """The tables that migrations make, in their order: what a row refers to is in an earlier table, or its own."""
-    return [name for step in known() for kind, name in _MADE.findall(step.sql) if kind == "TABLE"]
+    made = [name for step in known() for kind, name in _MADE.findall(step.sql) if kind == "TABLE"]
+    return list(dict.fromkeys(made))  # one that was made again is in its first place
 
 
 async def pending(database: Database) -> list[Migration]:

@@ -178,8 +178,10 @@ CREATE TABLE metrics (
     record_misses bigint DEFAULT 0 NOT NULL,
     CONSTRAINT metrics_pkey PRIMARY KEY (granularity, at, rule, endpoint, tier, region, user_id),
     CONSTRAINT metrics_granularity_check CHECK ((granularity = ANY (ARRAY['minute'::text, 'hour'::text, 'day'::text])))
-) WITH (fillfactor=50);
+) PARTITION BY RANGE (at);
 CREATE INDEX metrics_by_user ON metrics USING btree (user_id, granularity, at) WHERE (user_id <> ''::text);
+
+CREATE TABLE metrics_default PARTITION OF metrics DEFAULT WITH (fillfactor=50);
 
 CREATE TABLE origin (
     is_only boolean DEFAULT true NOT NULL,
@@ -517,6 +519,24 @@ BEGIN
     RETURN true;
 END $function$;
 
+CREATE OR REPLACE FUNCTION drop_metric_partition(instant timestamp with time zone)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO '$user', 'public'
+ SET lock_timeout TO '2s'
+AS $function$
+DECLARE
+    first timestamp := date_trunc('month', instant AT TIME ZONE 'UTC');
+    name  text := 'metrics_' || to_char(first, 'YYYY_MM');
+BEGIN
+    PERFORM lock_metrics();
+    IF to_regclass(quote_ident(name)) IS NULL THEN  -- another process was first
+        RETURN;
+    END IF;
+    EXECUTE format('ALTER TABLE metrics DETACH PARTITION %I', name);
+    EXECUTE format('DROP TABLE %I', name);
+END $function$;
+
 CREATE OR REPLACE FUNCTION events_mark(since timestamp with time zone, before timestamp with time zone, OUT number bigint, OUT mark numeric)
  RETURNS record
  LANGUAGE sql
@@ -527,6 +547,16 @@ AS $function$
     FROM events
     WHERE at >= since AND at < before
 $function$;
+
+CREATE OR REPLACE FUNCTION lock_metrics()
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO '$user', 'public'
+AS $function$
+BEGIN
+    PERFORM pg_advisory_xact_lock(1919904876), pg_advisory_xact_lock(1668248942);
+    LOCK TABLE metrics IN SHARE ROW EXCLUSIVE MODE;
+END $function$;
 
 CREATE OR REPLACE FUNCTION make_event_partition(instant timestamp with time zone)
  RETURNS text
@@ -541,6 +571,33 @@ BEGIN
         'CREATE TABLE IF NOT EXISTS %I PARTITION OF events FOR VALUES FROM (%L) TO (%L)',
         name, first AT TIME ZONE 'UTC', (first + interval '1 month') AT TIME ZONE 'UTC'
     );
+    RETURN name;
+END $function$;
+
+CREATE OR REPLACE FUNCTION make_metric_partition(instant timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO '$user', 'public'
+ SET lock_timeout TO '2s'
+AS $function$
+DECLARE
+    first timestamptz := date_trunc('month', instant AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+    past  timestamptz := (first AT TIME ZONE 'UTC' + interval '1 month') AT TIME ZONE 'UTC';
+    name  text := 'metrics_' || to_char(first AT TIME ZONE 'UTC', 'YYYY_MM');
+BEGIN
+    IF to_regclass(quote_ident(name)) IS NOT NULL THEN
+        RETURN name;
+    END IF;
+    PERFORM lock_metrics();
+    IF to_regclass(quote_ident(name)) IS NOT NULL THEN  -- another process has made it meanwhile
+        RETURN name;
+    END IF;
+    EXECUTE format('CREATE TABLE %I (LIKE metrics INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = 50)', name);
+    EXECUTE format(
+        'WITH moved AS (DELETE FROM metrics_default WHERE at >= %L AND at < %L RETURNING *) INSERT INTO %I SELECT * FROM moved',
+        first, past, name
+    );
+    EXECUTE format('ALTER TABLE metrics ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name, first, past);
     RETURN name;
 END $function$;
 

@@ -13,19 +13,25 @@ INSERT INTO stale_metrics (granularity, at) VALUES ($1, $2);
 -- rolling_up.clear(granularity, at): nothing; rows that are made anew are gone
 DELETE FROM metrics WHERE granularity = $1 AND at = $2;
 
--- rolling_up.sum(finer, granularity, at, end, most): nothing; the sum of the finer rows is there, of each rule with so many endpoints, and so many users
+-- rolling_up.sum(finer, granularity, at, end, most, most of a user): nothing; the sum of the finer rows is there, of each rule with so many endpoints, and so many users, of whom those by endpoint come first
 WITH finer AS (
     SELECT * FROM metrics WHERE granularity = $1 AND at >= $3 AND at < $4
 ), ranked AS (
     SELECT rule, endpoint, user_id,
-           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS rank
+           row_number() OVER (PARTITION BY rule, user_id ORDER BY sum(total) DESC, endpoint) AS rank
     FROM finer
-    WHERE endpoint NOT IN ('', '(other)') OR user_id <> ''
+    WHERE endpoint NOT IN ('', '(other)')
     GROUP BY rule, endpoint, user_id
+), users AS (
+    SELECT user_id, row_number() OVER (ORDER BY bool_or(endpoint <> '') DESC, sum(total) DESC, user_id) AS user_rank
+    FROM finer
+    WHERE user_id <> ''
+    GROUP BY user_id
 ), told_apart AS (
-    SELECT finer.*, CASE WHEN rank > $5::bigint THEN '(other)' ELSE endpoint END AS name
-    FROM finer LEFT JOIN ranked USING (rule, endpoint, user_id)
-    WHERE user_id = '' OR rank <= $5
+    SELECT finer.*, CASE WHEN rank > CASE user_id WHEN '' THEN $5::bigint ELSE $6::bigint END THEN '(other)' ELSE endpoint END
+                    AS name
+    FROM finer LEFT JOIN ranked USING (rule, endpoint, user_id) LEFT JOIN users USING (user_id)
+    WHERE user_id = '' OR user_rank <= $5
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
                      total, allowed, denied, throttled, blocked, shadow, degraded,
@@ -66,29 +72,42 @@ SET total = metrics.total + excluded.total,
     record_misses = metrics.record_misses + excluded.record_misses,
     latency = add_histograms(metrics.latency, excluded.latency);
 
--- rolling_up.trim(granularity, at, most): nothing; of each rule so many endpoints are told apart, and so many users
+-- rolling_up.trim(granularity, at, most, most of a user): nothing; of each rule so many endpoints are told apart, and so many users, of whom those by endpoint come first
 WITH ranked AS (
     SELECT rule, endpoint, user_id,
-           row_number() OVER (PARTITION BY rule, user_id = '' ORDER BY sum(total) DESC, endpoint, user_id) AS rank
+           row_number() OVER (PARTITION BY rule, user_id ORDER BY sum(total) DESC, endpoint) AS rank
     FROM metrics
-    WHERE granularity = $1 AND at = $2 AND (endpoint NOT IN ('', '(other)') OR user_id <> '')
+    WHERE granularity = $1 AND at = $2 AND endpoint NOT IN ('', '(other)')
     GROUP BY rule, endpoint, user_id
+), users AS (
+    SELECT user_id, row_number() OVER (ORDER BY bool_or(endpoint <> '') DESC, sum(total) DESC, user_id) AS user_rank
+    FROM metrics
+    WHERE granularity = $1 AND at = $2 AND user_id <> ''
+    GROUP BY user_id
+), too_many AS (
+    SELECT rule, endpoint, user_id, true AS is_kept
+    FROM ranked LEFT JOIN users USING (user_id)
+    WHERE rank > CASE user_id WHEN '' THEN $3::bigint ELSE $4::bigint END AND coalesce(user_rank, 0) <= $3
+    UNION ALL
+    SELECT DISTINCT rule, endpoint, user_id, false
+    FROM metrics JOIN users USING (user_id)
+    WHERE granularity = $1 AND at = $2 AND user_rank > $3
 ), gone AS (
-    DELETE FROM metrics USING ranked
-    WHERE granularity = $1 AND at = $2 AND rank > $3::bigint
-      AND (metrics.rule, metrics.endpoint, metrics.user_id) = (ranked.rule, ranked.endpoint, ranked.user_id)
-    RETURNING metrics.*
+    DELETE FROM metrics USING too_many
+    WHERE granularity = $1 AND at = $2
+      AND (metrics.rule, metrics.endpoint, metrics.user_id) = (too_many.rule, too_many.endpoint, too_many.user_id)
+    RETURNING metrics.*, is_kept
 )
 INSERT INTO metrics (granularity, at, rule, endpoint, tier, region, user_id,
                      total, allowed, denied, throttled, blocked, shadow, degraded,
                      cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency)
-SELECT $1, $2, rule, '(other)', tier, region, '',
+SELECT $1, $2, rule, '(other)', tier, region, user_id,
        sum(total), sum(allowed), sum(denied), sum(throttled), sum(blocked), sum(shadow), sum(degraded),
        sum(cache_hits), sum(cache_misses), sum(lease_hits), sum(record_hits), sum(record_misses),
        sum_histograms(latency)
 FROM gone
-WHERE user_id = ''
-GROUP BY rule, tier, region
+WHERE is_kept
+GROUP BY rule, tier, region, user_id
 ON CONFLICT (granularity, at, rule, endpoint, tier, region, user_id) DO UPDATE
 SET total = metrics.total + excluded.total,
     allowed = metrics.allowed + excluded.allowed,
