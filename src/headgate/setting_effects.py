@@ -27,6 +27,9 @@ _EVENTS_OFF: Final = "HEADGATE_EVENTS is no; set it to yes"
 _NO_ARCHIVING: Final = "the service archives nothing; set HEADGATE_ARCHIVE_DAILY=yes, or run 'headgate archive'"
 
 
+_WITH_REPLICAS: Final = ("redis+sentinel:", "rediss+sentinel:", "redis+cluster:", "rediss+cluster:")
+
+
 class IdleSetting(NamedTuple):
     """A setting without effect."""
 
@@ -65,6 +68,13 @@ def _needs_tokens(settings: Settings) -> str | None:
 
 def _needs_server(settings: Settings) -> str | None:
     return _MEMORY if (settings.redis_url or "").startswith("memory:") else None
+
+
+def _needs_replicas(settings: Settings) -> str | None:
+    """Of whether replicas may be read: 'no' is what happens without any."""
+    if not settings.peek_replicas or (settings.redis_url or "").startswith(_WITH_REPLICAS):
+        return None
+    return "only Sentinel and Cluster name replicas; it is for redis+sentinel:// and redis+cluster://"
 
 
 def _needs_events(settings: Settings) -> str | None:
@@ -167,6 +177,7 @@ _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "admin_token": _needs_database,
     "on_no_rules": _needs_database,
     "deny_cache_mb": _needs_server,
+    "peek_replicas": _needs_replicas,
     "overload_seconds": _needs_server,
     "rls_on_overload": _needs_server,
     "data_dir": _needs_a_folder,

@@ -53,6 +53,9 @@ class Settings:
     deny_cache_mb: int = field(
         default=16, metadata=_about("how much memory each process has for known denials; 0 is none", whole(0, 65_536))
     )
+    peek_replicas: bool = field(
+        default=False, metadata=_about("whether peeks, explain and quota may read replicas", yes_or_no)
+    )
     rules_file: Path | None = field(default=None, metadata=_about("the YAML file with the rules", Path))
     rules_owner: str | None = field(
         default=None, metadata=_about("the owner of the file's rules in the database", short_text(255))

@@ -200,10 +200,11 @@ class Limiter:
         cost: int | None = None,
         *,
         algorithm: str = DEFAULT_ALGORITHM,
+        replica: bool | None = None,
     ) -> Verdict:
-        """What `check` or `hit` would answer. Changes nothing."""
+        """What `check` or `hit` would answer. Changes nothing. `replica` is as `headgate.Limiter.peek` takes it."""
         self._look_at_rules()
-        return run_now(self._limiter.peek(subject, limit, cost, algorithm=algorithm))
+        return run_now(self._limiter.peek(subject, limit, cost, algorithm=algorithm, replica=replica))
 
     def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM

@@ -28,6 +28,7 @@ class Source(StrEnum):
     """How an answer was reached."""
 
     STORE = "store"
+    REPLICA = "replica"
     LEASE = "lease"
     DENY_CACHE = "deny_cache"
     EXEMPT = "exempt"
@@ -40,6 +41,7 @@ class Source(StrEnum):
 BY_WEIGHT: Final = (
     Source.LEASE,
     Source.STORE,
+    Source.REPLICA,
     Source.DEGRADED_ALLOW,
     Source.DEGRADED_LOCAL,
     Source.DEGRADED_DENY,

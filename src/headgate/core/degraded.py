@@ -1,4 +1,4 @@
-"""Decisions made without the store, or counted by too few replicas: each kind is a class that says so."""
+"""Decisions made without the store, by a replica, or counted by too few replicas: each kind is a class that says so."""
 
 from __future__ import annotations
 
@@ -53,6 +53,17 @@ class DegradedLocal(Decision):
     def source(self) -> Source:
         """See `Decision.source`."""
         return Source.DEGRADED_LOCAL
+
+
+class FromReplica(Decision):
+    """Looked up on a replica, which may be behind its primary. Only peeks are answered so."""
+
+    __slots__ = ()
+
+    @property
+    def source(self) -> Source:
+        """See `Decision.source`."""
+        return Source.REPLICA
 
 
 class UnderReplicated(Decision):

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate.core.spread import SpreadMode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.decision import Hit
     from headgate.core.spread import Spread
+
+_IN_ONE_PLACE = (SpreadMode.EXACT, SpreadMode.LEASED, SpreadMode.AUTO)
 
 
 class OnStoreError(StrEnum):
@@ -53,6 +58,23 @@ class FailurePolicy(NamedTuple):
     spread: Spread | None = None
     """Where the parts of the limit are held; None is in one place, the store."""
     on_shortfall: OnShortfall = OnShortfall.MARK
+    may_be_stale: bool = False
+    """Whether a replica may answer. Only peeks ask for it; what is taken is decided by the primary."""
+
+
+def for_replicas(hits: Sequence[Hit]) -> Sequence[Hit]:
+    """The same hits, for a peek that a replica may answer.
+
+    Counters in parts and in regions stay as they are: what a peek finds out about their parts decides later requests.
+    """
+    return [_for_replica(hit) for hit in hits]
+
+
+def _for_replica(hit: Hit) -> Hit:
+    policy = hit.failure_policy or FailurePolicy()
+    if policy.spread is not None and policy.spread.mode not in _IN_ONE_PLACE:
+        return hit
+    return hit._replace(failure_policy=policy._replace(may_be_stale=True))
 
 
 def failure_policy_of(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core import endpoint
@@ -21,7 +22,7 @@ from headgate.core.units import SECOND
 from headgate.core.verdict import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from headgate.core.blocklist import Block
     from headgate.core.decision import Decision, Hit
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from headgate.core.request import Request
     from headgate.core.rule import Rule
     from headgate.dataplane.limiter import Limiter
-    from headgate.ports import CounterStore
 
 
 async def explain(limiter: Limiter, request: Request, cost: int | None = None) -> dict[str, Any]:
@@ -43,8 +43,8 @@ async def explain(limiter: Limiter, request: Request, cost: int | None = None) -
     plan = explanation.plan
     enforced = [bound.hit for bound in plan.enforced]
     watched = [bound.hit for bound in plan.shadows]
-    decided = await limiter.store.peek(enforced) if enforced else ()
-    seen = await limiter.store.peek(watched) if watched else ()
+    decided = await limiter.look(enforced) if enforced else ()
+    seen = await limiter.look(watched) if watched else ()
     would_be = verdict(plan, decided, seen if all(decision.allowed for decision in decided) else ())
     block = None if blocks is None else blocks.find(request, explanation.request_view.address, now)
     if block is not None:
@@ -109,17 +109,21 @@ class QuotaEntry:
         }
 
 
-async def quota(limiter: Limiter, user: Request, among: Sequence[Rule] | None = None) -> list[QuotaEntry]:
+async def quota(
+    limiter: Limiter, user: Request, among: Sequence[Rule] | None = None, *, replica: bool | None = None
+) -> list[QuotaEntry]:
     """Every limit that can apply to a user, and its current state. `user` has their id, tier and own limits.
 
     Each rule is listed once for each counter it keeps for the user, wherever it wins its layer. `among` are the rules
-    to look for, where there are too many to look for all.
+    to look for, where there are too many to look for all. `replica` is as `Limiter.peek` takes it.
     """
     snapshot, known = limiter.snapshots.current, user.check()
     # Many rules take a while to plan, and the event loop must not wait for it.
     entries = await asyncio.to_thread(_entries, snapshot, known, among)
     counted = {entry.hit.key: entry.hit for entry in entries if entry.hit is not None and not entry.depends_on}
-    decisions = dict(zip(counted, await _look(limiter.store, list(counted.values())), strict=True))
+    decisions = dict(
+        zip(counted, await _look(partial(limiter.look, replica=replica), list(counted.values())), strict=True)
+    )
     return await asyncio.to_thread(_as_they_stand, entries, decisions)
 
 
@@ -142,11 +146,11 @@ def _as_they_stand(entries: Sequence[QuotaEntry], decisions: Mapping[str, Decisi
     return [entry if entry.hit is None else replace(entry, decision=decisions.get(entry.hit.key)) for entry in entries]
 
 
-async def _look(store: CounterStore, hits: Sequence[Hit]) -> list[Decision]:
+async def _look(peek: Callable[[Sequence[Hit]], Awaitable[Sequence[Decision]]], hits: Sequence[Hit]) -> list[Decision]:
     """One call after another: a store that is asked everything at once has no time for decisions."""
     found: list[Decision] = []
     for start in range(0, len(hits), _TOGETHER):
-        found += await store.peek(hits[start : start + _TOGETHER])
+        found += await peek(hits[start : start + _TOGETHER])
     return found
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.core import degraded
+from headgate.core.failure_policy import for_replicas
 from headgate.core.meter import DEFAULT_ALGORITHM, check_cost
 from headgate.core.request import Request
 from headgate.core.verdict import Verdict, bare_plan, bare_verdict, verdict
@@ -46,11 +48,14 @@ class Limiter:
         *,
         observer: DecisionObserver | None = None,
         planner: Planner | None = None,
+        peeks_replicas: bool = False,
     ) -> None:
         """Constructed by `headgate.wiring`; programs call `Limiter.open`.
 
-        `observer` is told of every check. `planner` makes the plans in place of `snapshots`.
+        `observer` is told of every check. `planner` makes the plans in place of `snapshots`. `peeks_replicas` says
+        whether replicas may answer peeks that do not say it themselves.
         """
+        self.peeks_replicas = peeks_replicas
         self.store = store
         self._returns = store
         """The store for what gives something back; those who wait for it are told, where a limiter has waiters."""
@@ -225,19 +230,27 @@ class Limiter:
         cost: int | None = None,
         *,
         algorithm: str = DEFAULT_ALGORITHM,
+        replica: bool | None = None,
     ) -> Verdict:
         """What `check` (of a request) or `hit` (of a key and limit) would answer. Changes nothing.
 
-        With ``cost=0`` it returns the current state of the counters.
+        With ``cost=0`` it returns the current state of the counters. With ``replica=True`` a replica may answer, if
+        there is one: the primary is spared, and the answer, whose source is `replica`, may be a moment old.
         """
         if isinstance(subject, Request) and limit is None:
             plan = self.plan(subject, cost)
         else:
             plan = self._plan_for(subject, limit, cost, algorithm)
-        decisions = await self.store.peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
+        peek = partial(self.look, replica=replica)
+        decisions = await peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
-        return verdict(plan, decisions, await watched(plan.shadows, self.store.peek))
+        return verdict(plan, decisions, await watched(plan.shadows, peek))
+
+    def look(self, hits: Sequence[Hit], *, replica: bool | None = None) -> Awaitable[Sequence[Decision]]:
+        """How counters stand. `replica` says whether a replica may answer; None: as this limiter was made."""
+        may = self.peeks_replicas if replica is None else replica
+        return self.store.peek(for_replicas(hits) if may else hits)
 
     async def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM

@@ -48,7 +48,7 @@ async def admin_application(settings: Settings, *, decides: bool = False) -> Asy
     settings = complete(replace(settings, rules_file=None))
     url = settings.redis_url or ""
     counters = open_counters(url, data_dir=settings.data_dir)
-    limiter = Limiter(counters.store, *rest_of(url))
+    limiter = Limiter(counters.store, *rest_of(url), peeks_replicas=settings.peek_replicas)
     limiter.snapshots.await_rules(admits=settings.on_no_rules is OnNoRules.ALLOW)
     opened = open_database(settings.database_url or "", settings.data_dir)
     identity = record_identity(settings, counters, opened)

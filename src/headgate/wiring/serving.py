@@ -78,8 +78,9 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
     async with AsyncExitStack() as stack:
         traces = await stack.enter_async_context(opened_traces(settings, worker))
         recorder = recorder_for(settings)
-        observer = observer_of(recorder, traces)
-        limiter = Limiter(counters.store, *wiring.rest_of(store_url, rules_here, regions=regions), observer=observer)
+        rest = wiring.rest_of(store_url, rules_here, regions=regions)
+        observer, may = observer_of(recorder, traces), settings.peek_replicas
+        limiter = Limiter(counters.store, *rest, observer=observer, peeks_replicas=may)
         await stack.enter_async_context(limiter)
         embedded = wiring.layer(limiter.store, EmbeddedStore)
         if embedded is not None:
@@ -113,11 +114,10 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             metrics=telemetry.text,
             reset=Reset(settings.reset_header),
         )
-        cache = wiring.layer(limiter.store, DenyCache)
+        cache, leased = wiring.layer(limiter.store, DenyCache), wiring.layer(limiter.store, Leased)
         telemetry.sources += [
-            service.samples,
-            rules_samples(worker, service, limiter),
-            store_samples(worker, cache, guarded, wiring.layer(limiter.store, Leased)),
+            *(service.samples, rules_samples(worker, service, limiter)),
+            store_samples(worker, cache, guarded, leased),
         ]
         if counters.hot is not None:
             telemetry.sources.append(partial(counters.hot.samples, worker))

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headgate.adapters.memory import MemoryStore
 from headgate.core.algorithms.sliding_window_log import Ring
+from headgate.core.decision import Source
 from headgate.core.meter import Algorithm
 from headgate.core.request import Request
 from headgate.errors import InvalidRequest
 from headgate.sync import Limiter
 from headgate.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headgate.core.decision import Decision, Hit
 
 RATES = [algorithm.value for algorithm in Algorithm if algorithm is not Algorithm.CONCURRENCY]
 
@@ -189,3 +195,22 @@ def test_only_verdicts_are_refunded(thing: object) -> None:
     """Anything but a verdict is refused with a sentence."""
     with pytest.raises(InvalidRequest, match="expected a verdict to refund, not"):
         limiter().refund(thing)  # type: ignore[arg-type] # wrong on purpose
+
+
+@pytest.mark.parametrize(("made", "asked", "may"), [(False, None, False), (True, None, True), (True, False, False)])
+def test_a_peek_says_whether_a_replica_may_answer(made: bool, asked: bool | None, may: bool) -> None:  # noqa: FBT001 (a case)
+    """By itself, or else as the limiter was made; a store without replicas answers as ever."""
+    with Limiter.open("memory://") as opened:
+        seen: list[bool] = []
+        inner = opened._limiter
+        store_peek = inner.store.peek
+
+        async def peek(hits: Sequence[Hit]) -> Sequence[Decision]:
+            seen.extend(hit.failure_policy is not None and hit.failure_policy.may_be_stale for hit in hits)
+            return await store_peek(hits)
+
+        inner.peeks_replicas = made
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inner.store, "peek", peek)
+            verdict = opened.peek("u1", "5/minute", replica=asked)
+        assert (seen, verdict.remaining, verdict.source) == ([may], 4, Source.STORE)

@@ -55,6 +55,8 @@ class Cluster:
         self._timeouts = timeouts
         self._nodes: dict[str, Node] = {}
         self._owners: list[Node | None] = [None] * SLOTS
+        self._replicas: dict[Node, list[ServerAddress]] = {}
+        """Of each node that has slots."""
         self._refreshing: asyncio.Task[None] | None = None
         self._leaving: dict[Node, asyncio.Task[None]] = {}
         self._closed = False
@@ -96,6 +98,11 @@ class Cluster:
         if is_outage(reply):
             self._refresh()
         return None
+
+    async def replicas(self, shard: Shard) -> Sequence[ServerAddress]:
+        """See `Topology.replicas`."""
+        owner = self._owners[shard]
+        return [] if owner is None else self._replicas.get(owner, [])
 
     def _node_at(self, host: str, port: int) -> Node:
         address = self._seeds[0].at(host, port)
@@ -154,9 +161,11 @@ class Cluster:
 
     def _adopt(self, slot_map: _SlotMap) -> None:
         owners: list[Node | None] = [None] * SLOTS
-        for start, end, primary, *_replicas in slot_map.ranges:
-            host, port = primary[:2]
-            node = self._node_at(host.decode() if host else slot_map.source.host, port)
+        self._replicas = {}
+        for start, end, *servers in slot_map.ranges:
+            named = [(host.decode() if host else slot_map.source.host, port) for host, port, *_ in servers]
+            node = self._node_at(*named[0])
+            self._replicas[node] = [self._seeds[0].at(*replica) for replica in named[1:]]
             owners[start : end + 1] = [node] * (end - start + 1)
         lost = [before for before, now in zip(self._owners, owners, strict=True) if before not in {None, now}]
         if lost:

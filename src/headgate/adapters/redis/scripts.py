@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.adapters.redis.replies import error_of
 from headgate.core.algorithms.concurrency import Hold, Renewed
 from headgate.core.decision import Decision, Hit
-from headgate.core.degraded import UnderReplicated
+from headgate.core.degraded import FromReplica, UnderReplicated
 from headgate.core.meter import Algorithm
 from headgate.errors import StoreError
 
@@ -133,6 +133,13 @@ class Unconfirmed(bytes):
     """A reply whose writes too few replicas have."""
 
 
+class OfReplica(bytes):
+    """The reply of a replica."""
+
+
+_KINDS: Final = {Unconfirmed: UnderReplicated, OfReplica: FromReplica}
+
+
 def script_call(batch: Batch, now: Micros, min_ttl: float, *, only_peek: bool) -> tuple[Script, int, list[bytes | str]]:
     """The script, the number of keys, and the keys and arguments as take.lua reads them."""
     hits = [hit for request, _ in batch for hit in request]
@@ -151,7 +158,7 @@ def hand_out(batch: Batch, reply: object) -> None:
         fail(batch, reply)
         return
     (now,) = _INSTANT.unpack_from(reply)
-    kind = UnderReplicated if isinstance(reply, Unconfirmed) else Decision
+    kind = _KINDS.get(type(reply), Decision)
     rows = _ROW.iter_unpack(memoryview(reply)[_INSTANT.size :])
     for hits, future in batch:
         alone = len(hits) == 1  # nearly always: no loop for one

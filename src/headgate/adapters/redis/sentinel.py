@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.adapters.redis.connection import execute_once
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.adapters.redis.timeouts import Timeouts
+    from headgate.adapters.redis.topology import Shard
 
 log = logging.getLogger("headgate")
 
@@ -77,6 +79,23 @@ class Sentinel(OneServer):
         self._in_use = named
         return True
 
+    async def replicas(self, shard: Shard) -> Sequence[ServerAddress]:  # noqa: ARG002 (there is one)
+        """See `Topology.replicas`. One sentinel that answers is believed: a replica only says what it has."""
+        reasons = []
+        for sentinel in self._sentinels:
+            try:
+                reply = await execute_once(
+                    replace(sentinel, protocol=2), _SECONDS_PER_QUERY, "SENTINEL", "REPLICAS", self._name
+                )
+            except StoreError as error:
+                reasons.append(f"{sentinel}: {error}")
+                continue
+            rows = [_fields(row) for row in reply] if isinstance(reply, list) else []
+            well = [row for row in rows if row.get(b"flags") == b"slave" and row.get(b"master-link-status") == b"ok"]
+            return [self._address([row.get(b"ip"), row.get(b"port")]) for row in well]
+        msg = f"no sentinel names the replicas of {self._name} ({'; '.join(reasons)})"
+        raise StoreError(msg, transient=True)
+
     async def close(self) -> None:
         """See `Topology.close`."""
         await self._watch.close()
@@ -129,6 +148,11 @@ class Sentinel(OneServer):
                     return self._primary.at(host.decode(errors="replace"), int(port))
         msg = f"its reply is no address: {reply!r:.100}"
         raise StoreError(msg, transient=True)
+
+
+def _fields(row: object) -> dict[bytes, bytes]:
+    """Names and values in turn, as a dict."""
+    return dict(zip(row[::2], row[1::2], strict=False)) if isinstance(row, list) else {}
 
 
 async def _why_no_primary(server: ServerAddress) -> str:

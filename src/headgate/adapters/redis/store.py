@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headgate.adapters.redis import scripts
 from headgate.adapters.redis.call import Call
 from headgate.adapters.redis.cross_slot import CrossSlotTake
+from headgate.adapters.redis.replica_peeks import ReplicaPeeks
 from headgate.adapters.redis.replies import TRYAGAIN, code_of, error_of
 from headgate.adapters.redis.send_queue import SendQueue
 from headgate.core.failure_policy import OnOverload
@@ -73,6 +74,7 @@ class RedisStore:
         self._only: SendQueue | None = None
         """The queue, if there is one server: one lookup less for every check."""
         self._cross_slot = CrossSlotTake(self)
+        self._replica_peeks: ReplicaPeeks | None = None
 
     @property
     def load(self) -> Load:
@@ -99,7 +101,7 @@ class RedisStore:
             if self._loop is not None:
                 self.topology = self._make_topology()
                 self._shed_before = self.load.shed
-                self._queues, self._only = {}, None
+                self._queues, self._only, self._replica_peeks = {}, None, None
             self._loop = loop
         elif self._loop is not loop:
             msg = "a limiter is used by one event loop at a time; open another one for the other loop"
@@ -113,11 +115,35 @@ class RedisStore:
         return await self.enqueue(hits, shard, only_peek=False)
 
     async def peek(self, hits: Sequence[Hit]) -> Sequence[Decision]:
-        """See `CounterStore.peek`."""
+        """See `CounterStore.peek`. Hits that may be stale are looked up on replicas, if there are any."""
+        if hits and all(hit.failure_policy is not None and hit.failure_policy.may_be_stale for hit in hits):
+            found = await self._from_replicas(hits)
+            if found is not None:
+                return found
         shard = self._shard(hits)
         if shard is None:
             return await self._cross_slot.take(hits, only_peek=True)
         return await self.enqueue(hits, shard, only_peek=True)
+
+    async def _from_replicas(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
+        """What replicas know; None if not all hits could be looked up there."""
+        self._enter(asyncio.get_running_loop())
+        if self._replica_peeks is None:
+            self._replica_peeks = ReplicaPeeks(self.topology)
+        by_shard: dict[Shard, list[Hit]] = {}
+        for hit in hits:
+            by_shard.setdefault(self.topology.shard_of(hit.key), []).append(hit)
+        found: dict[Key, Decision] = {}
+        for shard, some in by_shard.items():
+            future: asyncio.Future[Sequence[Decision]] = asyncio.get_running_loop().create_future()
+            batch: Batch = [(some, future)]
+            call = scripts.script_call(batch, self._now(), self._min_ttl, only_peek=True)
+            reply = await self._replica_peeks.ask(shard, *call)
+            if reply is None:
+                return None
+            scripts.hand_out(batch, reply)
+            found |= {hit.key: decision for hit, decision in zip(some, await future, strict=True)}
+        return [found[hit.key] for hit in hits]
 
     def server_of(self, key: Key) -> Node:
         """The server that has a key now, as far as is known."""
@@ -278,6 +304,8 @@ class RedisStore:
         """See `CounterStore.close`."""
         self._is_closed = True
         if self._loop is asyncio.get_running_loop():
+            if self._replica_peeks is not None:
+                self._replica_peeks.close()
             await self.topology.close()
 
 

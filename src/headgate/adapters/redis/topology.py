@@ -56,6 +56,9 @@ class Topology(Protocol):
     def redirect(self, shard: Shard, reply: object) -> Redirect | None:
         """Where to send a call after an error reply; None if the reply is no redirect."""
 
+    async def replicas(self, shard: Shard) -> Sequence[ServerAddress]:
+        """The replicas of the server that holds a shard, as far as they are known; raises `StoreError`."""
+
     async def connect(self) -> None:
         """Connect to what is needed to begin; raises `StoreError` if that fails."""
 
@@ -92,6 +95,10 @@ class OneServer:
     def redirect(self, shard: Shard, reply: object) -> Redirect | None:  # noqa: ARG002 (there is no other server)
         """See `Topology.redirect`."""
         return None
+
+    async def replicas(self, shard: Shard) -> Sequence[ServerAddress]:  # noqa: ARG002 (no one names any)
+        """See `Topology.replicas`."""
+        return ()
 
     async def connect(self) -> None:
         """See `Topology.connect`."""
@@ -155,6 +162,10 @@ class Ring:
     def redirect(self, shard: Shard, reply: object) -> Redirect | None:  # noqa: ARG002 (the servers do not know each other)
         """See `Topology.redirect`."""
         return None
+
+    async def replicas(self, shard: Shard) -> Sequence[ServerAddress]:  # noqa: ARG002 (no one names any)
+        """See `Topology.replicas`."""
+        return ()
 
     async def connect(self) -> None:
         """Connect to all servers; raises `StoreError` if none can be reached."""

@@ -148,7 +148,7 @@ def _by_day(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def _by_counter(parts: Parts, user: str) -> list[dict[str, Any]]:
     today = parts.activity.today()
-    entries = await inspection.quota(parts.limiter, await user_on_record(parts, user))
+    entries = await inspection.quota(parts.limiter, await user_on_record(parts, user), replica=False)
     used = {row["day"]: row["costs"] for row in await parts.activity.days_of(user, 1)}.get(today, {})
     return [
         _entry(
