@@ -8,17 +8,20 @@ ITEMS = "items/<item>"
 
 
 def django_app(framework: str, name: str, url: str, amount: int) -> Any:  # noqa: ANN401 (a WSGI application)
-    """The view of an item, limited for each address; the peers count in Django's cache."""
+    """The view of an item, limited for each address; the peers count in Django's cache.
+
+    A throttle needs the middleware only for headers, so that it is without it where there are none.
+    """
     from django.conf import settings  # noqa: PLC0415 (each process has one framework)
 
-    is_headgate = name.startswith("headgate")
+    has_middleware = name == "headgate" or (name == "headgate_bare" and framework == "django")
     cache = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "bench"}
     if url != "memory":
         cache = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": url}
     settings.configure(
         ALLOWED_HOSTS=["*"],
         ROOT_URLCONF=__name__,
-        MIDDLEWARE=["headgate.django.RateLimitMiddleware"] if is_headgate else [],
+        MIDDLEWARE=["headgate.django.RateLimitMiddleware"] if has_middleware else [],
         CACHES={"default": cache},
         HEADGATE={
             "STORE": "memory://" if url == "memory" else url,
@@ -37,6 +40,13 @@ def django_app(framework: str, name: str, url: str, amount: int) -> Any:  # noqa
     django.setup()
     urlpatterns.append(_pattern((_rest_view if framework == "drf" else _view)(name, amount)))
     return get_wsgi_application()
+
+
+def forget() -> None:
+    """Empty the cache in which the peers count."""
+    from django.core.cache import cache  # noqa: PLC0415 (after its settings)
+
+    cache.clear()
 
 
 urlpatterns: list[Any] = []

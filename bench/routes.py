@@ -2,7 +2,8 @@
 
 Applications are called without a server, so that nothing but the framework and the limiter is timed. `…_added` is what
 a limit adds to a call: the time of the limited application less that of the same one without a limit. In memory that is
-time of the processor, on Redis time that passes.
+time of the processor, on Redis time that passes. `…_redis_plain` is how far the pace is from that of an application
+without a limit, which no limiter can exceed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 from bench.measure import Timing, guard, race
@@ -33,6 +35,8 @@ PEERS = {
 }
 """By framework: those with headers first; `bare` is without."""
 _ROUNDS = 5
+_MAX_SECONDS = 120
+"""For one round of one application: the part ends with an error if one hangs."""
 
 
 def run(watch: Watch, *, quick: bool = False) -> Outcome:
@@ -87,6 +91,11 @@ def _rows(framework: str, store: str, timings: dict[str, Timing]) -> list[Row]:
     """Each peer beside ours with as many headers as it has."""
     rows = []
     plain = timings[PLAIN]
+    if store == "redis" and framework != "fastapi":  # fastapi_redis_plain is measured with a server
+        ours = timings["headgate"]
+        ratio = plain.median / ours.median
+        name = f"{framework}_redis_plain"
+        rows.append(Row(name, 1 / ours.best, 1 / plain.best, "requests/s", "no limits at all", median_ratio=ratio))
     for peer in PEERS[framework]:
         if peer not in timings:
             continue
@@ -118,7 +127,13 @@ def _application(framework: str, name: str, url: str, amount: int) -> Iterator[C
             assert process.stdout is not None
             process.stdin.write(f"{calls}\n")
             process.stdin.flush()
-            passed, seconds = process.stdout.readline().split()
-            return int(passed), float(seconds)
+            bound = Timer(_MAX_SECONDS, process.kill)
+            bound.start()
+            answer = process.stdout.readline().split()
+            bound.cancel()
+            if not answer:
+                msg = f"{framework}, {name}: it ended, or took more than {_MAX_SECONDS} s for {calls} calls"
+                raise RuntimeError(msg)
+            return int(answer[0]), float(answer[1])
 
         yield ask  # it ends with its input

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.conf import settings
 from django.http import HttpResponse
-from django.urls import Resolver404, URLPattern, URLResolver, get_resolver, resolve
+from django.urls import Resolver404, ResolverMatch, URLPattern, URLResolver, get_resolver
+from django.urls.converters import DEFAULT_CONVERTERS
+from django.urls.resolvers import RegexPattern, RoutePattern
 from django.utils.module_loading import import_string
 
 from headgate.core.request import Request
 from headgate.edge.frameworks.admission import CURRENT, Admission
-from headgate.edge.frameworks.marks import check_counters, check_methods, is_exempt, limited, limits_at
+from headgate.edge.frameworks.marks import Changes, check_methods, is_exempt, limited, limits_at
 from headgate.edge.frameworks.marks import exempt as exempt_view
 from headgate.edge.frameworks.options import SETUP_NAMES, setup_of
 from headgate.edge.frameworks.routes import NO_ROUTE, Route, check_reached
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
 
     from headgate.core.verdict import Verdict
-    from headgate.edge.frameworks.gate import Answer
     from headgate.edge.frameworks.options import LimitOptions, Limits, Per
     from headgate.edge.frameworks.threads import ThreadGate
 
@@ -53,11 +54,14 @@ __all__ = [
 T = TypeVar("T")
 """A view, or a group of views."""
 
-_KEY: Final = "headgate"
-_CHECKS: Final = "_headgate_checks"
+KEY: Final = "headgate"
+"""The request's attribute for its `Admission`."""
 _NAMES: Final = ("STORE", "RULES", *(name.upper() for name in SETUP_NAMES))
 _FUNCTIONS: Final = ("IDENTIFY", "COST", "EXEMPT_WHEN", "ON_REFUSED")
 _SETUP: Final = 'HEADGATE = {"STORE": "memory://", "RULES": "rules.yaml"}'
+_CONVERTERS: Final = frozenset(map(type, DEFAULT_CONVERTERS.values()))
+_REMEMBERED: Final = 4_096
+_MAX_REMEMBERED_LENGTH: Final = 256
 _RIGHT: Final = '@rate_limit("5/minute", per="user") above the view'
 _UNCHECKED: Final = "this call was not checked: add headgate.django.RateLimitMiddleware to MIDDLEWARE"
 
@@ -82,6 +86,7 @@ class Project:
                 given[name] = _imported(name, given[name])
         options: Any = {name.lower(): value for name, value in given.items()}
         self.threads: ThreadGate = thread_gate(store, rules, setup_of(options, _SETUP))
+        self.routes = Routes()
         self._knows_users = given.get("IDENTIFY") is None
         Project.current = self
 
@@ -99,8 +104,8 @@ class Project:
     def subject(self, subject: HttpRequest | Request) -> Subject:
         """A caller at a route, by its call or by a `headgate.Request`."""
         if isinstance(subject, Request):
-            return Subject(_route(subject.path or "/", None), subject)
-        route = _route(subject.path_info, getattr(subject, "urlconf", None))
+            return Subject(self.routes.at(subject.path or "/"), subject)
+        route = self.routes.at(subject.path_info, getattr(subject, "urlconf", None))
         return Subject(route, None, subject.META, subject.path_info, subject, self.user_of(subject))
 
 
@@ -130,7 +135,7 @@ class RateLimitMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Refuse the call, or pass it to the project."""
-        route = _route(request.path_info, getattr(request, "urlconf", None))
+        route = self._project.routes.at(request.path_info, getattr(request, "urlconf", None))
         user = self._project.user_of(request)
         result = self._threads.admit(request.META, request.path_info, route, request, user)
         if result is None:
@@ -138,7 +143,7 @@ class RateLimitMiddleware:
         if not isinstance(result, Admission):
             status, headers, body = result
             return HttpResponse(body, status=status, headers=dict(headers))
-        setattr(request, _KEY, result)
+        setattr(request, KEY, result)
         if not result.verdict.allowed:
             return self._with_headers(result, self._refused(request, result))
         before = CURRENT.set(result)
@@ -159,7 +164,7 @@ class RateLimitMiddleware:
                 self._threads.close(result)
 
         response.close = closing
-        return self._with_headers(admission(request), response)
+        return self._with_headers(result, response)
 
     def _refused(self, request: HttpRequest, found: Admission) -> HttpResponse:
         gate = self._threads.gate
@@ -174,53 +179,6 @@ class RateLimitMiddleware:
         for name, value in self._threads.gate.headers(found.latest):
             response.headers[name] = value
         return response
-
-
-def throttled_by(limit: RouteLimit, request: Any) -> Verdict | Answer | None:  # noqa: ANN401 (of Django REST framework)
-    """Check a limit of Django REST framework; None if nothing limits the call.
-
-    The framework asks all throttles of a view, also after one has refused. What the middleware and earlier throttles
-    have taken is then given back, and later ones take nothing. Without the middleware the first throttle decides the
-    rules, together with its limit.
-    """
-    project, sent = Project.running(), request._request  # noqa: SLF001 (documented there)
-    at = _route(sent.path_info, getattr(sent, "urlconf", None))
-    if at.exempt or sent.path_info in project.threads.gate.skipping:
-        return None
-    before = getattr(sent, _KEY, None)
-    checks: list[Admission] = vars(request).setdefault(_CHECKS, [])
-    earlier = (before, *checks) if isinstance(before, Admission) else tuple(checks)
-    if not isinstance(before, Admission) and (
-        limit.options.deduct_when is not None or limit.options.algorithm == "concurrency"
-    ):
-        msg = f"the limit {limit.name!r} ends with the answer, so add headgate.django.RateLimitMiddleware to MIDDLEWARE"
-        raise InvalidSettings(msg)
-    check_counters((*(other for each in earlier for other in each.limits), limit))
-    if earlier and earlier[0].verdict.allowed and earlier[0].verdict.plan.gate is not None:
-        return None  # a rule exempts the caller from everything
-    route, user = Route(at.template, (limit,)), project.user_of(request)
-    if any(not each.verdict.allowed for each in checks):
-        return _peeked(project, Subject(route, None, sent.META, sent.path_info, request, user), earlier[0])
-    found = project.threads.admit(sent.META, sent.path_info, route, request, user, has_rules=not earlier)
-    if isinstance(found, Admission):
-        checks.append(found)
-        if isinstance(before, Admission):
-            before.also = (*before.also, found)
-        if found.verdict.allowed:
-            return found.verdict
-    if found is not None:
-        for each in earlier:
-            each.undo()
-            project.threads.close(each)
-    return found.verdict if isinstance(found, Admission) else found
-
-
-def _peeked(project: Project, subject: Subject, first: Admission) -> Verdict | None:
-    """What another throttle would say of a call that is refused already, so that the longest wait is told."""
-    found = project.threads.peeked(subject)
-    if found is not None and not found.allowed:
-        first.also = (*first.also, Admission(first.request, found))
-    return found
 
 
 def limit(limits: Limits, per: Per = None, **options: Unpack[LimitOptions]) -> RouteLimit:
@@ -267,7 +225,7 @@ def _at_pattern(view: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401
 
 def admission(request: HttpRequest) -> Admission:
     """The limiter's verdict on a call; its `settle` sets the real cost of the call."""
-    found = getattr(request, _KEY, None)
+    found = getattr(request, KEY, None)
     if not isinstance(found, Admission):
         raise WrongUse(_UNCHECKED)
     return found
@@ -291,12 +249,56 @@ def _is_throttled(view: Any) -> bool:  # noqa: ANN401 (Django's)
     return any(getattr(each, "is_of_headgate", False) for each in throttles)
 
 
-def _route(path: str, urlconf: Any) -> Route:  # noqa: ANN401 (Django's)
+class Routes:
+    """The routes of a project, as they are found."""
+
+    def __init__(self) -> None:
+        """Knows none."""
+        self._known: dict[tuple[URLResolver, str], Route] = {}
+        self._fixed: dict[URLResolver, bool] = {}
+        self._changes = -1
+
+    def at(self, path: str, urlconf: Any = None) -> Route:  # noqa: ANN401 (Django's)
+        """Fast path of `_route`: known paths are not resolved again, since Django does that a second time anyway."""
+        resolver = get_resolver(urlconf)
+        if self._changes != Changes.count or len(self._known) >= _REMEMBERED:
+            self._changes = Changes.count
+            self._known.clear()
+        route = self._known.get((resolver, path))
+        if route is None:
+            route = _route(path, resolver)
+            is_fixed = self._fixed.get(resolver)
+            if is_fixed is None:
+                is_fixed = self._fixed[resolver] = _is_fixed(resolver)
+            if is_fixed and route is not NO_ROUTE and len(path) <= _MAX_REMEMBERED_LENGTH:
+                self._known[resolver, path] = route
+        return route
+
+
+def _is_fixed(resolver: Any) -> bool:  # noqa: ANN401 (Django's)
+    """Whether a path always has the same route: patterns depend on no language, and on no converters of the project."""
+    for each in resolver.url_patterns:
+        pattern = each.pattern
+        text = getattr(pattern, "_route", None) or getattr(pattern, "_regex", "")
+        if type(pattern) not in {RoutePattern, RegexPattern} or not isinstance(text, str):
+            return False
+        if not all(type(converter) in _CONVERTERS for converter in pattern.converters.values()):
+            return False
+        if hasattr(each, "url_patterns") and not _is_fixed(each):
+            return False
+    return True
+
+
+def _route(path: str, resolver: URLResolver) -> Route:
     """The route of a path: its URL pattern, and the limits of its view."""
     try:
-        found = resolve(path, urlconf)
+        return route_of(resolver.resolve(path))
     except Resolver404:
         return NO_ROUTE
+
+
+def route_of(found: ResolverMatch) -> Route:
+    """The route that Django has found."""
     check_methods(found.func)
     return Route(f"/{found.route}", limits_at(found.func), is_exempt(found.func))
 

@@ -26,10 +26,18 @@ from werkzeug.exceptions import TooManyRequests
 from headgate.core.request import Request
 from headgate.edge.frameworks.admission import CURRENT, Admission
 from headgate.edge.frameworks.calls import decoded_path
-from headgate.edge.frameworks.marks import attach, check_counters, check_methods, is_exempt, limited, limits_at
+from headgate.edge.frameworks.marks import (
+    Changes,
+    attach,
+    check_counters,
+    check_methods,
+    is_exempt,
+    limited,
+    limits_at,
+)
 from headgate.edge.frameworks.marks import exempt as exempt_view
 from headgate.edge.frameworks.options import setup_of
-from headgate.edge.frameworks.routes import Route, check_reached
+from headgate.edge.frameworks.routes import NO_ROUTE, Route, check_reached
 from headgate.edge.frameworks.threads import Subject
 from headgate.errors import InvalidSettings, WrongUse
 from headgate.wsgi import RouteLimit, thread_gate, thread_limit
@@ -37,6 +45,8 @@ from headgate.wsgi import RouteLimit, thread_gate, thread_limit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Unpack
+
+    from flask import Request as FlaskRequest
 
     from headgate.core.verdict import Verdict
     from headgate.edge.frameworks.options import LimitOptions, Limits, Per, SetupOptions
@@ -49,6 +59,7 @@ T = TypeVar("T")
 """A view, or a group of views."""
 
 _KEY: Final = "headgate"
+_ROUTES: Final = "headgate.routes"
 _ENABLED: Final = "HEADGATE_ENABLED"
 _VARIABLE: Final = re.compile(r"<(?:[^<>:]*:)?([^<>]*)>")
 _RIGHT: Final = '@limiter.limit("10/minute", per="user") below @app.get("/search")'
@@ -84,7 +95,6 @@ class RateLimiter:
             raise WrongUse(msg)
         self._given = setup_of(options, _SETUP)
         self._threads = thread_gate(store, rules, self._given)
-        self._checked: set[str] = set()
         self._refusals: dict[int, type[RateLimited]] = {429: RateLimited}
         if app is not None:
             self.init_app(app)
@@ -95,6 +105,7 @@ class RateLimiter:
         Hooks that are registered later run after the check.
         """
         app.extensions[_KEY] = self
+        app.extensions[_ROUTES] = _Routes()
         app.before_request(self._before)
         app.after_request(self._after)
         app.teardown_request(self._teardown)
@@ -140,20 +151,23 @@ class RateLimiter:
     def _subject(self, subject: Request | None) -> Subject:
         if subject is None:
             sent = request._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001 (Flask's documented way)
-            return Subject(_route(current_app), None, request.environ, decoded_path(request.environ), sent)
+            return Subject(_route(current_app, sent), None, sent.environ, decoded_path(sent.environ), sent)
         with current_app.test_request_context(subject.path or "/", method=subject.method or "GET"):
-            return Subject(_route(current_app), subject)
+            return Subject(_route(current_app, request), subject)
 
     def _before(self) -> Response | None:
-        app = current_app
-        if app.config.get(_ENABLED, True) is False and self._given.enabled is None:
-            self._keep(self._threads.gate.passed(_route(app), Request()))
+        # Once each: what these stand for is looked up anew with every attribute.
+        app = current_app._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001 (Flask's documented way)
+        sent = request._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001 (as above)
+        if self._given.enabled is None and app.config.get(_ENABLED, True) is False:
+            self._keep(self._threads.gate.passed(_route(app, sent), Request()))
             return None
-        if app.import_name not in self._checked:
+        routes: _Routes = app.extensions[_ROUTES]
+        if not routes.are_checked:
             self._threads.gate.check_it_limits(tuple(_all_limits(app)))
-            self._checked.add(app.import_name)
-        sent = request._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001 (Flask's documented way)
-        result = self._threads.admit(request.environ, decoded_path(request.environ), _route(app), sent)
+            routes.are_checked = True
+        environ = sent.environ
+        result = self._threads.admit(environ, decoded_path(environ), routes.of(app, sent), sent)
         if result is None:
             return None
         if not isinstance(result, Admission):
@@ -180,10 +194,11 @@ class RateLimiter:
     def _after(self, response: Response) -> Response:
         found = g.get(_KEY)
         if isinstance(found, Admission):
-            there = {name.lower() for name, _ in response.headers}
+            headers = response.headers
+            there = {name.lower() for name, _ in headers}
             for name, value in self._threads.gate.headers(found.verdict):
                 if name.lower() not in there:
-                    response.headers.add(name, value)
+                    headers.add(name, value)
             if found.verdict.allowed:
                 self._threads.answered(found, response)
                 response.call_on_close(lambda: self._threads.close(found))
@@ -191,9 +206,35 @@ class RateLimiter:
 
     def _teardown(self, error: BaseException | None) -> None:
         CURRENT.set(None)
-        found = g.get(_KEY)
-        if error is not None and isinstance(found, Admission):  # after an error there may be no answer to close
+        found = None if error is None else g.get(_KEY)
+        if isinstance(found, Admission):  # after an error there may be no answer to close
             self._threads.close(found)
+
+
+class _Routes:
+    """The routes of one application, as they are found."""
+
+    def __init__(self) -> None:
+        self.are_checked = False
+        self._known: dict[tuple[str, str, object], Route] = {}
+        self._changes = -1
+
+    def of(self, app: Flask, sent: FlaskRequest) -> Route:
+        """Fast path of `_route`: the same as long as nothing else was marked."""
+        rule = sent.url_rule
+        if rule is None:
+            return NO_ROUTE
+        if self._changes != Changes.count:
+            self._changes = Changes.count
+            self._known.clear()
+        at = (rule.rule, rule.endpoint, app.view_functions.get(rule.endpoint))
+        try:
+            return self._known[at]
+        except KeyError:
+            route = self._known[at] = _route(app, sent)
+            return route
+        except TypeError:  # a view that is not hashable
+            return _route(app, sent)
 
 
 def _all_limits(app: Flask) -> Iterator[RouteLimit]:
@@ -208,11 +249,11 @@ def _all_limits(app: Flask) -> Iterator[RouteLimit]:
             yield from limits_at(each)
 
 
-def _route(app: Flask) -> Route:
-    """The route of the current call: Flask's rule as a template with variables in braces."""
-    rule = request.url_rule
+def _route(app: Flask, sent: FlaskRequest) -> Route:
+    """The route of a call: Flask's rule as a template with variables in braces."""
+    rule = sent.url_rule
     if rule is None:
-        return Route()
+        return NO_ROUTE
     view = app.view_functions.get(rule.endpoint)
     around = _blueprints(app, rule.endpoint)
     return Route(_template(rule.rule), _limits_of(view, around), any(map(is_exempt, (view, *around))))

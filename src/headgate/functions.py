@@ -161,6 +161,10 @@ class RateLimiter:
             before = CURRENT.set(found)
             try:
                 result = function(*args, **kwargs)
+            except BaseException as error:
+                run_now(found.answered(error))
+                raise
+            else:
                 run_now(found.answered(result))
             finally:
                 CURRENT.reset(before)
@@ -182,6 +186,10 @@ class RateLimiter:
             before = CURRENT.set(found)
             try:
                 result = await function(*args, **kwargs)
+            except BaseException as error:
+                await found.answered(error)
+                raise
+            else:
                 await found.answered(result)
             finally:
                 CURRENT.reset(before)

@@ -18,18 +18,25 @@ from rest_framework.exceptions import APIException
 from rest_framework.settings import api_settings
 from rest_framework.throttling import BaseThrottle
 
-from headgate.django import Admission, throttled_by
-from headgate.errors import InvalidSettings, short_repr
+from headgate.django import KEY, Admission, Project, route_of
+from headgate.edge.frameworks.marks import check_counters
+from headgate.edge.frameworks.routes import Route
+from headgate.edge.frameworks.threads import Subject
+from headgate.errors import InvalidSettings, StoreError, short_repr
 from headgate.wsgi import thread_limit
 
 if TYPE_CHECKING:
+    from django.http import HttpRequest
+
     from headgate.core.verdict import Verdict
+    from headgate.edge.frameworks.gate import Answer
     from headgate.edge.frameworks.limits import RouteLimit
     from headgate.edge.frameworks.options import LimitOptions, Limits, Per
 
 __all__ = ["Admission", "RateLimitThrottle"]
 
 _RIGHT: Final = 'throttle_scope = "search" at the view, and "DEFAULT_THROTTLE_RATES": {"search": "10/minute"}'
+_CHECKS: Final = "_headgate_checks"
 _WITHOUT_EFFECT: Final = ("on_refused", "status", "message")
 
 
@@ -54,7 +61,7 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
         limit = self._limit(view)
         if limit is None:
             return True
-        found = throttled_by(limit, request)
+        found = _throttled_by(limit, request)
         if found is None:
             return True
         if isinstance(found, tuple):
@@ -93,3 +100,67 @@ class RateLimitThrottle(BaseThrottle):  # type: ignore[misc] # it has no types
             known.options.without_effect(_WITHOUT_EFFECT, "the framework answers refused calls as Throttled")
             self._known[at] = known
         return known
+
+
+def _throttled_by(limit: RouteLimit, request: Any) -> Verdict | Answer | None:  # noqa: ANN401 (of Django REST framework)
+    """Check a limit of Django REST framework; None if nothing limits the call.
+
+    The framework asks all throttles of a view, also after one has refused. What the middleware and earlier throttles
+    have taken is then given back, and later ones take nothing. Without the middleware the first throttle decides the
+    rules, together with its limit.
+    """
+    project, sent = Project.running(), request._request  # noqa: SLF001 (documented there)
+    at = route_of(sent.resolver_match)
+    if at.exempt or sent.path_info in project.threads.gate.skipping:
+        return None
+    before = getattr(sent, KEY, None)
+    checks: list[Admission] = vars(request).setdefault(_CHECKS, [])
+    earlier = (before, *checks) if isinstance(before, Admission) else tuple(checks)
+    if limit.awaits_answer and not isinstance(before, Admission):
+        msg = f"the limit {limit.name!r} awaits the answer, so add headgate.django.RateLimitMiddleware to MIDDLEWARE"
+        raise InvalidSettings(msg)
+    check_counters((*(other for each in earlier for other in each.limits), limit))
+    if earlier and earlier[0].verdict.allowed and earlier[0].verdict.plan.gate is not None:
+        return None  # a rule exempts the caller from everything
+    route, user = Route(at.template, (limit,)), project.user_of(request)
+    if any(not each.verdict.allowed for each in checks):
+        return _peeked(project, Subject(route, None, sent.META, sent.path_info, request, user), earlier[0])
+    found = project.threads.admit(sent.META, sent.path_info, route, request, user, has_rules=not earlier)
+    if isinstance(found, Admission):
+        checks.append(found)
+        _end_with(before, sent, project, found)
+        if found.verdict.allowed:
+            return found.verdict
+    if found is not None:
+        for each in earlier:
+            each.undo()
+            project.threads.close(each)
+    return found.verdict if isinstance(found, Admission) else found
+
+
+def _end_with(before: object, sent: HttpRequest, project: Project, found: Admission) -> None:
+    """End a check with that of the middleware; without it, once Django closes the request, after the answer."""
+    if isinstance(before, Admission):
+        before.also = (*before.also, found)
+    if isinstance(before, Admission) or not found.is_owed:
+        return
+    close = sent.close
+
+    def closing() -> None:
+        try:
+            close()
+        finally:
+            try:
+                project.threads.close(found)
+            except StoreError as error:  # Django ignores what is raised here without a word
+                project.threads.gate.problem(error)
+
+    sent.close = closing  # Django calls what is there when the answer is closed
+
+
+def _peeked(project: Project, subject: Subject, first: Admission) -> Verdict | None:
+    """What another throttle would say of a call that is refused already, so that the longest wait is told."""
+    found = project.threads.peeked(subject)
+    if found is not None and not found.allowed:
+        first.also = (*first.also, Admission(first.request, found))
+    return found

@@ -83,6 +83,8 @@ class Snapshot:
         self.rule_set = rule_set
         self.calendars = Calendars(zones, clock)
         rules = [rule for rule in rule_set.rules if rule.enabled]
+        self.is_empty = not rules
+        """Whether no rule holds, so that every plan is empty."""
         overrides: dict[str, list[Override]] = {}
         for override in rule_set.overrides:
             overrides.setdefault(override.rule, []).append(override)

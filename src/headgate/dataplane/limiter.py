@@ -67,11 +67,13 @@ class Limiter:
         self.plan = planner.plan
         """See `Planner.plan`; bound here to spare every check a call."""
         self._plan_counters = planner.plan_counters
-        self.hit_now = self.check_now = self._take_now = None
-        """`hit` and `check` without waiting, where the store is in this process."""
+        self.hit_now = self.check_now = self.decide_now = self._take_now = None
+        """`hit`, `check` and `decide` without waiting, where the store is in this process; `decide_now` leaves out the
+        rules that are only watched."""
         if isinstance(store, LocalStore):
             self.hit_now = store.fast_path(bare_keys.meters, self._hit_on_the_slow_path)
             self.check_now = self._check_without_waiting
+            self.decide_now = self._decided_now
             self._take_now = store.take_now
         self.hit_held: HeldHitFunction | None = None
         self._take_held = None

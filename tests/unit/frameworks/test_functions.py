@@ -77,6 +77,35 @@ def test_functions_among_the_options_get_the_arguments() -> None:
             function("ann")
 
 
+def test_deduct_when_is_asked_about_exceptions() -> None:
+    """A function that raises is counted, unless `deduct_when`, which gets the exception, says no; it is raised on."""
+    asked: list[object] = []
+
+    def deduct_when(result: object) -> bool:
+        asked.append(result)
+        return not isinstance(result, ConnectionError)
+
+    errors: list[BaseException] = [ConnectionError("no"), ValueError("yes"), KeyboardInterrupt()]
+
+    def fails(index: int) -> None:
+        raise errors[index]
+
+    async def fails_too(index: int) -> None:
+        raise errors[index]
+
+    limiter = RateLimiter()
+    limit = limiter.limit("2/day", deduct_when=deduct_when)
+    waiting = limiter.limit("2/day", deduct_when=deduct_when)(fails_too)
+    for function in (limit(fails), lambda index: asyncio.run(waiting(index))):
+        asked.clear()
+        for index in (0, 0, 0, 1, 0, 2):
+            with pytest.raises(type(errors[index])):
+                function(index)
+        assert asked == [errors[index] for index in (0, 0, 0, 1, 0, 2)]
+        with pytest.raises(Refused):
+            function(0)
+
+
 def test_refusals_and_switches() -> None:
     """`on_refused` gives another result; `enabled` and `exempt_when` of the limiter hold for all of its functions."""
     for function, _ in _kinds(RateLimiter(on_refused=lambda verdict, user, *_: f"{user} {verdict.policy}"), "1/day"):

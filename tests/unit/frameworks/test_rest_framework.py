@@ -18,8 +18,9 @@ from rest_framework.settings import api_settings  # noqa: E402 (as above)
 from rest_framework.test import APIClient  # noqa: E402 (as above)
 from rest_framework.views import APIView  # noqa: E402 (as above)
 
-from headgate import InvalidSettings  # noqa: E402 (as above)
+from headgate import InvalidSettings, StoreError  # noqa: E402 (as above)
 from headgate.django import admission  # noqa: E402 (as above)
+from headgate.edge.frameworks.threads import ThreadGate  # noqa: E402 (as above)
 from headgate.rest_framework import RateLimitThrottle  # noqa: E402 (as above)
 
 _MIDDLEWARE = ["headgate.django.RateLimitMiddleware"]
@@ -108,6 +109,48 @@ def test_subclasses_have_limits_of_their_own() -> None:
         assert _codes(client, "/a?settle=2", "/a") == [200, 429]
     with _project(middleware=False), pytest.raises(InvalidSettings, match=r"add headgate.django.RateLimitMiddleware"):
         APIClient().get("/burst")
+
+
+class _OneAtATime(RateLimitThrottle):
+    limits = "1 concurrent"
+    per = "ip"
+    options = {"algorithm": "concurrency", "name": "slots"}  # noqa: RUF012 (never changed)
+
+
+class _Slots:
+    urlpatterns = [  # noqa: RUF012 (Django's)
+        at("rule", _view("ByRule", throttle_scope="search")),
+        at("limit", _view("ByLimit", throttle_classes=(_OneAtATime,))),
+    ]
+
+
+@pytest.mark.parametrize("middleware", [True, False])
+@pytest.mark.parametrize("path", ["/rule", "/limit"])
+def test_slots_are_released_with_the_answer(middleware: bool, path: str) -> None:  # noqa: FBT001 (a parameter)
+    """Slots of rules and limits are free again once an answer has been sent, with the middleware or without it."""
+    rules = [{"name": "one", "per": ["ip"], "limits": "1 concurrent", "algorithm": "concurrency"}]
+    rates = {**_REST, "DEFAULT_THROTTLE_RATES": {"search": "9/day"}}
+    with _project(middleware=middleware, RULES=rules), override_settings(ROOT_URLCONF=_Slots, REST_FRAMEWORK=rates):
+        client = APIClient()
+        assert _codes(client, path, path, path) == [200, 200, 200]
+        held = client.get(path)
+        again = client.get(path)
+        assert (held.status_code, again.status_code) == (200, 200)
+
+
+def test_a_store_that_fails_while_slots_are_released_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Django ignores what is raised while it closes a request; the log has it."""
+
+    def fails(*_: object) -> None:
+        msg = "the server is gone"
+        raise StoreError(msg, transient=True)
+
+    with _project(middleware=False), override_settings(ROOT_URLCONF=_Slots):
+        monkeypatch.setattr(ThreadGate, "close", fails)
+        assert APIClient().get("/limit").status_code == 200
+    assert "check failed: the server is gone" in caplog.text
 
 
 def test_an_unknown_scope_is_refused() -> None:

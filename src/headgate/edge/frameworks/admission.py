@@ -84,9 +84,19 @@ class Admission:
     @property
     def latest(self) -> Verdict:
         """The verdict that the caller is told: the refusal with the longest wait, else that of the last check."""
+        if not self.also:
+            return self.verdict
         verdicts = [each.verdict for each in (self, *self.also)]
         refusals = [each for each in verdicts if not each.allowed]
         return max(refusals, key=_wait, default=verdicts[-1])
+
+    @property
+    def awaits_answer(self) -> bool:
+        """Whether the answer decides if a limit counts the call; see `deduct_when`."""
+        for limit, _ in self.counted:
+            if limit.awaits_answer:
+                return True
+        return bool(self.also) and any(each.awaits_answer for each in self.also)
 
     @property
     def is_owed(self) -> bool:

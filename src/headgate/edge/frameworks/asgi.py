@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.core.request import Request
 from headgate.edge.frameworks.admission import CURRENT, Admission, Answered
-from headgate.edge.frameworks.calls import path_of
+from headgate.edge.frameworks.calls import path_seen
 from headgate.edge.frameworks.limits import WITHOUT_CALL
 from headgate.edge.frameworks.options import settled
 from headgate.edge.frameworks.routes import Routes
@@ -113,7 +113,7 @@ class AsgiGate:
         scope[KEY] = admission
         before = CURRENT.set(admission)
         sending = with_headers(self._gate.lines(admission.verdict), send)
-        watched = _Watched(admission, sending) if _depends_on_answer(admission) else None
+        watched = _Watched(admission, sending) if admission.awaits_answer else None
         try:
             await app(scope, receive, sending if watched is None else watched)
         except Exception:
@@ -183,9 +183,13 @@ class AsgiGate:
     async def _decide(self, scope: Scope) -> Admission | None:
         """The limiter's verdict; None if nothing limits the call."""
         path, route = self._where(scope)
-        if route.exempt or path in self._gate.skipping:
+        if route.exempt or (self._gate.skips and path in self._gate.skipping):
             return None
         request = self._callers.request_now(scope, path, route.template)
+        if request is not None and self._cost is None:
+            admission = self._gate.check_now(route, request)
+            if admission is not None:
+                return admission
         if request is None:
             request = await self._callers.request(scope, path, route.template)
         cost = None if self._cost is None else await settled(self._cost(scope))
@@ -195,8 +199,8 @@ class AsgiGate:
         """The path that rules see, and the route."""
         below = _below_root(scope, getattr(self.app, "root_path", ""))
         route = self.route_of(scope, below)
-        path = path_of(below)
-        return path if route.path is None else path_of(route.path), route
+        path = path_seen(below)
+        return path if route.path is None else path_seen(route.path), route
 
     def route_of(self, scope: Scope, below: str) -> Route:
         """The route of a call; `below` is its path below the application's root."""
@@ -276,10 +280,6 @@ def with_headers(lines: list[tuple[bytes, bytes]], send: Send) -> Send:
 def _takes_answer(scope: Scope) -> bool:
     """Whether a response can be sent: always to a request, and to a WebSocket handshake if the server allows it."""
     return scope["type"] == "http" or _DENIAL in (scope.get("extensions") or {})
-
-
-def _depends_on_answer(admission: Admission) -> bool:
-    return any(limit.options.deduct_when is not None for limit, _ in admission.counted)
 
 
 class _Watched:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.core.request import NO_ATTRIBUTES, Request
-from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described
+from headgate.edge.frameworks.calls import FORWARDING, call_of_asgi, described, request_by_address
 from headgate.edge.frameworks.options import settled
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import TypeAlias
 
+    from headgate.core.request import Request
     from headgate.dataplane.identity import Call, Identity
     from headgate.dataplane.proxies import Proxies
     from headgate.edge.frameworks.options import Function
@@ -47,7 +47,7 @@ class Callers:
         if not self._by_address:
             return None
         address = self._address(scope)
-        return Request(None, None, None, address, None, scope.get("method", "GET"), path, NO_ATTRIBUTES, route)
+        return request_by_address(address, scope.get("method", "GET"), path, route)
 
     def _call(self, scope: Scope, path: str) -> Call:
         return call_of_asgi(scope.get("method", "GET"), path, _peer(scope), scope["headers"], self._api_key_header)

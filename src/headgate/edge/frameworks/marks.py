@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial, wraps
 from inspect import getattr_static, iscoroutinefunction, isfunction
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from weakref import WeakSet
 
 from headgate.edge.frameworks.admission import CURRENT
@@ -17,6 +17,7 @@ from headgate.errors import InvalidSettings, WrongUse, short_repr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from headgate.edge.frameworks.admission import Admission
     from headgate.edge.frameworks.limits import RouteLimit
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -29,6 +30,12 @@ _CLASSES: Final = ("view_class", "cls")
 _OF_SEVERAL_ROUTES: Final = ("routes", "matches", "add_url_rule")
 """What only applications, routers, mounts, routes and blueprints have."""
 _checked: WeakSet[type] = WeakSet()
+
+
+class Changes:
+    """How often something was marked: what was found at views before may have changed since."""
+
+    count: ClassVar[int] = 0
 
 
 def mark(view: F, limit: RouteLimit) -> F:
@@ -61,20 +68,13 @@ def limited(view: F, limit: RouteLimit, unchecked: str, *, in_any_order: bool = 
     if in_any_order:
         mark(view, limit)
 
-    def check() -> None:
-        found = CURRENT.get()
-        if found is None:
-            raise WrongUse(unchecked)
-        if limit not in found.limits and found.verdict.plan.gate is None:
-            msg = "this view's limit is not enforced: another view answers the route; put the limit at that view"
-            raise WrongUse(msg)
-
     made: Any
     if iscoroutinefunction(view):
 
         @wraps(view)
         async def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (the view's own)
-            check()
+            if (found := CURRENT.get()) is None or limit not in found.limits:
+                _check(found, unchecked)
             return await view(*args, **kwargs)
 
         made = checked
@@ -82,12 +82,22 @@ def limited(view: F, limit: RouteLimit, unchecked: str, *, in_any_order: bool = 
 
         @wraps(view)
         def checked_too(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (as above)
-            check()
+            if (found := CURRENT.get()) is None or limit not in found.limits:
+                _check(found, unchecked)
             return view(*args, **kwargs)
 
         made = checked_too
     result: F = made if in_any_order else mark(made, limit)  # `wraps` has copied the mark
     return result
+
+
+def _check(found: Admission | None, unchecked: str) -> None:
+    """Raise if a call comes to a view whose limit was not checked; for a caller that a rule exempts no limit is."""
+    if found is None:
+        raise WrongUse(unchecked)
+    if found.verdict.plan.gate is None:
+        msg = "this view's limit is not enforced: another view answers the route; put the limit at that view"
+        raise WrongUse(msg)
 
 
 def exempt(view: F) -> F:
@@ -98,6 +108,7 @@ def exempt(view: F) -> F:
 
 def attach(group: G, limit: RouteLimit | None = None) -> G:
     """Attach a limit, or an exemption, to a group of routes, where the framework finds it for each of them."""
+    Changes.count += 1
     if limit is None:
         setattr(group, _EXEMPT, True)
     else:
@@ -118,6 +129,7 @@ def check_is_view(view: object) -> None:
 
 def _attach(view: object, name: str, value: object) -> None:
     check_is_view(view)
+    Changes.count += 1
     try:
         setattr(view, name, value)
     except AttributeError:

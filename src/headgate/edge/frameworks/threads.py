@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.adapters.blocking import BackgroundLoop
 from headgate.adapters.clock import sleep
 from headgate.core.request import Request
+from headgate.dataplane.identity import Identity
 from headgate.dataplane.limiter import run_now
 from headgate.edge.frameworks.admission import Admission, Answered
-from headgate.edge.frameworks.calls import call_of_wsgi, decoded_path, described, path_of
+from headgate.edge.frameworks.calls import call_of_wsgi, decoded_path, described, path_of, request_by_address
 from headgate.edge.frameworks.gate import ONE_EACH, is_one_of_several
 from headgate.edge.frameworks.limits import WITHOUT_CALL
 from headgate.edge.frameworks.routes import NO_ROUTE, routed_path
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from headgate.core.verdict import Verdict
-    from headgate.dataplane.identity import Call, Identity
+    from headgate.dataplane.identity import Call
     from headgate.dataplane.proxies import Proxies
     from headgate.edge.frameworks.gate import Answer, Gate
     from headgate.edge.frameworks.options import Setup
@@ -98,6 +100,10 @@ class _Started:
         await self._identity.close()
 
 
+_FORWARDED_FOR: Final = "HTTP_X_FORWARDED_FOR"
+_FORWARDED: Final = "HTTP_FORWARDED"
+_REMEMBERED: Final = 4_096
+_MAX_REMEMBERED_LENGTH: Final = 256
 _UNDECIDED: Final = (InvalidRequest, NoRules, Overloaded, StoreError, HttpProblem)
 
 
@@ -111,6 +117,10 @@ class ThreadGate:
         self._identity = identity
         self._proxies = proxies
         self._local = isinstance(gate.store, LocalStore)
+        knows_more = not isinstance(identity, Identity) or identity.tokens is not None or identity.records is not None
+        self._by_address = setup.identify is None and setup.cost is None and not knows_more
+        self._addresses: dict[str, str | None] = {}
+        """Addresses of peers that sent no forwarding header."""
 
     def admit(
         self,
@@ -127,20 +137,38 @@ class ThreadGate:
         `call` is what functions of the application get; `user` is known to the framework. Without rules, a call is
         only decided by the limits of its route.
         """
-        if self._local and is_one_of_several(environ):
+        if self._local and environ.get("wsgi.multiprocess") and is_one_of_several(environ):
             raise InvalidSettings(ONE_EACH)
         try:
-            seen = _seen(route, path)
-            if route.exempt or seen in self.gate.skipping:
+            seen = (_known if len(path) <= _MAX_REMEMBERED_LENGTH else _seen)(route.template, path)
+            if route.exempt or (self.gate.skips and seen in self.gate.skipping):
                 return None
-            request = self._request(environ, seen, route, call, user)
-            cost = None if self._setup.cost is None else self._setup.cost(call)
-            admission = run_now(self.gate.check(route, request, cost, call, has_rules=has_rules))
+            admission = self._admitted_now(environ, seen, route, user, has_rules=has_rules)
+            if admission is None:
+                request = self._request(environ, seen, route, call, user)
+                cost = None if self._setup.cost is None else self._setup.cost(call)
+                admission = run_now(self.gate.check(route, request, cost, call, has_rules=has_rules))
         except _UNDECIDED as error:
             return self.gate.problem(error)
         if admission.verdict.allowed and admission.verdict.delay:
             sleep(admission.verdict.delay)
         return admission
+
+    def _admitted_now(
+        self, environ: Mapping[str, Any], seen: str, route: Route, user: str | None, *, has_rules: bool
+    ) -> Admission | None:
+        """Fast path of `_request` and `Gate.check`, where callers are known by their address alone; else None."""
+        if not self._by_address or user is not None or _FORWARDED_FOR in environ or _FORWARDED in environ:
+            return None
+        peer = str(environ.get("REMOTE_ADDR", ""))
+        try:
+            address = self._addresses[peer]
+        except KeyError:
+            if len(self._addresses) >= _REMEMBERED:
+                self._addresses.clear()
+            address = self._addresses[peer] = self._proxies.address(peer, None, None)
+        request = request_by_address(address, str(environ.get("REQUEST_METHOD", "")), seen, route.template)
+        return self.gate.check_now(route, request, has_rules=has_rules)
 
     def _request(self, environ: Mapping[str, Any], seen: str, route: Route, call: object, user: str | None) -> Request:
         """The call as rules see it."""
@@ -171,12 +199,13 @@ class ThreadGate:
         if subject.request is not None:
             return subject.request._replace(route=subject.route.template)
         return self._request(
-            subject.environ, _seen(subject.route, subject.path), subject.route, subject.call, subject.user
+            subject.environ, _seen(subject.route.template, subject.path), subject.route, subject.call, subject.user
         )
 
     def answered(self, admission: Admission, response: object) -> None:
         """Find out from the answer which limits count the call; see `deduct_when`."""
-        run_now(admission.answered(response))
+        if admission.awaits_answer:
+            run_now(admission.answered(response))
 
     def close(self, admission: Admission) -> None:
         """Count the settled cost and release slots, once the answer has been sent."""
@@ -184,11 +213,14 @@ class ThreadGate:
             run_now(admission.close(self.gate.store))
 
 
-def _seen(route: Route, path: str) -> str:
+def _seen(template: str | None, path: str) -> str:
     """The path that rules see; `HttpProblem` if they could see another one than the application."""
     as_sent = path_of(path)
-    routed = routed_path(route.template, path)
+    routed = routed_path(template, path)
     return as_sent if routed == path else path_of(routed)
+
+
+_known = lru_cache(_REMEMBERED)(_seen)
 
 
 class Subject(NamedTuple):
