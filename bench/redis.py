@@ -22,7 +22,7 @@ class Scale:
 
     keys: int = 4_000
     hits: int = 4_000
-    rounds: int = 3
+    rounds: int = 5
     single: int = 1_000
     """Checks, one at a time, in each round."""
     tasks: tuple[int, ...] = (1, 8, 64, 256, 1_024)

@@ -76,13 +76,17 @@ class LeasingStore(Protocol):
     """A `CounterStore` that holds parts of some counters in this process, and can decide by them without waiting."""
 
     held: Mapping[Key, object]
-    """What is held, by counter."""
+    denied: Mapping[Key, object]
+    """What is held, and what is known to be refused, by counter."""
 
     def take_held(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
         """`CounterStore.take`, if what is held is enough for all hits; None if `take` has to be called."""
 
     def held_path(self, meters: Mapping[str, Mapping[object, Meter]], slow_path: HeldHitFunction) -> HeldHitFunction:
         """`Limiter.hit` for what is held, of the limits in `meters` (by algorithm and limit); else `slow_path`."""
+
+    def refuse_now(self, hit: Hit) -> Sequence[Decision] | None:
+        """`CounterStore.take` of a hit that is known to be refused; None if `take` has to be called."""
 
 
 class SharedStore(CounterStore, Protocol):

@@ -67,7 +67,9 @@ class DenyCache:
         of_standings = megabytes * _MEGABYTE // _OF_STANDINGS
         self._denials: EntryTable[Denial] = EntryTable(megabytes * _MEGABYTE - of_standings)
         self._standings: EntryTable[Standing] = EntryTable(of_standings)
-        self._denied, self._standing_entries = self._denials.entries, self._standings.entries
+        self.denied = self._denied = self._denials.entries
+        """The known denials, by counter."""
+        self._standing_entries = self._standings.entries
         self._get = self._denied.get
         self._dropped: OrderedDict[Key, Nanos] = OrderedDict()
         """What was given back or reset lately: a denial that was asked for before that may be out of date."""

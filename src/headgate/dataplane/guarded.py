@@ -31,6 +31,8 @@ log = logging.getLogger("headgate")
 
 HEARTBEAT_SECONDS: Final = 5.0
 _ALIVE_SECONDS: Final = 3 * HEARTBEAT_SECONDS
+_LOCAL: Final = OnStoreError.LOCAL  # for every check: to look up a member of an enum takes a call
+_DENY: Final = OnShortfall.DENY
 
 
 class Guarded:
@@ -54,9 +56,7 @@ class Guarded:
             return await self._instead(hits, _known(error, hits), only_peek=False)
         for hit in hits:
             policy = hit[6]
-            if policy is not None and (
-                policy.on_error is OnStoreError.LOCAL or policy.on_shortfall is OnShortfall.DENY
-            ):
+            if policy is not None and (policy.on_error is _LOCAL or policy.on_shortfall is _DENY):
                 return await self._weighed(hits, decisions)
         return decisions
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headgate.core.decision import Hit, Receipt, Source
 from headgate.core.hot_list import HotEntry, HotList
 from headgate.core.lease import NO_NAME, Block, grant_policy, is_grant, is_leasable
+from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.lease_book import LeaseBook
 from headgate.dataplane.lease_fast_path import held_path
 from headgate.dataplane.lease_worker import LoopWorker, ThreadWorker
@@ -88,6 +89,9 @@ class Leased:
         self.held = self._book.named
         self.take_held = self._book.take
         """See `LeasingStore`; bound here to spare every check a call."""
+        self._deny_cache = store if isinstance(store, DenyCache) else None
+        self.denied: Mapping[Key, object] = {} if self._deny_cache is None else self._deny_cache.denied
+        """See `LeasingStore`."""
         _stores.add(self)
 
     @property
@@ -119,13 +123,26 @@ class Leased:
     def take(self, hits: Sequence[Hit]) -> Coroutine[Any, Any, Sequence[Decision]]:
         """See `CounterStore.take`; what it returns does not wait where blocks are enough."""
         for hit in hits:
-            if hit[6] is not None and is_leasable(hit):
+            policy = hit[6]
+            if policy is not None and policy.spread is not None and is_leasable(hit):
                 return self._take(hits)
         # A plain function, which spares exact limits a coroutine.
         self._until_sample -= 1
         if self._until_sample < 0:
             self._sample(hits)
         return self.store.take(hits)
+
+    def refuse_now(self, hit: Hit) -> Sequence[Decision] | None:
+        """See `LeasingStore.refuse_now`."""
+        cache = self._deny_cache
+        if cache is None or is_leasable(hit):  # what may be held in blocks is spent first
+            return None
+        known = cache.denied_now((hit,))
+        if known is not None:
+            self._until_sample -= 1
+            if self._until_sample < 0:
+                self._sample((hit,))
+        return known
 
     async def _take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
         held = self.take_held(hits)

@@ -79,9 +79,13 @@ class Limiter:
         self._take_held = None
         self._held: Mapping[Key, object] = {}
         """`hit` and `CounterStore.take` without waiting, where this process holds enough; None where it does not."""
+        self._refuse_now = None
+        self._denied: Mapping[Key, object] = {}
+        """`CounterStore.take` without waiting, where a refusal is known: it takes a quarter less time than with."""
         if isinstance(store, LeasingStore):
             self.hit_held = store.held_path(bare_keys.meters, _not_held)
             self._take_held, self._held = store.take_held, store.held
+            self._refuse_now, self._denied = store.refuse_now, store.denied
         self.check_held = self._check_from_leases
         """`check` in the same way."""
         self._follower_task: asyncio.Task[None] | None = None
@@ -188,7 +192,10 @@ class Limiter:
             if held is not None:
                 return held
         hit = self.bare_keys.hit(key, limit, cost, algorithm)
-        return verdict(bare_plan(None), ()) if hit is None else bare_verdict(hit, await self.store.take((hit,)))
+        if hit is None:
+            return verdict(bare_plan(None), ())
+        refused = self._refuse_now(hit) if self._refuse_now is not None and hit[0] in self._denied else None
+        return bare_verdict(hit, await self.store.take((hit,)) if refused is None else refused)
 
     def _hit_on_the_slow_path(
         self, key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM

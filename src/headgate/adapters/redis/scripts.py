@@ -55,7 +55,9 @@ _STAMP: Final = Struct("<ddd").pack
 _HEADER: Final = Struct("<ddd").pack
 _ROW: Final = Struct("<8q")
 _INSTANT: Final = Struct("<q")
-_BUCKETS: Final = frozenset({Algorithm.TOKEN_BUCKET, Algorithm.LEAKY_BUCKET})
+_TOKEN_BUCKET: Final = Algorithm.TOKEN_BUCKET  # for every reply: to hash a member of an enum takes a call
+_LEAKY_BUCKET: Final = Algorithm.LEAKY_BUCKET
+_CONCURRENCY: Final = Algorithm.CONCURRENCY
 _new = tuple.__new__  # half the time of Decision(...)
 
 MAX_HITS: Final = 32
@@ -144,12 +146,21 @@ def script_call(batch: Batch, now: Micros, min_ttl: float, *, only_peek: bool) -
     """The script, the number of keys, and the keys and arguments as take.lua reads them."""
     hits = [hit for request, _ in batch for hit in request]
     kinds: dict[bytes, int] = {}  # many hits of a call differ only in their keys
-    numbers = [kinds.setdefault(packed_hit(hit), len(kinds) + 1) for hit in hits]
+    algorithms: set[Algorithm] = set()
+    numbers: list[int] = []
+    number, last = 0, None
+    for hit in hits:
+        alike = hit[1:6]  # all but the key, and the policy, which the script does not read
+        if alike != last:
+            number = kinds.setdefault(packed_hit(hit), len(kinds) + 1)
+            algorithms.add(hit.meter.algorithm)
+            last = None if hit.meter.algorithm is _CONCURRENCY else alike  # a holder may be named by the key
+        numbers.append(number)
     sizes = [len(request) for request, _ in batch]
     arguments: list[bytes | str] = [hit.key for hit in hits]
     arguments += (_HEADER(now, min_ttl, only_peek), pack(f"<{len(sizes)}H", *sizes), pack(f"<{len(hits)}H", *numbers))
     arguments += kinds
-    return take_script(frozenset([hit.meter.algorithm for hit in hits])), len(hits), arguments
+    return take_script(frozenset(algorithms)), len(hits), arguments
 
 
 def hand_out(batch: Batch, reply: object) -> None:
@@ -186,10 +197,11 @@ def fail(batch: Batch, reply: object) -> None:
 def _decision(kind: type[Decision], hit: Hit, row: tuple[int, ...], now: Micros) -> Decision:
     allowed, remaining, reset_after, retry_after, delay, first, units, rest = row
     meter = hit.meter
+    algorithm = meter.algorithm
     stamp: Stamp = first
-    if meter.algorithm in _BUCKETS:
+    if algorithm is _TOKEN_BUCKET or algorithm is _LEAKY_BUCKET:
         stamp = (first, units * meter.period + rest)
-    elif meter.algorithm is Algorithm.CONCURRENCY:
+    elif algorithm is _CONCURRENCY:
         stamp = hit.holder or hit.key
         if rest and allowed == 1:
             stamp = Renewed(stamp, Hold(first, units, rest))

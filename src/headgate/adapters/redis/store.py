@@ -169,8 +169,10 @@ class RedisStore:
         queue = self._only or self._queue(loop, shard)
         future: asyncio.Future[Sequence[Decision]] = loop.create_future()
         replicas = 0
-        if hits[0].failure_policy is not None or len(hits) > 1:
-            replicas = 0 if only_peek else _replicas(hits)
+        policy = hits[0][6]
+        if policy is not None or len(hits) > 1:
+            if not only_peek:
+                replicas = _replicas(hits) if policy is None or len(hits) > 1 else policy.replicas
             if queue.is_full and not only_peek and _may_not_wait(hits):
                 future.set_exception(queue.refusal())
                 return future
