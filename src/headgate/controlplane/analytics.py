@@ -119,19 +119,28 @@ class Analytics:
         """Counts and quantiles of the time that decisions took, by time and dimensions, after the position `after`."""
         query.check()
         since, until = between
-        rows = await self._database.rows(
-            "analytics.metrics",
-            query.granularity.value,
-            since if after is None else max(since, after[0]),
-            until,
-            [dimension.value for dimension in query.by],
-            query.chosen(Dimension.RULE),
-            query.chosen(Dimension.USER),
-            *(query.of.get(each) for each in (Dimension.ENDPOINT, Dimension.TIER, Dimension.REGION)),
-            *(after or _NO_POSITION),
-            most,
-            query.quantiles,
-        )
+        of_all = query.chosen(Dimension.RULE), query.chosen(Dimension.USER)
+        of_some = [query.of.get(each) for each in (Dimension.ENDPOINT, Dimension.TIER, Dimension.REGION)]
+        granularity = query.granularity
+        if not query.by:
+            if after is not None:
+                since = max(since, after[0] + _LENGTHS[granularity])
+            rows = await self._database.rows(
+                "analytics.totals", granularity.value, since, until, *of_all, *of_some, most, query.quantiles
+            )
+        else:
+            rows = await self._database.rows(
+                "analytics.metrics",
+                granularity.value,
+                since if after is None else max(since, after[0]),
+                until,
+                [dimension.value for dimension in query.by],
+                *of_all,
+                *of_some,
+                *(after or _NO_POSITION),
+                most,
+                query.quantiles,
+            )
         return [with_quantiles(row) for row in rows]
 
     async def endpoints(

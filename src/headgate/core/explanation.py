@@ -1,24 +1,26 @@
 """Why a request gets the rules it gets: the winner of every layer, and why each other rule is not it.
 
 Every rule is compared, one after the other, which is slow and easy to follow; a property
-test proves that the winners are those of `Snapshot.plan`.
+test proves that the winners are those of `Snapshot.plan`. Of those that lost, only the listed ones get words.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.api_key import public_name
 from headgate.core.decision import Source
 from headgate.core.rule import Action, default_layer
-from headgate.core.rule_fit import RequestView, RuleFit, outranked
+from headgate.core.rule_fit import RequestView, RuleFit, best_rank, outranked, unmet
 from headgate.core.units import SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headgate.core.decision import Decision, Hit
     from headgate.core.matching import Bound, Plan, Snapshot
@@ -127,36 +129,58 @@ def explain(snapshot: Snapshot, request: Request, cost: int | None = None) -> Ex
     """Explain what `snapshot.plan` answers for the same request and cost."""
     plan = snapshot.plan(request, cost)
     request_view = RequestView.of(request, snapshot.rule_set)
-    fits = [RuleFit.of(rule, request_view) for rule in snapshot.rule_set.rules]
+    rules = snapshot.rule_set.rules
+    unmet_of = [unmet(rule, request_view) for rule in rules]
+    fits = [RuleFit.of(rule, request_view) for rule, many in zip(rules, unmet_of, strict=True) if not many]
     best = _best(fits)
     layers: dict[str, Layer] = {}
-    lost: list[tuple[RuleFit, str]] = []
-    for fit in fits:
-        if fit.mismatches:
-            lost.append((fit, "; ".join(fit.mismatches)))
-        elif fit is not (winner := best[_slot(fit.rule)]):
-            lost.append((fit, outranked(fit, winner)))
-        elif not fit.rule.is_gate:
+    for fit in best.values():
+        if plan.gate is None and not fit.rule.is_gate:
             _put(layers, fit, _applied(fit, snapshot, request, request_view, plan))
-    if plan.gate is not None:
-        layers = {}
-        lost = [(fit, why) for fit, why in lost if fit.rule.is_gate]
-    return _explanation(plan, request_view, layers, lost)
+    won = {fit.rule.name for fit in best.values()}
+    # Where a gate decides, no layer is evaluated.
+    lost = [
+        index
+        for index, (rule, many) in enumerate(zip(rules, unmet_of, strict=True))
+        if (plan.gate is None or rule.is_gate) and (many or rule.name not in won)
+    ]
+    near = _nearest([unmet_of[index] for index in lost])
+    ranked = (
+        (unmet_of[index], best_rank(rules[index], request_view), index) for index in lost if unmet_of[index] <= near
+    )
+    closest = [RuleFit.of(rules[index], request_view) for *_, index in nsmallest(MAX_LOST, ranked)]
+    listed = [Lost(fit.rule, _why(fit, best)) for fit in closest]
+    return _explanation(plan, request_view, layers, listed, len(lost) - len(listed))
+
+
+def _nearest(unmet_of_lost: Sequence[int]) -> int:
+    """Up to how many unmet conditions a rule may have and still be listed; the others need no rank."""
+    counts = sorted(Counter(unmet_of_lost).items())
+    so_far = accumulate(many for _, many in counts)
+    enough = (unmet for (unmet, _), many in zip(counts, so_far, strict=True) if many >= MAX_LOST)
+    return next(enough, max(unmet_of_lost, default=0))
+
+
+def _why(fit: RuleFit, best: Mapping[tuple[str, bool], RuleFit]) -> str:
+    return "; ".join(fit.mismatches) or outranked(fit, best[_slot(fit.rule)])
 
 
 def _explanation(
-    plan: Plan, request_view: RequestView, layers: dict[str, Layer], lost: Sequence[tuple[RuleFit, str]]
+    plan: Plan,
+    request_view: RequestView,
+    layers: dict[str, Layer],
+    listed: Sequence[Lost],
+    left_out: int,
 ) -> Explanation:
-    listed = nsmallest(MAX_LOST, lost, key=lambda each: each[0].closeness)
     gates = []
-    for fit, why in listed:
-        if fit.rule.is_gate:
-            gates.append(Lost(fit.rule, why))
+    for lost in listed:
+        if lost.rule.is_gate:
+            gates.append(lost)
         else:
-            name = _layer(fit.rule)
-            layers.setdefault(name, Layer(name)).lost.append(Lost(fit.rule, why))
+            name = _layer(lost.rule)
+            layers.setdefault(name, Layer(name)).lost.append(lost)
     ordered = sorted(layers.values(), key=lambda layer: (layer.winner is None, layer.watched is None))
-    return Explanation(plan, request_view, tuple(ordered), tuple(gates), len(lost) - len(listed))
+    return Explanation(plan, request_view, tuple(ordered), tuple(gates), left_out)
 
 
 def _best(fits: Iterable[RuleFit]) -> dict[tuple[str, bool], RuleFit]:

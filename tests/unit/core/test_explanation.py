@@ -221,3 +221,20 @@ def test_of_very_many_rules_the_closest_are_told() -> None:
     assert len(told) == MAX_LOST
     assert explanation.left_out == 5
     assert "r3" not in told
+
+
+def test_those_that_all_but_apply_come_first() -> None:
+    """By the number of conditions that are not met, then by rank, however many more there are."""
+    far = {"methods": "PUT", "tiers": "gold"}
+    rules: list[dict[str, Any]] = [
+        {"name": f"far{number}", "match": far | {"endpoints": f"/{number}"}, "priority": 1}
+        for number in range(MAX_LOST)
+    ]
+    rules += [{"name": name, "match": {"endpoints": ["/x", "/y/*"]}} for name in ("near2", "near1")]
+    rules.append({"name": "hidden", "match": {"endpoints": ["/a", "/*"]}, "priority": 500})
+    explanation = explained([*rules, {"name": "won", "match": {"endpoints": "/a"}}], Request(path="/a", method="GET"))
+    told = {each.rule.name: each.why for layer in explanation.layers for each in layer.lost}
+    assert list(told)[:3] == ["hidden", "near1", "near2"]
+    assert told["near1"] == "the path is '/a', not /x or /y/*"
+    assert told["hidden"] == "its priority is 500; won comes first with 100"
+    assert (len(told), explanation.left_out) == (MAX_LOST, 3)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headgate.edge.admin.sessions import Sessions
+from headgate.edge.admin.shared_answers import SharedAnswers
 from headgate.edge.refused_sign_ins import RefusedSignIns
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class AdminParts:
     simulate: Simulate | None = None
     """Replays recorded traffic against draft rules; None likewise."""
     sessions: Sessions = field(default_factory=Sessions)
+    shared: SharedAnswers = field(default_factory=SharedAnswers)
+    """What viewers of the same page ask for at the same time."""
     draft_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a draft is converted: one at a time, so that viewers cannot take the processor from decisions."""
     hot: HotCounters | None = None

@@ -27,7 +27,8 @@ MAX_HISTORY: Final = 300
 WINDOW: Final = 60.0
 """Seconds that the figures of rules and decision times are over."""
 _SECONDS_BETWEEN: Final = 1.0
-_FRESH: Final = 0.25
+FRESH: Final = 0.25
+"""Seconds for which a reading, and what is made of it, is as good as new."""
 _SMOOTHING: Final = 3.0
 """Counts arrive every half second, so the rate over one second would jump by as much."""
 _SECONDS_BETWEEN_DETAILS: Final = 5.0
@@ -99,7 +100,7 @@ class LiveRates:
 
     def refresh(self) -> None:
         """Read the counters, unless that was just done."""
-        if self._newest is None or self._clock() - self._newest.at >= _FRESH:
+        if self._newest is None or self._clock() - self._newest.at >= FRESH:
             self.read(keep=False)
 
     def read(self, *, keep: bool = True) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from headgate.controlplane.analytics import NEAR, Dimension, Granularity, MetricsQuery, Order
@@ -120,6 +120,8 @@ class UtilisationPage(Output):
     next: str | None
 
 
+_SHARED_SECONDS: Final = 1.0
+"""Counts arrive every ten seconds."""
 router = APIRouter(route_class=Gate, tags=["activity"])
 
 Share = Annotated[
@@ -151,7 +153,7 @@ async def list_metrics(
     quantiles: Annotated[
         Truth, Query(description="false: leave `p50`, `p95` and `p99` null, which is quicker for long spans.")
     ] = True,
-) -> Page[Mapping[str, Any]]:
+) -> Response:
     """List counts and decision times by minute (up to 2 days), hour (up to 62 days) or day (up to 732 days).
 
     By rule, each request counts for every rule that applied to it. By minute, only the busiest users are listed by
@@ -161,9 +163,16 @@ async def list_metrics(
     of = {Dimension(name): value for name, value in given.items() if value is not None}
     query = MetricsQuery(granularity, _dimensions(by), of, quantiles)
     position = position_of("metrics", after, _metric_position)
+    end = until
     since, until = parts.analytics.span(granularity, since if position is None else since or position[-1], until)
-    found = await parts.analytics.metrics(query, (since, until), None if position is None else position[:6], limit + 1)
-    return page("metrics", found, limit, lambda row: (row["at"].isoformat(), *_names(row), since.isoformat()))
+
+    async def find() -> Page[Mapping[str, Any]]:
+        behind = None if position is None else position[:6]
+        found = await parts.analytics.metrics(query, (since, until), behind, limit + 1)
+        return page("metrics", found, limit, lambda row: (row["at"].isoformat(), *_names(row), since.isoformat()))
+
+    question = ("metrics", granularity, query.by, tuple(of.items()), quantiles, since, end, after, limit)
+    return await parts.shared.answer(question, _SHARED_SECONDS, MetricPage, find)
 
 
 @router.get("/v1/endpoints", response_model=EndpointPage)

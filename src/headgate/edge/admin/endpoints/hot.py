@@ -1,12 +1,12 @@
 """The hottest counters."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator, Field
 
 from headgate.core.demand import WINDOW_SECONDS
-from headgate.dataplane.hot_counters import REPORTED
+from headgate.dataplane.hot_counters import REPORTED, HotCounters
 from headgate.edge.admin.fields import Output, example, whole_number
 from headgate.edge.admin.gate import Gate, Parts
 
@@ -34,15 +34,19 @@ class HotView(Output):
     counters: list[HotCounterView] = Field(description="The hottest first.")
 
 
+_SHARED_SECONDS: Final = 1.0
 router = APIRouter(route_class=Gate, tags=["activity"])
 
 Limit = Annotated[int, BeforeValidator(whole_number), Query(ge=1, le=REPORTED, description="How many at most.")]
 
 
 @router.get("/v1/hot", response_model=HotView)
-async def get_hot_counters(parts: Parts, limit: Limit = 20) -> dict[str, Any]:
+async def get_hot_counters(parts: Parts, limit: Limit = 20) -> Response:
     """Get the counters that were asked for most in the last minute. Other processes report every 5 seconds."""
-    hot = parts.hot
+    return await parts.shared.answer(("hot", limit), _SHARED_SECONDS, HotView, lambda: _hottest(parts.hot, limit))
+
+
+async def _hottest(hot: HotCounters | None, limit: int) -> dict[str, Any]:
     found = [] if hot is None else await hot.hottest(limit)
     counters = [
         {

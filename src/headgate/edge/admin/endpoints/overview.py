@@ -1,9 +1,9 @@
 """What happens now, for the dashboard's first page and for `headgate top`."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from pydantic import BeforeValidator, Field
 
 from headgate.edge.admin.endpoints.activity import ViolatorView
@@ -11,7 +11,7 @@ from headgate.edge.admin.endpoints.processes import ProcessView
 from headgate.edge.admin.endpoints.rule_sets import SnapshotView
 from headgate.edge.admin.fields import Output, example, whole_number
 from headgate.edge.admin.gate import Gate, Parts
-from headgate.edge.overview.live_rates import MAX_HISTORY
+from headgate.edge.overview.live_rates import FRESH, MAX_HISTORY
 from headgate.errors import NotFound
 
 PartState = Literal["up", "degraded", "down", "not_used"]
@@ -159,12 +159,13 @@ History = Annotated[
 
 
 @router.get("/v1/overview", response_model=OverviewView)
-async def get_overview(parts: Parts, history: History = 0) -> dict[str, Any]:
+async def get_overview(parts: Parts, history: History = 0) -> Response:
     """Get what happens now: rates of all processes of this service, decision times, busy rules, health and state.
 
     A decision shows within a second, or a second and a half if another process of the service made it.
     """
-    if parts.overview is None:
+    overview = parts.overview
+    if overview is None:
         msg = "this process decides nothing; ask /v1/overview of `headgate serve`"
         raise NotFound(msg)
-    return await parts.overview.now(history)
+    return await parts.shared.answer(("overview", history), FRESH, OverviewView, lambda: overview.now(history))

@@ -29,9 +29,10 @@ export async function rulePage(context, name) {
     show(tiles, sums(counts, words, stateOf(rule)));
     show(outcomes, shadowCard(counts, words, data));
   };
+  let counts = found;
   const load = async () => {
     const span = chosen;
-    const counts = await counted(span, { rule: name }, signal);
+    counts = await counted(span, { rule: name }, signal, counts);
     if (span === chosen) draw(counts);
   };
   const span = segments("Time span", spanNames, chosen, (each) => {

@@ -17,20 +17,21 @@ const MAX_POINTS = 1000;
 export const spanNames = Object.entries(SPANS).map(([name, { text }]) => [name, text]);
 export const spanOf = (name) => SPANS[name];
 
+// How many of the newest points are asked for again: counts arrive some seconds late.
+const UNSETTLED = 2;
+
 // The points of a span: `times`, and `of(kind)` for the counts of each; `sum(kind)` of all.
-export async function counted(name, filter, signal) {
+// With what was found `before`, only what came since then is asked for.
+export async function counted(name, filter, signal, before) {
   const { seconds, step, granularity } = SPANS[name];
   const last = Math.floor(Date.now() / 1000 / step) * step;
   const first = last - seconds + step;
-  const since = new Date(first * 1000).toISOString();
+  const known = before?.name === name ? before : null;
+  const from = known ? Math.max(first, known.last - UNSETTLED * step) : first;
+  const since = new Date(from * 1000).toISOString();
   const { items } = await get("/v1/metrics", { granularity, since, limit: MAX_POINTS, quantiles: false, ...filter }, signal);
-  const found = new Map(items.map((item) => [Math.floor(new Date(item.at) / 1000 / step) * step, item]));
+  const found = new Map([...(known?.found ?? []), ...items.map((item) => [Math.floor(new Date(item.at) / 1000 / step) * step, item])]);
   const times = Array.from({ length: Math.round(seconds / step) }, (_, index) => first + index * step);
-  return {
-    times: times.map((time) => time * 1000),
-    of: (kind) => times.map((time) => found.get(time)?.[kind] ?? 0),
-    sum: (kind) => items.reduce((sum, item) => sum + item[kind], 0),
-    step,
-    seconds,
-  };
+  const of = (kind) => times.map((time) => found.get(time)?.[kind] ?? 0);
+  return { name, found, last, step, seconds, of, times: times.map((time) => time * 1000), sum: (kind) => of(kind).reduce((sum, count) => sum + count, 0) };
 }

@@ -1,3 +1,28 @@
+-- analytics.totals(granularity, since, until, rule or '', user or '', endpoint, tier and region or nulls, limit, whether with histograms): counts by time, of all others together
+-- (One look into the index for each point in time: rows of other rules are not read, and nothing is sorted.)
+SELECT at, '' AS rule, '' AS rule_id, '' AS endpoint, '' AS tier, '' AS region, '' AS "user",
+       total, allowed, denied, throttled, blocked, shadow, degraded,
+       cache_hits, cache_misses, lease_hits, record_hits, record_misses, latency
+FROM generate_series(
+         $2::timestamptz, $3::timestamptz - interval '1 microsecond',
+         CASE $1 WHEN 'minute' THEN interval '1 minute' WHEN 'hour' THEN interval '1 hour' ELSE interval '24 hours' END
+     ) AS points (at)
+CROSS JOIN LATERAL (
+    SELECT count(*) AS many,
+           sum(total)::bigint AS total, sum(allowed)::bigint AS allowed, sum(denied)::bigint AS denied,
+           sum(throttled)::bigint AS throttled, sum(blocked)::bigint AS blocked, sum(shadow)::bigint AS shadow,
+           sum(degraded)::bigint AS degraded, sum(cache_hits)::bigint AS cache_hits,
+           sum(cache_misses)::bigint AS cache_misses, sum(lease_hits)::bigint AS lease_hits,
+           sum(record_hits)::bigint AS record_hits, sum(record_misses)::bigint AS record_misses,
+           coalesce(sum_histograms(latency) FILTER (WHERE $10::boolean), '{}') AS latency
+    FROM metrics
+    WHERE granularity = $1::text AND metrics.at = points.at AND rule = (SELECT rule_id($4::text)) AND user_id = $5::text
+      AND ($6::text IS NULL OR endpoint = $6) AND ($7::text IS NULL OR tier = $7) AND ($8::text IS NULL OR region = $8)
+) AS sums
+WHERE many > 0
+ORDER BY at
+LIMIT $9;
+
 -- analytics.metrics(granularity, since, until, by: dimensions, rule and user: '' all together, a name, or null each; endpoint, tier and region or nulls, after: time and dimensions (of a rule its id) or nulls, limit, whether with histograms): counts by time
 SELECT at, rule_name(rule) AS rule, rule AS rule_id, endpoint, tier, region, "user",
        total, allowed, denied, throttled, blocked, shadow, degraded,
@@ -17,7 +42,7 @@ FROM (
            coalesce(sum_histograms(latency) FILTER (WHERE $17::boolean), '{}') AS latency
     FROM metrics
     WHERE granularity = $1 AND at >= $2 AND at < $3
-      AND (rule = rule_id($5::text) OR $5 IS NULL AND rule <> '') AND (user_id = $6::text OR $6 IS NULL AND user_id <> '')
+      AND (rule = (SELECT rule_id($5::text)) OR $5 IS NULL AND rule <> '') AND (user_id = $6::text OR $6 IS NULL AND user_id <> '')
       AND ($7::text IS NULL OR endpoint = $7) AND ($8::text IS NULL OR tier = $8) AND ($9::text IS NULL OR region = $9)
     GROUP BY 1, 2, 3, 4, 5, 6
 ) AS points
@@ -48,7 +73,7 @@ FROM (
                count, "limit", at, sequence
         FROM events
         WHERE at >= $1 AND at < $2 AND rule IS NOT NULL AND count IS NOT NULL AND "limit" > 0
-          AND ($3::text IS NULL OR rule = rule_id($3))
+          AND ($3::text IS NULL OR rule = (SELECT rule_id($3)))
     ) AS seen
     ORDER BY rule, "user", api_key, ip, at DESC, sequence DESC
 ) AS latest

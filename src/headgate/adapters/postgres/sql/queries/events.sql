@@ -4,7 +4,7 @@ SELECT at, id, user_id AS "user", tenant, api_key, host(ip) AS ip, tier, method,
        coalesce((extra ->> 'stands_for')::bigint, 1) AS stands_for
 FROM events
 WHERE at >= $1 AND at < $2
-  AND ($3::text IS NULL OR user_id = $3) AND ($4::text IS NULL OR rule = rule_id($4))
+  AND ($3::text IS NULL OR user_id = $3) AND ($4::text IS NULL OR rule = (SELECT rule_id($4)))
   AND ($5::text IS NULL OR decision = $5)
   AND ($6::timestamptz IS NULL OR (at, id) < ($6, $7))
 ORDER BY at DESC, id DESC
@@ -19,7 +19,7 @@ FROM (
            CASE WHEN $4 = 'api_key' OR $4 = 'anybody' AND user_id IS NULL THEN api_key END AS api_key,
            CASE WHEN $4 = 'ip' OR $4 = 'anybody' AND user_id IS NULL AND api_key IS NULL THEN host(ip) END AS ip
     FROM events
-    WHERE at >= $1 AND at < $2 AND decision = 'denied' AND ($3::text IS NULL OR rule = rule_id($3))
+    WHERE at >= $1 AND at < $2 AND decision = 'denied' AND ($3::text IS NULL OR rule = (SELECT rule_id($3)))
 ) AS denied
 WHERE "user" IS NOT NULL OR api_key IS NOT NULL OR ip IS NOT NULL
 GROUP BY "user", api_key, ip
@@ -31,20 +31,20 @@ LIMIT $5;
 WITH denied AS (
     SELECT user_id, sum(denied) AS violations
     FROM usage_daily
-    WHERE day BETWEEN $5 AND $6 AND denied > 0 AND user_id <> '' AND rule <> '' AND ($3::text IS NULL OR rule = rule_id($3))
+    WHERE day BETWEEN $5 AND $6 AND denied > 0 AND user_id <> '' AND rule <> '' AND ($3::text IS NULL OR rule = (SELECT rule_id($3)))
     GROUP BY user_id
     UNION ALL
     SELECT user_id, sum(coalesce((extra ->> 'stands_for')::bigint, 1))
     FROM events
     WHERE (at >= $1 AND at < $5::timestamp AT TIME ZONE 'UTC' OR at >= ($6 + 1)::timestamp AT TIME ZONE 'UTC' AND at < $2)
-      AND decision = 'denied' AND user_id IS NOT NULL AND rule IS NOT NULL AND ($3 IS NULL OR rule = rule_id($3))
+      AND decision = 'denied' AND user_id IS NOT NULL AND rule IS NOT NULL AND ($3 IS NULL OR rule = (SELECT rule_id($3)))
     GROUP BY user_id
 ), worst AS (
     SELECT user_id, sum(violations)::bigint AS violations FROM denied GROUP BY user_id ORDER BY 2 DESC, user_id LIMIT $4
 )
 SELECT user_id AS "user", NULL::text AS api_key, NULL::text AS ip, violations,
        (SELECT at FROM events WHERE events.user_id = worst.user_id AND at >= $1 AND at < $2 AND decision = 'denied'
-          AND ($3 IS NULL OR rule = rule_id($3)) ORDER BY at DESC LIMIT 1) AS last
+          AND ($3 IS NULL OR rule = (SELECT rule_id($3))) ORDER BY at DESC LIMIT 1) AS last
 FROM worst
 ORDER BY violations DESC, user_id;
 

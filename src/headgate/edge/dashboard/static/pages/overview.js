@@ -68,9 +68,10 @@ export async function page({ main, signal, every, me }) {
   }
 
   // Longer spans are counts by minute, hour or day, as rates.
+  let found = null;
   async function past() {
     const name = chosen;
-    const found = await counted(name, {}, signal);
+    found = await counted(name, {}, signal, found);
     if (name === chosen) chart.update(found.times, order.map((kind) => found.of(kind).map((count) => count / found.step)), spanOf(name).label);
   }
   const span = segments("Time span", [["live", "Live, 5 min"], ...spanNames], chosen, async (name) => {
