@@ -32,8 +32,11 @@ PAGES: Final = {
     "rules/search": "search",
     "rules/search/edit": "search",
     "rules/new/rule": "New rule",
+    "tiers": "Tiers",
+    "tiers/pro": "pro",
     "users": "Users and keys",
     "users/alice": "alice",
+    "blocks": "Blocks",
     "explain": "Explain",
     "simulate": "Simulate",
     "events": "Events",
@@ -157,11 +160,15 @@ def test_roles_are_respected(open_page: Callable[..., Watched], service: Service
     watched.errors.clear()
     watched.go("access", "Access").get_by_text("for the role admin only").wait_for()
     assert watched.go("users/alice", "alice").get_by_role("button", name="Block").count() == 0
+    for path, title in (("tiers", "Tiers"), ("tiers/pro", "pro"), ("blocks", "Blocks")):
+        assert watched.go(path, title).locator("main .page-head button").count() == 0, path
     operator = open_page(service.operator)  # type: ignore[attr-defined] # as above
     page = operator.go("rules/search", "search")
     page.get_by_role("button", name="Disable").wait_for()
     assert page.get_by_role("button", name="Delete").count() == 0
     operator.go("users/alice", "alice").get_by_role("button", name="Block").wait_for()
+    operator.go("blocks", "Blocks").get_by_role("button", name="New block").wait_for()
+    assert operator.go("tiers/pro", "pro").get_by_role("button", name="Edit").count() == 0
 
 
 def test_the_life_of_a_rule(open_page: Callable[..., Watched], service: Service) -> None:
@@ -254,6 +261,91 @@ def test_block_unblock_and_own_limits(open_page: Callable[..., Watched], service
     page.select_option("dialog select", "pro")
     _confirm(page, "Save")
     page.get_by_text("Tier pro").wait_for()
+
+
+def test_the_life_of_a_tier(open_page: Callable[..., Watched], service: Service) -> None:
+    """Created, used by a rule, with a user on it, edited while a real check sees it, refused to go, deleted."""
+    watched = open_page()
+    page = watched.go("tiers", "Tiers")
+    page.get_by_role("button", name="New tier").click()
+    page.fill("dialog input[name=name]", "gold")
+    page.fill("dialog textarea[name=limits]", "calls 1/hour")
+    _confirm(page, "Create")
+    page.locator("dialog").get_by_text("has no name").wait_for()
+    page.fill("dialog textarea[name=limits]", "calls: 1/hour")
+    _confirm(page, "Create")
+    page.get_by_role("heading", level=1, name="gold").wait_for()
+    rule = {
+        "name": "golden",
+        "match": {"endpoints": ["/gold"], "tiers": ["gold"]},
+        "per": ["user"],
+        "limits": "tier:calls",
+    }
+    assert service.admin.post("/v1/rules?wait=10", json=rule).status_code == 201
+    assert service.admin.post("/v1/users", json={"id": "midas", "tier": "gold"}).status_code == 201
+    page.reload()
+    page.get_by_text("takes tier:calls").wait_for()
+    expect(page.locator(".tile", has_text="Users").locator(".tile-value")).to_have_text("1", timeout=PATIENCE)
+    wait_until(lambda: service.check(user="midas", path="/gold").status_code == 429)
+    page.get_by_role("button", name="Edit").click()
+    page.fill("dialog textarea[name=limits]", "calls: 1000/hour")
+    page.fill("dialog input[name=price]", "49.5")
+    _confirm(page, "Publish")
+    page.get_by_text("1000/hour").wait_for()
+    page.get_by_text("49.5").wait_for()
+    wait_until(lambda: service.check(user="midas", path="/gold").status_code == 200)
+    page.get_by_role("button", name="Delete").click()
+    _confirm(page, "Delete")
+    page.locator("dialog").get_by_text("is still needed").wait_for()
+    watched.errors.clear()  # the browser names the refused call
+    page.locator("dialog").get_by_role("button", name="Cancel").click()
+    service.admin.delete("/v1/rules/golden?wait=10")
+    service.admin.delete("/v1/users/midas")
+    page.get_by_role("button", name="Delete").click()
+    _confirm(page, "Delete")
+    page.get_by_role("heading", level=1, name="Tiers").wait_for()
+    assert service.admin.get("/v1/tiers/gold").status_code == 404
+
+
+def test_the_life_of_a_block(open_page: Callable[..., Watched], service: Service) -> None:
+    """A network, and a key by its first characters: blocked until a time, seen by a real check, changed, removed."""
+    service.admin.post("/v1/users", json={"id": "carol"})
+    key = service.admin.post("/v1/keys", json={"user": "carol", "name": "till"}).json()
+    watched = open_page()
+    page = watched.go("blocks", "Blocks")
+    page.get_by_role("button", name="New block").click()
+    page.fill("dialog input[name=who]", "203.0.113.0/33")
+    _confirm(page, "Block")
+    page.locator("dialog .problems").wait_for()
+    watched.errors.clear()  # the browser names the refused call
+    page.fill("dialog input[name=who]", "203.0.113.128/25")
+    page.fill("dialog input[name=reason]", "a scraper")
+    page.select_option("dialog select[name=until]", "at")
+    page.fill("dialog input[name=at]", "2099-12-31T12:00")
+    _confirm(page, "Block")
+    row = page.locator("tr", has_text="203.0.113.128/25")
+    row.get_by_text("a scraper").wait_for()
+    wait_until(lambda: service.check(user="x", ip="203.0.113.200", path="/any").json().get("source") == "block")
+    row.get_by_role("button", name="Change").click()
+    page.select_option("dialog select[name=until]", "")
+    page.fill("dialog input[name=reason]", "a known scraper")
+    _confirm(page, "Save")
+    row.get_by_text("a known scraper").wait_for()
+    row.get_by_text("never").wait_for()
+    page.get_by_role("button", name="New block").click()
+    page.select_option("dialog select[name=kind]", "api_key")
+    page.fill("dialog input[name=who]", key["secret"][:8])
+    _confirm(page, "Block")
+    page.locator("tr", has_text="till").wait_for()
+    page.fill("input[name=subject]", "203.0.113.129")
+    expect(page.locator("tbody tr")).to_have_count(1, timeout=PATIENCE)
+    row.get_by_role("button", name="Remove").click()
+    _confirm(page, "Remove")
+    page.get_by_text("Not blocked").wait_for()
+    wait_until(lambda: service.check(user="x", ip="203.0.113.200", path="/any").status_code == 200)
+    left = service.admin.get("/v1/blocks", params={"subject": key["key"]["id"]}).json()["items"]
+    assert [each["api_key"] for each in left] == [key["key"]["id"]]
+    service.admin.delete(f"/v1/blocks/{left[0]['id']}")
 
 
 def test_explaining_counts_nothing(open_page: Callable[..., Watched], service: Service) -> None:
@@ -368,6 +460,21 @@ HOSTILE: Final = [form.format(number) for number in range(7) for form in (*_FORM
 """More than a hundred."""
 
 
+def _on_all_pages(page: Any) -> set[str]:  # noqa: ANN401 (Playwright's page)
+    """The lines of all cells of a list, on all its pages."""
+    listed: set[str] = set()
+    while True:
+        page.locator("table tbody tr").first.wait_for()
+        listed |= set(page.locator("table tbody td").all_text_contents())
+        listed |= set(page.locator("table tbody td div").all_text_contents())
+        following = page.get_by_role("button", name="Next")
+        if not following.is_visible() or following.is_disabled():
+            return listed
+        before = page.locator(".pager span").inner_text()
+        following.click()
+        expect(page.locator(".pager span")).not_to_have_text(before)
+
+
 def test_hostile_strings_are_text(open_page: Callable[..., Watched], service: Service) -> None:
     """As ids, reasons, paths, key names and token names, on every page: shown as text, and nothing of them runs."""
     assert len(set(HOSTILE)) >= 100
@@ -378,29 +485,30 @@ def test_hostile_strings_are_text(open_page: Callable[..., Watched], service: Se
             service.admin.post("/v1/keys", json={"user": first, "name": text})
         for _ in range(2):
             service.check(user=text, path=f"/{text}", method="GET")
+        # More than the limit at once: denied, so it is recorded and listed.
+        service.check(user=text, path="/search", cost=6)
+        named = {"network": f"198.51.100.{index}", "reason": text}
+        assert service.admin.post("/v1/blocks", json=named).status_code == 201
+    tiers = {f"odd-{index}": {"display_name": text, "limits": {}} for index, text in enumerate(HOSTILE)}
+    assert service.admin.post("/v1/ruleset/apply", json={"tiers": tiers, "default_tier": "pro"}).status_code == 200
+    message = {"name": "rude", "match": {"endpoints": ["/rude"]}, "limits": "1/hour", "response": {"message": first}}
+    assert service.admin.post("/v1/rules", json=message).status_code == 201
     service.admin.post("/v1/blocks", json={"user": first, "reason": first})
     for text in HOSTILE[:15]:
         service.check(user=first, path=text if text.startswith("/") else f"/{text}")
     watched = open_page()
     opened: list[str] = []
     watched.page.on("dialog", lambda dialog: opened.append(dialog.message))
-    listed: set[str] = set()
-    page = watched.go("users", "Users and keys")
-    while True:
-        page.locator("table tbody tr").first.wait_for()
-        listed |= set(page.locator("table tbody td:first-child").all_inner_texts())
-        following = page.get_by_role("button", name="Next")
-        if not following.is_visible() or following.is_disabled():
-            break
-        before = page.locator(".pager span").inner_text()
-        following.click()
-        expect(page.locator(".pager span")).not_to_have_text(before)
-    assert set(HOSTILE) <= listed
+    assert set(HOSTILE) <= _on_all_pages(watched.go("users", "Users and keys"))
+    for path, title in (("tiers", "Tiers"), ("blocks", "Blocks")):
+        assert set(HOSTILE) <= _on_all_pages(watched.go(path, title)), path
     for text in HOSTILE[:15]:
         page = watched.go(f"users/{quote(text, safe='')}")
         expect(page.locator("main h1")).to_have_text(text)
     for path in (
         *PAGES,
+        "rules/rude",
+        "tiers/odd-2",
         f"users/{quote(first, safe='')}",
         f"explain?user={quote(first)}&path=/{quote(first, safe='')}",
     ):

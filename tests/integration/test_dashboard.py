@@ -215,6 +215,34 @@ def test_a_draft_beside_others(database_url: str) -> None:
     with_admin(database_url, test)
 
 
+def test_who_uses_a_tier(database_url: str) -> None:
+    """Users and keys on it, and rules that match it or take a limit of it; those without a tier are on the default."""
+
+    async def test(admin: Admin) -> None:
+        await admin.good("POST", "/v1/tiers", {"name": "free", "limits": {"api": "5/minute"}})
+        await admin.good("POST", "/v1/tiers", {"name": "pro", "limits": {"api": "9/minute", "other": "1/s"}})
+        for user in ({"id": "a", "tier": "pro"}, {"id": "b"}, {"id": "c", "tier": "free"}):
+            await admin.good("POST", "/v1/users", user)
+        await admin.good("POST", "/v1/keys", {"user": "b", "tier": "pro"})
+        tiered = SEARCH | {"limits": "tier:api"}
+        await admin.good("POST", "/v1/rules", tiered | {"name": "all"})
+        await admin.good("POST", "/v1/rules", tiered | {"name": "frees", "match": {"tiers": ["free"]}})
+        await admin.good("POST", "/v1/rules", SEARCH | {"name": "pros", "match": {"tiers": ["pro"]}})
+        await admin.good("POST", "/v1/rules?draft=true", tiered | {"name": "soon"})
+        pro = await admin.good("GET", "/v1/tiers/pro/use")
+        assert (pro["users"], pro["api_keys"], pro["has_more_rules"]) == (1, 1, False)
+        assert pro["rules"] == [
+            {"rule": "all", "matches_tier": False, "limits": ["api"]},
+            {"rule": "pros", "matches_tier": True, "limits": []},
+        ]
+        free = await admin.good("GET", "/v1/tiers/free/use")
+        assert (free["users"], free["api_keys"]) == (2, 0)
+        assert {each["rule"]: each["matches_tier"] for each in free["rules"]} == {"all": False, "frees": True}
+        problem_of(await admin.ask("GET", "/v1/tiers/none/use"), 404)
+
+    with_admin(database_url, test)
+
+
 def test_rules_by_state(database_url: str) -> None:
     """Enforced, shadow and disabled rules, and those with a draft."""
 

@@ -13,7 +13,7 @@ from headgate.core.parsing.limits import limits
 from headgate.errors import Conflict, InvalidRules, Problem, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from headgate.controlplane.changes import Announce
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _FIELDS: Final = ("name", "display_name", "price", "limits", "is_default")
 _MAX_PRICE: Final = 1e12
 _MAX_LIMITS: Final = 1_000
+_MAX_RULES: Final = 100
+"""Rules that are listed for a tier."""
 _MAX_DISPLAY_NAME: Final = 255
 
 
@@ -45,6 +47,25 @@ class TierRecord:
         return {name: as_json(getattr(self, name)) for name in _FIELDS}
 
 
+class TierRule(NamedTuple):
+    """A rule that uses a tier."""
+
+    rule: str
+    matches_tier: bool
+    """Whether it is only for some tiers, this one among them."""
+    limits: Sequence[str]
+    """The names of the tier's limits that it takes."""
+
+
+class TierUse(NamedTuple):
+    """Who is on a tier, and which rules use it."""
+
+    users: int
+    api_keys: int
+    rules: Sequence[TierRule]
+    has_more_rules: bool
+
+
 class Tiers:
     """Everything that is done with tiers. What would break a rule is refused with `InvalidRules`."""
 
@@ -61,6 +82,14 @@ class Tiers:
     async def get(self, name: str) -> TierRecord:
         """One tier, or `NotFound`."""
         return await _get(self._database, name)
+
+    async def use(self, name: str) -> TierUse:
+        """Who is on a tier, and the first rules that name it or one of its limits."""
+        tier = await _get(self._database, name)
+        counts = await self._database.row("tiers.used", tier.name, tier.is_default) or {}
+        rows = await self._database.rows("tiers.rules", tier.name, list(tier.limits), _MAX_RULES + 1)
+        rules = [TierRule(**row) for row in rows[:_MAX_RULES]]
+        return TierUse(counts["users"], counts["api_keys"], rules, len(rows) > _MAX_RULES)
 
     async def create(self, data: object, who: str) -> TierRecord:
         """A new tier. The first is the default, and so is one that says ``is_default``, in place of the one before."""

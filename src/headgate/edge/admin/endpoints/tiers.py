@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from headgate.controlplane.tiers import TierRecord
+from headgate.controlplane.tiers import TierRecord, TierUse
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
 from headgate.edge.admin.fields import LABEL, Input, LimitLists, Name, NamedLimits, Output, example
 from headgate.edge.admin.gate import Gate, Parts, Who
@@ -67,6 +67,30 @@ class TierPage(Output):
     next: str | None
 
 
+class TierRuleView(Output):
+    """A rule that uses a tier."""
+
+    rule: str
+    matches_tier: bool = Field(description="Whether the rule is only for some tiers, this one among them.")
+    limits: list[str] = Field(description="The names of the tier's limits that the rule takes.")
+
+
+class TierUseView(Output):
+    """Who is on a tier, and which rules use it."""
+
+    model_config = example(
+        users=1200,
+        api_keys=3,
+        rules=[{"rule": "search", "matches_tier": False, "limits": ["search"]}],
+        has_more_rules=False,
+    )
+
+    users: int = Field(description="Of the default tier with those that have no tier.")
+    api_keys: int = Field(description="Keys with a tier of their own; the others have that of their user.")
+    rules: list[TierRuleView] = Field(description="By name, 100 at most.")
+    has_more_rules: bool
+
+
 router = APIRouter(route_class=Gate, tags=["tiers"])
 
 
@@ -93,6 +117,12 @@ async def get_tier(parts: Parts, request: Request, response: Response, name: Nam
     record = await parts.tiers.get(name)
     tagged(request, response, record)
     return record
+
+
+@router.get("/v1/tiers/{name:part}/use", response_model=TierUseView)
+async def get_tier_use(parts: Parts, name: Name) -> TierUse:
+    """Get how many users and API keys are on a tier, and which published rules name it or one of its limits."""
+    return await parts.tiers.use(name)
 
 
 @router.put("/v1/tiers/{name:part}", response_model=TierView)

@@ -6,7 +6,7 @@ import { fail } from "./ui.js";
 
 const PAGES = [
   ["Watch", [["overview", "Overview"], ["events", "Events"], ["changes", "Changes"]]],
-  ["Limit", [["rules", "Rules"], ["users", "Users and keys"], ["explain", "Explain"], ["simulate", "Simulate"]]],
+  ["Limit", [["rules", "Rules"], ["tiers", "Tiers"], ["users", "Users and keys"], ["blocks", "Blocks"], ["explain", "Explain"], ["simulate", "Simulate"]]],
   ["Manage", [["access", "Access"], ["api", "API"]]],
 ];
 const ROLES = ["viewer", "operator", "admin"];

@@ -1,27 +1,8 @@
-// Blocking a caller, and the keys of a user.
+// The keys of a user.
 import { part, send } from "./api.js";
 import { h } from "./dom.js";
 import { ago, day, limits } from "./format.js";
 import { ask, badge, button, card, empty, field, select, showSecret, table, tell } from "./ui.js";
-
-const SPANS = [["3600", "one hour"], ["86400", "one day"], ["604800", "one week"], ["", "until unblocked"]];
-
-export async function blockForm(subject, again) {
-  const reason = h("input", { name: "reason", placeholder: "scraping" });
-  const span = select(SPANS, "3600", { name: "until" });
-  await ask("Block this caller?", {
-    text: "Every request is denied, in all processes within a second.",
-    fields: [field("For", span), field("Reason", reason, "operators see it")],
-    yes: "Block",
-    danger: true,
-    act: async () => {
-      const until = span.value ? new Date(Date.now() + 1000 * Number(span.value)).toISOString() : undefined;
-      await send("POST", "/v1/blocks", { body: { ...subject, ...(reason.value ? { reason: reason.value } : {}), ...(until ? { until } : {}) } });
-      tell("Blocked");
-      again();
-    },
-  });
-}
 
 export function keysCard({ may }, user, keys, again) {
   const create = button("New key", async () => {

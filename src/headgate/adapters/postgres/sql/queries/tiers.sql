@@ -33,3 +33,18 @@ SELECT (SELECT id FROM users WHERE tier = $1 LIMIT 1) AS user_id,
 
 -- tiers.delete(name): nothing
 DELETE FROM tiers WHERE name = $1;
+
+-- tiers.used(name, is default): how many users and keys are on it; those without a tier are on the default
+SELECT (SELECT count(*) FROM users WHERE tier = $1)
+       + CASE WHEN $2::boolean THEN (SELECT count(*) FROM users WHERE tier IS NULL) ELSE 0 END AS users,
+       (SELECT count(*) FROM api_keys WHERE tier = $1) AS api_keys;
+
+-- tiers.rules(name, names of its limits, limit): published rules that name it or one of its limits, by name
+SELECT name AS rule, coalesce(data -> 'match' -> 'tiers' ? $1::text, false) AS matches_tier,
+       ARRAY(SELECT own FROM unnest($2::text[]) AS own WHERE data -> 'limits' ? ('tier:' || own)) AS limits
+FROM rules
+WHERE data -> 'match' -> 'tiers' ? $1
+   OR data -> 'limits' ?| ARRAY(SELECT 'tier:' || own FROM unnest($2) AS own)
+      AND coalesce(jsonb_array_length(data -> 'match' -> 'tiers'), 0) = 0
+ORDER BY name
+LIMIT $3;

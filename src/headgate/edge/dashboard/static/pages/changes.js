@@ -34,7 +34,7 @@ function rows(items) {
     const details = h("details", { class: "operation" }, h("summary", { class: "change" }, h("span", { class: "num-left" }, moment(each.at)), h("span", {}, each.who.replace(/^token:/, "")), badge(each.kind.replace("api_", ""), ""), h("span", { class: "change-what" }, called(each)), h("span", { class: "quiet" }, each.verb.replaceAll("_", " "))), body);
     details.addEventListener("toggle", () => {
       if (!details.open || body.childElementCount) return;
-      const where = { rule: "rules", user: "users" }[each.kind];
+      const where = { rule: "rules", user: "users", tier: "tiers" }[each.kind];
       show(body, diff(text(each.before), text(each.after)), where && each.name !== "*" ? h("a", { href: to(where, each.name) }, `Open the ${each.kind}`) : null);
     });
     return details;

@@ -4,7 +4,8 @@ import { columnChart } from "../charts.js";
 import { h, link, show, to } from "../dom.js";
 import { ago, day, moment, number, span } from "../format.js";
 import { ask, badge, button, card, empty, field, half, heading, later, pages, select, table, tell, tile } from "../ui.js";
-import { blockForm, keysCard } from "../user_forms.js";
+import { blockForm } from "../block_forms.js";
+import { keysCard } from "../user_forms.js";
 
 const PER_PAGE = 25;
 
@@ -16,7 +17,7 @@ export async function page(context) {
 async function list({ main, signal, may, query }) {
   const search = h("input", { type: "search", name: "search", placeholder: "first characters of an id or a key", value: query.get("search") ?? "" });
   const tiers = (await get("/v1/tiers", { limit: 1000 }, signal)).items.map((each) => each.name);
-  const tier = select([["", "any"], ...tiers.map((each) => [each, each])], "", { name: "tier" });
+  const tier = select([["", "any"], ...tiers.map((each) => [each, each])], query.get("tier") ?? "", { name: "tier" });
   const keys = h("div", { hidden: true });
   const users = pages(
     (after) => get("/v1/users", { prefix: search.value, tier: tier.value, after, limit: PER_PAGE }, signal),
@@ -58,7 +59,7 @@ function userTable(rows, search) {
     "Users",
     [
       { name: "User", cell: (row) => link(row.id, "users", row.id) },
-      { name: "Tier", cell: (row) => row.tier ?? "default" },
+      { name: "Tier", cell: (row) => (row.tier ? link(row.tier, "tiers", row.tier) : "default") },
       { name: "Own limits", num: true, cell: (row) => number(Object.keys(row.overrides).length) },
       { name: "Today", num: true, cell: (row) => number(row.requests_today) },
       { name: "This month", num: true, cell: (row) => number(row.requests_month) },
@@ -104,7 +105,7 @@ async function user(context, id) {
   const blocked = story.blocks.filter((each) => !each.until || new Date(each.until) > Date.now());
   show(
     main,
-    heading(id, { crumb: [link("Users and keys", "users"), " / user"], text: known ? `Tier ${known.tier ?? "default"}${known.tier_since ? ` since ${day(known.tier_since)}` : ""}` : "This caller has no record: the limits of the default tier hold.", actions }),
+    heading(id, { crumb: [link("Users and keys", "users"), " / user"], text: known ? [`Tier `, known.tier ? link(known.tier, "tiers", known.tier) : "default", known.tier_since ? ` since ${day(known.tier_since)}` : ""] : "This caller has no record: the limits of the default tier hold.", actions }),
     blocked.map((each) => h("div", { class: "banner bad", role: "alert" }, h("strong", {}, "Blocked"), h("span", {}, `${each.until ? `until ${moment(each.until)}` : "until it is unblocked"}${each.reason ? `: ${each.reason}` : ""}`), may("operator") ? h("div", { class: "actions" }, button("Unblock", () => ask("Unblock this user?", { yes: "Unblock", act: async () => {
       await send("DELETE", `/v1/blocks/${part(each.id)}`);
       tell("Unblocked");
