@@ -28,6 +28,10 @@ PATIENT = "?deadline_ms=500"
 class Constant(DecisionService):
     """What a verdict looks like, without one."""
 
+    def answer_now(self, _request: HttpRequest) -> HttpResponse | None:
+        """By a task, as what asks a store."""
+        return None
+
     async def answer(self, _request: HttpRequest) -> HttpResponse:
         """HttpResponse the same to everything."""
         return 200, "content-type: application/json\r\n", b'{"allowed":true}\n'

@@ -35,10 +35,17 @@ class Echo:
 
     def __init__(self) -> None:
         self.asked: list[HttpRequest] = []
+        self.answers_at_once = False
         self.was_asked = asyncio.Event()
         self.lines = "content-type: text/plain\r\n"
         self.waits_for: asyncio.Event | None = None
         self.has_answered = asyncio.Event()
+
+    def answer_now(self, request: HttpRequest) -> HttpResponse | None:
+        if not self.answers_at_once:
+            return None
+        self.asked.append(request)
+        return 200, self.lines, b"%b %b" % (request.head.path.encode(), request.body)
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         self.asked.append(request)
@@ -139,9 +146,10 @@ def test_an_answer_has_a_length_and_a_date() -> None:
     talking(talk)
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
-def test_requests_are_the_same_however_they_come(size: int) -> None:
-    """Byte by byte or several in one: each is answered, in order, and knows its own body."""
+def test_requests_are_the_same_however_they_come(size: int, *, at_once: bool) -> None:
+    """Byte by byte or several in one: each is answered, in order, and knows its own body; by a task or without one."""
     sent = [
         b"POST /a HTTP/1.1\r\n" + HOST + b"Content-Length: 4\r\n\r\nbody",
         b"\r\n" + GET,  # an empty line before a request is skipped
@@ -151,6 +159,7 @@ def test_requests_are_the_same_however_they_come(size: int) -> None:
     ]
 
     async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
+        echo.answers_at_once = at_once
         caller, data = await connect(), b"".join(sent)
         for at in range(0, len(data), size):
             caller.send(data[at : at + size])
@@ -178,6 +187,26 @@ def test_who_asks_early_waits_for_its_turn() -> None:
         echo.waits_for.set()
         assert await caller.body() == b"/ "
         assert [await caller.body() for _ in range(many)] == [b"/%d " % number for number in range(many)]
+
+    talking(talk)
+
+
+def test_answers_without_a_task_take_turns() -> None:
+    """Thousands of requests at once are answered one by one in order, while others come in between and to the end."""
+
+    async def talk(echo: Echo, connect: Callable[[], Awaitable[Caller]]) -> None:
+        echo.answers_at_once = True
+        caller, other = await connect(), await connect()
+        many = 5_000
+        caller.send(b"".join(b"GET /%d HTTP/1.1\r\n" % number + HOST + b"\r\n" for number in range(many)))
+        caller.writer.write_eof()
+        assert await caller.body() == b"/0 "
+        other.send(GET)
+        assert await other.body() == b"/ "
+        place = next(at for at, request in enumerate(echo.asked) if request.head.path == "/")
+        assert place < many
+        assert [await caller.body() for _ in range(1, many)] == [b"/%d " % number for number in range(1, many)]
+        assert await caller.is_closed()
 
     talking(talk)
 

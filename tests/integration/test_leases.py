@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -19,6 +20,9 @@ from headgate.core.decision import Source
 from headgate.dataplane.guarded import Guarded
 from headgate.dataplane.leased import Leased
 from headgate.dataplane.local_share import LocalShare
+from headgate.edge.http.application import HttpRequest
+from headgate.edge.http.service import DecisionService
+from headgate.protocols.http1.messages import Head
 from headgate.sync import Limiter as SyncLimiter
 from headgate.testing import CounterStoreContract, FakeClock
 
@@ -200,5 +204,22 @@ def test_a_flushed_server_admits_at_most_what_is_held_more(valkey: Server) -> No
                 admitted += (await limiter.hit("hot", "2000/day")).allowed
                 await asyncio.sleep(0)
             assert 2_000 <= admitted <= 2_000 + held
+
+    asyncio.run(scenario())
+
+
+def test_a_check_from_leases_is_answered_at_once(valkey: Server) -> None:
+    """While nothing is held a task asks the store; then checks need none, until the block is spent."""
+
+    async def scenario() -> None:
+        rules = [{"name": "hot", "per": "global", "limits": "100000/day", "spread": "leased"}]
+        asked = HttpRequest(Head("POST", "/v1/check"), b"{}")
+        async with Limiter.open(f"{valkey.url}?deadline_ms=5000", rules) as limiter:
+            service = DecisionService(limiter)
+            assert service.answer_now(asked) is None
+            while (response := service.answer_now(asked)) is None:
+                assert (await service.answer(asked))[0] == 200
+            assert (response[0], json.loads(response[2])["source"]) == (200, "lease")
+            assert service.answer_now(HttpRequest(Head("POST", "/v1/check"), b'{"cost":99999}')) is None
 
     asyncio.run(scenario())

@@ -172,3 +172,47 @@ def test_no_header_says_more_than_its_line(value: str) -> None:
     """A value that would begin a line of its own, or is no ASCII, is a fault of ours and is not sent."""
     with pytest.raises(ValueError, match="the value of x does not fit on a line of ASCII"):
         header_lines([("x", value)])
+
+
+# Answers without a task
+
+
+@pytest.mark.parametrize("body", [b'{"user":"u"}', b'{"user":"u","cost":2}', b'{"user":', b'{"path":"//[","ip":"x"}'])
+def test_a_check_in_memory_is_answered_at_once_as_by_a_task(body: bytes) -> None:
+    """The same status, headers and body, counted in the same way, whatever comes."""
+    asked = HttpRequest(Head("POST", "/v1/check"), body)
+    at_once, by_task = new_service(), new_service()
+    for _ in range(3):
+        response = at_once.answer_now(asked)
+        assert response is not None
+        expected = asyncio.run(by_task.answer(asked))
+        assert (response[0], response[1].split("X-RateLimit-Reset")[0]) == (
+            expected[0],
+            expected[1].split("X-RateLimit-Reset")[0],
+        )
+        assert json.loads(response[2])["allowed" if response[0] in {200, 429} else "detail"] is not None
+    assert sum(at_once.answered.values()) == sum(by_task.answered.values()) == 3
+    assert {status for _, status in at_once.answered} == {status for _, status in by_task.answered}
+
+
+def test_what_has_to_wait_is_left_to_a_task() -> None:
+    """Other endpoints and methods, and a service that is about to stop; nothing is counted."""
+    service = new_service()
+    for head in (Head("GET", "/v1/check"), Head("POST", "/v1/peek"), Head("GET", "/livez")):
+        assert service.answer_now(HttpRequest(head, b'{"user":"u"}')) is None
+    service.ready = False
+    assert service.answer_now(HttpRequest(Head("POST", "/v1/check"), b'{"user":"u"}')) is None
+    assert not service.answered
+    assert answered(service, b'{"user":"u"}')[0] == 200
+
+
+def test_a_token_is_needed_for_an_answer_at_once() -> None:
+    """A caller without it is refused, and counted as one."""
+    service = new_service(token="a-token-of-16-characters")  # noqa: S106 (of this test)
+    refused = service.answer_now(HttpRequest(Head("POST", "/v1/check"), b"{}"))
+    assert refused is not None
+    assert refused[0] == 401
+    sent = Head("POST", "/v1/check", "", [("authorization", "Bearer a-token-of-16-characters")])
+    admitted = service.answer_now(HttpRequest(sent, b"{}"))
+    assert admitted is not None
+    assert admitted[0] == 200

@@ -152,6 +152,10 @@ class Limiter:
             observer.offer(request, cost, made, started)
         return made
 
+    def may_decide_now(self) -> bool:
+        """Whether `check_now` or `check_held` is worth a try."""
+        return self._take_now is not None or bool(self._held)
+
     async def decide(self, plan: Plan) -> Verdict:
         """Take the hits of a plan from the store, and make the verdict."""
         decisions = await self.store.take([bound.hit for bound in plan.enforced]) if plan.enforced else ()

@@ -24,6 +24,9 @@ class HttpRequest(NamedTuple):
 class Application(Protocol):
     """Answers requests."""
 
+    def answer_now(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the response if nothing has to be waited for; None, with nothing done, if `answer` is needed."""
+
     def answer(self, request: HttpRequest) -> Coroutine[Any, Any, HttpResponse]:
         """Return the response to a request, whatever happens."""
 

@@ -217,15 +217,13 @@ class Connection(asyncio.Protocol):
                     self._await_body(parser.head)
         except Http1Error as error:
             self._refuse(HttpProblem(error.status, str(error), CLOSE), parser.head)
-        if self._is_busy:
-            if parser.received or self._held:
-                self._report_held()
-        elif self._is_ended:
-            self._transport.close()
-        else:
+        if not self._is_busy and not self._is_queued:
+            if self._is_ended:
+                self._transport.close()
+                return
             self._resume()
-            if parser.received or self._held:
-                self._report_held()
+        if parser.received or self._held:
+            self._report_held()
 
     def _await_body(self, head: Head) -> None:
         """The head has arrived, the body is incomplete."""
@@ -236,11 +234,15 @@ class Connection(asyncio.Protocol):
     # Responses
 
     def _start(self, head: Head, body: bytes) -> None:
-        """Answer a complete request."""
+        """Answer a complete request: at once, or by a task."""
         self._head = head
-        self._time_slice.ends -= _TASK_SECONDS
         request = _new(HttpRequest, (head, body, self._client))
-        self._task = self._loop.create_task(self._answer(request), context=self._context.copy())
+        response = self._application.answer_now(request)
+        if response is None:
+            self._time_slice.ends -= _TASK_SECONDS
+            self._task = self._loop.create_task(self._answer(request), context=self._context.copy())
+        elif self._send(head, response) and self._parser.received:  # the next one is for another turn
+            self._enqueue(len(self._parser.received))
 
     async def _answer(self, request: HttpRequest) -> None:
         try:
@@ -255,21 +257,21 @@ class Connection(asyncio.Protocol):
             self._loop.call_exception_handler({"message": "an HTTP request was not answered", "exception": error})
             return
         self._task = None
-        self._send(request.head, response)
+        if self._send(request.head, response) and (self._parser.received or self._is_paused or self._is_ended):
+            self._continue()
 
-    def _send(self, head: Head, response: HttpResponse) -> None:
-        transport = self._transport
+    def _send(self, head: Head, response: HttpResponse) -> bool:
+        """Write a response; whether the connection stays open."""
+        transport, parser = self._transport, self._parser
         if transport.is_closing():
-            return
+            return False
         self._since = self._loop.time()
-        parser = self._parser
         # If only part of a request was read, it is unknown where the next one begins.
         is_last = not (head.keeps_open and parser.has_all) or self._is_draining or response[1].endswith(CLOSE_LINE)
         transport.write(self._write(head, response, is_last=is_last))
         if is_last:
             self._hang_up(has_all=parser.has_all)
-        elif parser.received or self._is_paused or self._is_ended:
-            self._continue()
+        return not is_last
 
     def _refuse(self, problem: HttpProblem, head: Head | None) -> None:
         """Answer a request that cannot be served, and close: what follows it cannot be parsed."""

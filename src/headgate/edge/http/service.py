@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate")
 _ANY: Final = "ANY"
+_CHECK: Final = "/v1/check"
 _OTHER_PATH: Final = "other"
 _OVERLOADED_SECONDS: Final = 5.0
 """After so long, `/readyz` says that this process sheds checks; a short burst does not matter to load balancers."""
@@ -83,13 +84,14 @@ class DecisionService:
         self._running_on = running_on
         self._shedding_for = shedding_for
         self._limiter = limiter
+        self._check_here = limiter.check_now or limiter.check_held
         self._identity = identity or Identity(limiter.snapshots.clock)
         self._answers = answers.VerdictAnswers(reset)
         self._rate_limits = RateLimits(limiter, self._identity.stated, reset)
         self._access = None if token is None else Access(token, RefusedSignIns("http"))
         reservations = Reservations(limiter, self._identity, ReservationTokens(secret or new_id()), self._answers)
         self._endpoints: dict[str, dict[str, Endpoint]] = {
-            "/v1/check": {"POST": self._check},
+            _CHECK: {"POST": self._check},
             "/v1/check:batch": {"POST": self._with_body(_Batches(limiter, self._identity).check)},
             "/v1/peek": {"POST": self._peek},
             "/v1/reserve": {"POST": self._with_body(reservations.reserve)},
@@ -102,6 +104,28 @@ class DecisionService:
             "/metrics": {"GET": self._metrics, "HEAD": self._metrics},
         }
         self._metrics_text = metrics or (lambda: exposition(self.samples()))
+
+    def answer_now(self, request: HttpRequest) -> HttpResponse | None:
+        """A check that this process decides by itself, in memory or from leases: without a task. Else None.
+
+        It spares such a check a tenth of its processor time; `answer` is its plain twin.
+        """
+        head = request.head
+        if head.path != _CHECK or head.method != "POST" or not self._limiter.may_decide_now():
+            return None
+        if self._identity.records is not None or not self.ready:
+            return None
+        try:
+            if self._access is not None:
+                self._access.check(head, request.client)
+            made = self._check_here(*read_check(request.body))
+            if made is None:
+                return None
+            response = self._answers.for_verdict(made)
+        except Exception as error:  # noqa: BLE001 (the caller and the log get it)
+            response = answers.for_problem(self._problem(head, error))
+        self.answered[self._check, response[0]] += 1
+        return response
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer one request, whatever it is."""
@@ -234,6 +258,7 @@ class _Batches:
     def __init__(self, limiter: Limiter, identity: Identity) -> None:
         """`identity` loads the records of callers."""
         self._limiter = limiter
+        self._check_here = limiter.check_now or limiter.check_held
         self._identity = identity
         self._round_robin = RoundRobin()
 
