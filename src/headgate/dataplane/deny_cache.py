@@ -102,18 +102,23 @@ class DenyCache:
 
     def denied_now(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
         """The answer to a request that is known to be refused; None if the store has to be asked."""
-        answers: Sequence[Decision] | None
         if len(hits) == 1:
-            known = self._get(hits[0][0])
-            if known is None:
-                return None
-            answer = denial.refusal(known, hits[0], self._clock(), known[4])
-            answers = None if answer is None else (answer,)
-        else:
-            answers = self._all_known(hits)
+            return self.hit_denied_now(hits[0])
+        answers = self._all_known(hits)
         if answers is not None:
             self.hits += 1
         return answers
+
+    def hit_denied_now(self, hit: Hit) -> Sequence[Decision] | None:
+        """The same for a request of one hit."""
+        known = self._get(hit[0])
+        if known is None:
+            return None
+        answer = denial.refusal(known, hit, self._clock(), known[4])
+        if answer is None:
+            return None
+        self.hits += 1
+        return (answer,)
 
     def _all_known(self, hits: Sequence[Hit]) -> Sequence[Decision] | None:
         for hit in hits:

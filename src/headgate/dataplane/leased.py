@@ -89,9 +89,11 @@ class Leased:
         self.held = self._book.named
         self.take_held = self._book.take
         """See `LeasingStore`; bound here to spare every check a call."""
-        self._deny_cache = store if isinstance(store, DenyCache) else None
-        self.denied: Mapping[Key, object] = {} if self._deny_cache is None else self._deny_cache.denied
+        self._denied_now: Callable[[Hit], Sequence[Decision] | None] = _nothing_known
+        self.denied: Mapping[Key, object] = {}
         """See `LeasingStore`."""
+        if isinstance(store, DenyCache):
+            self._denied_now, self.denied = store.hit_denied_now, store.denied
         _stores.add(self)
 
     @property
@@ -134,10 +136,10 @@ class Leased:
 
     def refuse_now(self, hit: Hit) -> Sequence[Decision] | None:
         """See `LeasingStore.refuse_now`."""
-        cache = self._deny_cache
-        if cache is None or is_leasable(hit):  # what may be held in blocks is spent first
+        policy = hit[6]
+        if policy is not None and policy.spread is not None and is_leasable(hit):  # its blocks are spent first
             return None
-        known = cache.denied_now((hit,))
+        known = self._denied_now(hit)
         if known is not None:
             self._until_sample -= 1
             if self._until_sample < 0:
@@ -278,6 +280,10 @@ class Leased:
         """In a forked child: what is held is its parent's."""
         self._book.begin_anew()
         self._worker.begin_anew()
+
+
+def _nothing_known(_hit: Hit) -> None:
+    """In place of an answer: the store remembers no denials."""
 
 
 async def _outcome(step: Coroutine[Any, Any, None]) -> Exception | None:
