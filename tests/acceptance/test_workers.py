@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
+from tests.support.killing import is_alive, kill, named
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.support.postgres import Postgres
@@ -139,3 +142,26 @@ def _worked(pid: int) -> int:
     """What a process has worked so far, in ticks; ten checks are less than one, many are not."""
     spent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(spent[11]) + int(spent[12])
+
+
+def _administers(service: Service) -> bool:
+    try:
+        return service.admin.get("/livez").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_embedded_servers_outlive_the_main_process(start: Start, tmp_path: Path) -> None:
+    """It is killed: clients wait and are not refused, and Valkey and PostgreSQL have run all the time."""
+    service = start(data_dir=str(tmp_path / "d"), admin_token="a-token-of-the-test")  # noqa: S106 (used only here)
+    before = named(service)
+    kill(before["main"])
+    wait_until(lambda: not is_alive(before["main"]))
+    assert ask(service, "u") == 200
+    service.wait_for_error(r"answers again")
+    wait_until(lambda: _administers(service))
+    after = named(service)
+    assert after["main"] != before["main"]
+    assert {name: after[name] for name in ("keeper", "valkey", "postgres")} == {
+        name: before[name] for name in ("keeper", "valkey", "postgres")
+    }

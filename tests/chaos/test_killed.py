@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -33,6 +33,12 @@ def _administers(service: Service) -> bool:
         return service.admin.get("/readyz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def _looked(service: Service) -> dict[str, Any]:
+    """What a check would answer for the user whose limit is used up."""
+    answer: dict[str, Any] = service.http.post("/v1/peek", json={"user": "tight", "path": "/tight"}).json()
+    return answer
 
 
 def _events(service: Service) -> int:
@@ -73,9 +79,10 @@ def test_every_process_is_killed_in_turn(start: Start, tmp_path: Path, workers: 
         wait_until(lambda: _whole(service, workers))
     print(f"workers {workers}: {dict(clients.statuses)}")  # noqa: T201 (a figure)
     assert clients.statuses[200] > 1_000
-    assert files_of(service.process.pid) == files
+    assert files_of(service.process.pid) <= files  # fewer: the ports are released when the main process dies again
     # What was counted, stored and published before is still there, and counters were not forgotten.
-    assert service.check(user="tight", path="/tight").status_code == 429
+    wait_until(lambda: _looked(service)["source"] == "store")
+    assert not _looked(service)["allowed"]
     assert service.http.post("/v1/peek", json={"api_key": key}).json()["allowed"]
     stored = _events(service)
     processes = [pid for pid, _ in descendants(service.process.pid)]

@@ -118,7 +118,7 @@ def test_a_rolling_upgrade_under_load(old_python: Path, postgres: Postgres, valk
     valkey.ask("FLUSHALL")
 
     def begin(number: int, version: type[Service] = Service) -> Service:
-        settings = {"data_dir": str(tmp_path / str(number)), "port": str(ports[number]), "notice_seconds": "1"}
+        settings = {"data_dir": str(tmp_path / str(number)), "port": str(ports[number]), "notice_seconds": "3"}
         return version(**settings, **where, **EVERYTHING, admin_token=TOKEN)
 
     services = [begin(0, Earlier), begin(1, Earlier)]

@@ -75,7 +75,7 @@ class Service:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The processes that the supervisor runs now, by name: ``main``, ``1``, ``2``."""
+        """The processes that the supervisor runs now, by name: ``main``, ``keeper``, ``1``, ``2``."""
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text(encoding="ascii").split()
         found = {}
         for pid in listed:
@@ -94,7 +94,7 @@ class Service:
     @property
     def workers(self) -> list[int]:
         """The processes that only answer."""
-        return [pid for name, pid in self.pids.items() if name != "main"]
+        return [pid for name, pid in self.pids.items() if name.isdigit()]
 
     def check(self, **members: object) -> httpx.Response:
         return self.http.post("/v1/check", json=members)

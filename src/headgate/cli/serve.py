@@ -1,21 +1,23 @@
 """`headgate serve`: a supervisor, and the processes that decide and administer."""
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
+from importlib import import_module
 from typing import Annotated, Final
 
 import typer
 
 from headgate.adapters.data_dir_lock import claimed
+from headgate.adapters.embedded import EmbeddedServer, embedded_servers
 from headgate.cli.banner import Addresses
 from headgate.cli.logs import log_to_stderr
 from headgate.cli.options import refuse_idle_settings, settings
-from headgate.cli.serve_processes import Service, run_main, run_worker
+from headgate.cli.serve_processes import Service, run_main, run_servers, run_worker
 from headgate.cli.token_rules import check_tokens
 from headgate.edge.http.server import ShutdownTimes
 from headgate.edge.listening import Address, ListenOptions, reserved_address
-from headgate.edge.supervisor import MAIN, SUPERVISOR, Supervisor, Task
+from headgate.edge.supervisor import KEEPER, MAIN, SUPERVISOR, Supervisor, Task
 from headgate.edge.telemetry import shared_folder
 from headgate.errors import InvalidSettings
 from headgate.setting_effects import keeps_data
@@ -86,14 +88,31 @@ def serve(
             Task(MAIN, partial(run_main, service)),
             [Task(str(number), partial(run_worker, service, number)) for number in workers_],
             ShutdownTimes(chosen.notice_seconds, chosen.drain_seconds),
+            Task(KEEPER, partial(run_servers, service, servers, ports.close))
+            if (servers := _embedded(chosen))
+            else None,
         )
         # Who keeps a port longer than its listeners would keep the next service from it.
-        return supervisor.run(stopping=ports.close)
+        return supervisor.run(release=ports.close, before_main=partial(_import_control, where))
 
 
 def _answering(chosen: Settings) -> int:
     """How many processes answer checks; one does so in the main process."""
     return chosen.workers if chosen.role.decides else 1
+
+
+def _embedded(chosen: Settings) -> list[EmbeddedServer]:
+    """The servers that a process of their own keeps running."""
+    with suppress(InvalidSettings):  # the main process says what is wrong
+        return embedded_servers(chosen.redis_url or "", chosen.database_url, chosen.data_dir)
+    return []
+
+
+def _import_control(where: Addresses) -> None:
+    """Import what the main process imports late, because it takes as long as all the rest."""
+    if where.admin is not None:
+        import_module("headgate.edge.admin.server")
+        import_module("headgate.wiring.control")
 
 
 def _check_role(chosen: Settings) -> None:
@@ -109,6 +128,8 @@ def _reserved(chosen: Settings, ports: ExitStack, scheme: str) -> Addresses:
     grpc: Address | None = None
     if chosen.role.decides:
         http = ports.enter_context(reserved_address(chosen.host, chosen.port, scheme, _OPTIONS))
+        if chosen.workers > 1:  # each listens by itself, and the others answer when one dies
+            http = http._replace(reserved=None)
     if chosen.role.administers and chosen.database_url is not None:
         admin = ports.enter_context(reserved_address(chosen.admin_host, chosen.admin_port, options=_ADMIN_OPTIONS))
     if chosen.role.decides:

@@ -1,4 +1,4 @@
-"""The processes of `headgate serve`: the main one, and workers that only answer checks.
+"""The processes of `headgate serve`: the main one, workers that only answer checks, and one for embedded servers.
 
 The main process looks after what all share, has the admin API and answers Envoy. Unless there are workers it answers
 checks too. In the role `admin` it answers none.
@@ -8,13 +8,15 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import uvloop
 
+from headgate.adapters.embedded import EmbeddedServer, keep_running
 from headgate.cli.banner import Addresses, announce
 from headgate.cli.failures import FAILED, report
 from headgate.cli.logs import log_to_stderr
@@ -23,7 +25,7 @@ from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.server import ShutdownTimes, StopSignals, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.refused_sign_ins import RefusedSignIns
-from headgate.edge.supervisor import Link
+from headgate.edge.supervisor import KEEPER, Link
 from headgate.edge.telemetry import LEADER, Telemetry
 from headgate.errors import HeadgateError
 from headgate.setting_effects import idle_rule_fields
@@ -72,18 +74,25 @@ class Supervision:
 def run_main(service: Service, link: Link) -> int:
     """Run the main process; what keeps it from its first start is told in a sentence."""
     log_to_stderr(service.chosen)
-    return _run(_main(service, link), in_log=link.restarts > 0)
+    return _run(partial(uvloop.run, _main(service, link)), in_log=link.restarts > 0)
 
 
 def run_worker(service: Service, number: int, link: Link) -> int:
     """Run one worker."""
     log_to_stderr(service.chosen, str(number))
-    return _run(_worker(service, number, link), in_log=True)
+    return _run(partial(uvloop.run, _worker(service, number, link)), in_log=True)
 
 
-def _run(process: Coroutine[Any, Any, None], *, in_log: bool) -> int:
+def run_servers(service: Service, servers: Sequence[EmbeddedServer], release: Callable[[], None], link: Link) -> int:
+    """Run the process that keeps the embedded servers running. It has no use for ports, and releases them."""
+    release()
+    log_to_stderr(service.chosen, KEEPER)
+    return _run(partial(keep_running, servers, link.answers), in_log=link.restarts > 0)
+
+
+def _run(process: Callable[[], None], *, in_log: bool) -> int:
     try:
-        uvloop.run(process)
+        process()
     except HeadgateError as error:
         if not in_log:
             return report(error)
@@ -112,7 +121,9 @@ async def _main(service: Service, link: Link) -> None:
 
             telemetry.sources.append(control.admin.refused.samples)
             await stack.enter_async_context(telemetry.rates.reading())
-            await stack.enter_async_context(serving_admin(control.admin, where.admin))
+            serving = serving_admin(control.admin, where.admin)
+            # A service that was started is whole when it says so; one that recovers answers checks first.
+            await stack.enter_async_context(serving if link.restarts == 0 else _meanwhile(serving))
         time_slice, closed, refused = TimeSlice(), ClosedConnections("grpc"), RefusedSignIns("grpc")
         telemetry.sources += [closed.samples, refused.samples]
         await stack.enter_async_context(
@@ -140,6 +151,27 @@ async def _main(service: Service, link: Link) -> None:
             link.answers()
             notice = chosen.notice_seconds if chosen.role.decides else 0.0
             await _until_the_workers_have_ended(running, supervision, notice)
+
+
+@asynccontextmanager
+async def _meanwhile(serving: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+    """Enter a context while the block runs already; if that fails, this process ends and is restarted."""
+    leaving = asyncio.Event()
+
+    async def run() -> None:
+        try:
+            async with serving:
+                await leaving.wait()
+        except Exception:
+            log.exception("this process stops because of an unexpected error")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    task = asyncio.create_task(run())
+    try:
+        yield
+    finally:
+        leaving.set()
+        await task
 
 
 async def _announce(service: Service, running: Running, supervision: Supervision, *, is_first: bool) -> None:

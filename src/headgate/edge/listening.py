@@ -62,6 +62,9 @@ class Address(NamedTuple):
     host: str
     port: int
     scheme: str = "http"
+    reserved: socket.socket | None = None
+    """The socket that reserves it. A server that listens on this very socket can be forked again when it dies: clients
+    that connect meanwhile wait for the next one and are not refused."""
 
     @property
     def url(self) -> str:
@@ -143,19 +146,23 @@ def reserved_address(
             # programs away, so a second socket, which shares the port only with SO_REUSEPORT, replaces it.
             tried = stack.enter_context(socket.socket(family, kind, protocol))
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _accept_both(tried)
             tried.bind(resolved)
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             found = tried.getsockname()
             keeper = stack.enter_context(socket.socket(family, kind, protocol))
             keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            _accept_both(keeper)
+            reserved = tried
             with suppress(OSError):  # old connections without SO_REUSEPORT; then the first socket has to do
                 keeper.bind(found)
                 tried.close()
+                reserved = keeper
             keeping = stack.pop_all()
     except (OSError, UnicodeError) as error:
         raise _cannot_listen(host, port, error, options) from error
     with keeping:
-        yield Address(found[0], found[1], scheme)
+        yield Address(found[0], found[1], scheme, reserved)
 
 
 @asynccontextmanager
@@ -165,8 +172,8 @@ async def listening(
     """Accept connections inside the block. At its end, what is in flight has `drain_seconds` to complete.
 
     Clients that the kernel has connected by then are accepted and answered too: a listening socket that is closed
-    resets those in its backlog. Several processes may listen on one address. `what` is for the log. `max_read` is
-    about how many bytes the kernel buffers for each connection.
+    resets those in its backlog. Several processes may listen on one address, unless they are given the socket that
+    reserves it. `what` is for the log. `max_read` is about how many bytes the kernel buffers for each connection.
     """
     listener = _listening_socket(address)
     if max_read is not None:
@@ -211,14 +218,25 @@ def connection_limit(wanted: int) -> int:
     return max(1, allowed - _OTHER_FILES)
 
 
+def _accept_both(made: socket.socket) -> None:
+    """Have :: accept IPv4 too."""
+    if made.family is socket.AF_INET6:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+
+
 def _listening_socket(address: Address) -> socket.socket:
+    if address.reserved is not None and address.reserved.fileno() >= 0:
+        listener = address.reserved.dup()
+        address.reserved.close()  # in this process; the one that forked it has its own
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)  # noqa: FBT003 (its only argument)
+        return listener
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family is socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)  # :: accepts IPv4 too
+        _accept_both(made)
         made.bind((address.host, address.port))
         made.listen(_BACKLOG)
         made.setblocking(False)  # noqa: FBT003 (its only argument)

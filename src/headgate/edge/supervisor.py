@@ -4,7 +4,8 @@ It forks them, so that they start at once with everything imported. It has no ev
 forked is a plain process. A process that exits is started again, at once for the first time and later and later if
 that does not help. SIGTERM and SIGINT are passed on. If the supervisor itself is killed, its processes end.
 
-One process, ``main``, looks after what all share: it is started first and ends last.
+One process, ``main``, looks after what all share: it is started before the workers and ends after them. If there are
+embedded servers, one that only keeps those running is started before it and ends after it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 MAIN: Final = "main"
+KEEPER: Final = "keeper"
 SUPERVISOR: Final = "supervisor"
 _PAUSES: Final = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds before the first restart in a row, the second, and so on."""
@@ -42,6 +44,7 @@ _ALL_ANSWER: Final = b"a"
 _ALL_ENDED: Final = b"e"
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_NAME: Final = 15
+_TITLES: Final = {MAIN: "the main process", KEEPER: "the process of the embedded servers"}
 
 
 class Link(NamedTuple):
@@ -74,14 +77,14 @@ class Task(NamedTuple):
     """What one process does."""
 
     name: str
-    """``main``, or the number of a worker."""
+    """``main``, ``keeper``, or the number of a worker."""
     run: Callable[[Link], int]
     """Runs until SIGTERM; returns the exit code."""
 
     @property
     def title(self) -> str:
         """For logs."""
-        return "the main process" if self.name == MAIN else f"worker {self.name}"
+        return _TITLES.get(self.name) or f"worker {self.name}"
 
 
 class _Child:
@@ -116,19 +119,29 @@ class _Child:
 class Supervisor:
     """Runs a main process and workers until SIGTERM or SIGINT."""
 
-    def __init__(self, main: Task, workers: Sequence[Task], shutdown: ShutdownTimes) -> None:
-        """Workers are started once the main process answers."""
+    def __init__(
+        self, main: Task, workers: Sequence[Task], shutdown: ShutdownTimes, servers: Task | None = None
+    ) -> None:
+        """Workers are started once the main process answers, that one once the embedded `servers` do, if there are."""
         self._main = _Child(main)
+        self._servers = None if servers is None else _Child(servers)
         self._workers = [_Child(task) for task in workers]
         self._shutdown = shutdown
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = -1, -1
         self._stopping = False
+        self._release: Callable[[], None] = _nothing
         self._deadline: float | None = None
         self._code = 0
 
-    def run(self, stopping: Callable[[], None]) -> int:
-        """Run until all have ended; returns the exit code. `stopping` is called when the end begins."""
+    def run(self, release: Callable[[], None], before_main: Callable[[], None]) -> int:
+        """Run until all have ended; returns the exit code.
+
+        `release` is called when the end begins, and when the main process dies again within a minute: clients that
+        connect must not wait for one that cannot be kept running. `before_main` is called while embedded servers
+        start: what it imports, the main process has at each of its starts.
+        """
+        self._release = release
         self._wake, self._woken = os.pipe()
         for descriptor in (self._wake, self._woken):
             os.set_blocking(descriptor, False)
@@ -136,9 +149,13 @@ class Supervisor:
             signal.signal(number, _wake_up)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         self._selector.register(self._wake, selectors.EVENT_READ)
+        if self._servers is not None:
+            self._start(self._servers)
+        before_main()
         gc.freeze()  # objects that no collection touches stay shared with the processes
-        self._start(self._main)
-        while self._main.pid is not None or self._main.due is not None or any(each.pid for each in self._workers):
+        if self._servers is None:
+            self._start(self._main)
+        while any(each.pid is not None or each.due is not None for each in self._children):
             ready = self._selector.select(self._timeout())
             woken = [key.fd for key, _ in ready]
             numbers = os.read(self._wake, 4_096) if self._wake in woken else b""
@@ -148,14 +165,15 @@ class Supervisor:
             self._reap()
             for sent in numbers:
                 if sent in {signal.SIGTERM, signal.SIGINT}:
-                    self._stop(signal.Signals(sent), stopping)
+                    self._release()
+                    self._end(signal.Signals(sent))
             self._start_due()
             self._kill_late()
         return self._code
 
     @property
     def _children(self) -> list[_Child]:
-        return [self._main, *self._workers]
+        return [*([] if self._servers is None else [self._servers]), self._main, *self._workers]
 
     def _timeout(self) -> float | None:
         times = [child.due for child in self._children if child.due is not None]
@@ -204,6 +222,8 @@ class Supervisor:
         if child.has_answered:
             log.info("%s (process %s) answers again", child.task.title, child.pid)
         child.has_answered = True
+        if child is self._servers and not self._stopping and not self._main.has_answered and self._main.pid is None:
+            self._start(self._main)
         if child is self._main and not self._stopping:
             for worker in self._workers:
                 if not worker.has_answered and worker.pid is None:
@@ -229,8 +249,7 @@ class Supervisor:
             self._selector.unregister(child.ready)
         child.close()
         if self._stopping:
-            if child is not self._main and not any(each.pid for each in self._workers):
-                self._main.tell(_ALL_ENDED)
+            self._end_in_turn()
             return
         if not child.has_answered:
             self._give_up(child, code)
@@ -239,6 +258,8 @@ class Supervisor:
             child.in_a_row = 0
         pause = _PAUSES[min(child.in_a_row, len(_PAUSES) - 1)]
         child.in_a_row += 1
+        if child is self._main and child.in_a_row > 1:
+            self._release()
         child.restarts += 1
         child.due = monotonic() + pause
         how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
@@ -250,14 +271,9 @@ class Supervisor:
     def _give_up(self, child: _Child, code: int) -> None:
         """What cannot even start is not started again: the log has the reason."""
         self._code = code if code > 0 else 1
-        if code < 0 or child is not self._main:
+        if code < 0 or child in self._workers:
             log.error("%s could not start (code %d); the log has the reason", child.task.title, code)
         self._end(signal.SIGINT)
-
-    def _stop(self, number: signal.Signals, stopping: Callable[[], None]) -> None:
-        if not self._stopping:
-            stopping()
-        self._end(number)
 
     def _end(self, number: signal.Signals) -> None:
         """Pass the signal on. A later SIGINT makes it faster."""
@@ -266,10 +282,17 @@ class Supervisor:
             self._deadline = monotonic() + self._shutdown.notice + self._shutdown.drain + _SECONDS_TO_CLOSE
         for child in self._children:
             child.due = None
-            if child.pid is not None:
+            if child.pid is not None and child is not self._servers:
                 os.kill(child.pid, number)  # it is not reaped yet, so the number is still its own
-        if not any(each.pid for each in self._workers):
-            self._main.tell(_ALL_ENDED)
+        self._end_in_turn()
+
+    def _end_in_turn(self) -> None:
+        """The main process ends after the workers, the embedded servers after that."""
+        if any(each.pid for each in self._workers):
+            return
+        self._main.tell(_ALL_ENDED)
+        if self._main.pid is None and self._servers is not None and self._servers.pid is not None:
+            os.kill(self._servers.pid, signal.SIGTERM)
 
     def _start_due(self) -> None:
         now = monotonic()
@@ -285,6 +308,10 @@ class Supervisor:
             if child.pid is not None:
                 log.warning("%s did not stop in time and was killed", child.task.title)
                 os.kill(child.pid, signal.SIGKILL)
+
+
+def _nothing() -> None:
+    """Until `run` is called there is nothing to release."""
 
 
 def _wake_up(_number: int, _frame: FrameType | None) -> None:

@@ -1,9 +1,11 @@
 """A server in a child process: started, shared with other processes, taken over after a crash, stopped in order.
 
-Two locks in its folder say who does what. `owner.lock` is held by the process that started the server and will stop
+Three locks in its folder say who does what. `owner.lock` is held by the process that started the server and will stop
 it. Other processes only connect, and check now and then that an owner exists; if not, the next one that needs the
-server takes over. `server.lock` is held by the server itself, through an inherited descriptor. So a server whose owner
-died is seen as a server without an owner, and two servers never write in one folder.
+server takes over. `keeper.lock` is held by a process that does nothing else than keep the server running (`keep`);
+while there is one, others leave it a few seconds to do so. `server.lock` is held by the server itself, through an
+inherited descriptor. So a server whose owner died is seen as a server without an owner, and two servers never write in
+one folder.
 """
 
 from __future__ import annotations
@@ -89,6 +91,7 @@ def until_the_parent_dies(command: Sequence[str], end: Signals) -> list[str]:
 _MAX_SOCKET_PATH: Final = 103  # bytes, on macOS; Linux takes four more
 _SECONDS_TO_START: Final = 60.0
 _SECONDS_TO_STOP: Final = 10.0
+_SECONDS_FOR_KEEPER: Final = 5.0
 _SECONDS_BETWEEN_TRIES: Final = 0.01
 _SECONDS_BETWEEN_LOOKS: Final = 0.25
 _ELSEWHERE: Final = "set HEADGATE_DATA_DIR, or write embedded:///path/to/folder"
@@ -105,6 +108,7 @@ class EmbeddedServer:
         self._log = self._folder / f"{program.name.lower()}.log"
         self.socket = self._folder / program.socket
         self._owner_lock: Lock | None = None
+        self._keeper_lock: Lock | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._keeper: threading.Thread | None = None
         self._answered = False
@@ -130,6 +134,23 @@ class EmbeddedServer:
                     self._answered = False
         return self._answered
 
+    def keep(self) -> None:
+        """As `start`, in a process that is there to keep it running: others do not start it while this one may."""
+        if self._keeper_lock is None or self._keeper_lock.descriptor is None:
+            with suppress(OSError):  # `start` says what is wrong
+                make_private_folder(self._folder)
+                self._keeper_lock = take_lock(self._folder / "keeper.lock")
+        self.start()
+
+    def _is_kept(self) -> bool:
+        """Whether another process is there to start it."""
+        if self._keeper_lock is not None:
+            return False
+        lock = take_lock(self._folder / "keeper.lock")
+        if lock is not None:
+            lock.release()
+        return lock is None
+
     def start(self) -> None:
         """Start the server unless another process has, and wait until it answers; the error says what to do."""
         program = self._program
@@ -152,12 +173,13 @@ class EmbeddedServer:
             raise
 
     def _start(self) -> None:
-        deadline = monotonic() + _SECONDS_TO_START
+        begun = monotonic()
+        deadline = begun + _SECONDS_TO_START
         program = self._program
         launched = False
         while True:
             # The owner may be just starting or just stopping, so each turn checks again which process that is.
-            if not self._is_owner:
+            if not self._is_owner and (monotonic() > begun + _SECONDS_FOR_KEEPER or not self._is_kept()):
                 self._owner_lock = take_lock(self._folder / "owner.lock")
             if self._is_owner and not self._running():
                 if launched:
@@ -229,6 +251,8 @@ class EmbeddedServer:
                 self._keeper.join()
         self._process = None
         self._release_owner_lock()
+        if self._keeper_lock is not None:
+            self._keeper_lock.release()
 
     def _release_owner_lock(self) -> None:
         if self._owner_lock is not None:
