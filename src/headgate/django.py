@@ -150,7 +150,10 @@ class RateLimitMiddleware:
         try:
             response = self._get_response(request)
         except BaseException:  # only if Django is configured to propagate errors
-            self._threads.close(result)
+            try:
+                self._threads.answered(result, HttpResponse(status=500))
+            finally:
+                self._threads.close(result)
             raise
         finally:
             CURRENT.reset(before)

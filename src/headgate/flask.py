@@ -207,8 +207,11 @@ class RateLimiter:
     def _teardown(self, error: BaseException | None) -> None:
         CURRENT.set(None)
         found = None if error is None else g.get(_KEY)
-        if isinstance(found, Admission):  # after an error there may be no answer to close
-            self._threads.close(found)
+        if isinstance(found, Admission):  # after an error there may be no answer, neither to ask about nor to close
+            try:
+                self._threads.answered(found, Response(status=500))
+            finally:
+                self._threads.close(found)
 
 
 class _Routes:

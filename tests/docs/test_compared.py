@@ -27,6 +27,20 @@ def test_every_row_names_tests_that_exist(root: Path) -> None:
             assert f"def {test}(" in found.read_text(encoding="utf-8"), test
 
 
+def test_what_is_asked_for_names_tests_that_exist(root: Path) -> None:
+    """Each row says where something was asked for, and yes, no or partly; the tests that it names exist."""
+    text = (root / "docs/explanation/compared.md").read_text(encoding="utf-8")
+    lines = text.partition("| asked for |")[2].partition("\n\n")[0].splitlines()[2:]
+    assert len(lines) >= 20
+    for line in lines:
+        asked, where, here = (cell.strip() for cell in line.strip("|").split("|"))
+        assert "https://github.com/" in where, asked
+        assert here.split(maxsplit=1)[0].strip(":,;") in _CELLS, asked
+        for file, test in _TEST.findall(here):
+            (found,) = (root / "tests/unit").rglob(file)
+            assert f"def {test}(" in found.read_text(encoding="utf-8"), test
+
+
 def test_the_readme_says_the_same(root: Path) -> None:
     """The shorter table of the README has rows of the longer one, with the same cells for the others."""
     rows = _rows(root / "docs/explanation/compared.md")

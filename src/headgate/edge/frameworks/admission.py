@@ -39,7 +39,7 @@ class Answered:
 class Admission:
     """The limiter's verdict on a call, for the view that answers it."""
 
-    __slots__ = ("_actual", "_closed", "_undone", "also", "counted", "limits", "request", "verdict")
+    __slots__ = ("_actual", "_closed", "_undone", "_was_answered", "also", "counted", "limits", "request", "verdict")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Admission:
         self._actual: int | None = None
         self._undone: tuple[Rule, ...] | None = ()
         self._closed = not verdict.allowed
+        self._was_answered = self._closed
 
     def settle(self, actual: int) -> None:
         """Set the real cost of the call, which is counted once the answer has been sent. Only the first time counts."""
@@ -67,7 +68,10 @@ class Admission:
             self._actual = amount
 
     async def answered(self, response: object) -> None:
-        """Find out from the answer which limits count the call after all; see `deduct_when`."""
+        """Find out from the first answer which limits count the call after all; see `deduct_when`."""
+        if self._was_answered:
+            return
+        self._was_answered = True
         for limit, rule in self.counted:
             deduct_when = limit.options.deduct_when
             if deduct_when is not None and self._undone is not None and not await settled(deduct_when(response)):

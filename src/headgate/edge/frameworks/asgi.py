@@ -183,7 +183,7 @@ class AsgiGate:
     async def _decide(self, scope: Scope) -> Admission | None:
         """The limiter's verdict; None if nothing limits the call."""
         path, route = self._where(scope)
-        if route.exempt or (self._gate.skips and path in self._gate.skipping):
+        if route.exempt or (self._gate.skips and path in self._gate.skipping) or self._was_decided(route, scope):
             return None
         request = self._callers.request_now(scope, path, route.template)
         if request is not None and self._cost is None:
@@ -194,6 +194,13 @@ class AsgiGate:
             request = await self._callers.request(scope, path, route.template)
         cost = None if self._cost is None else await settled(self._cost(scope))
         return await self._gate.check(route, request, cost, scope)
+
+    def _was_decided(self, route: Route, scope: Scope) -> bool:
+        """Whether an application around this one has checked all that this one would: limits count once."""
+        earlier = scope.get(KEY)
+        if not isinstance(earlier, Admission) or not route.limits or self._gate.rules:
+            return False
+        return all(limit in earlier.limits for limit in route.limits)
 
     def _where(self, scope: Scope) -> tuple[str, Route]:
         """The path that rules see, and the route."""
