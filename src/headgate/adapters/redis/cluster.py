@@ -100,7 +100,8 @@ class Cluster:
         return None
 
     async def replicas(self, shard: Shard) -> Sequence[ServerAddress]:
-        """See `Topology.replicas`."""
+        """See `Topology.replicas`. The map is read for it: a replica that joins, or catches up, changes no epoch."""
+        await self._read_map()
         owner = self._owners[shard]
         return [] if owner is None else self._replicas.get(owner, [])
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from headgate.adapters.redis.address import ServerAddress
     from headgate.adapters.redis.connection import Connection
+    from headgate.adapters.redis.node import Node
     from headgate.adapters.redis.scripts import Script
     from headgate.adapters.redis.topology import Shard, Topology
 
@@ -31,9 +32,10 @@ log = logging.getLogger("headgate")
 _random: Final = random.SystemRandom()
 """Without a state that a fork copies, and separate from that of the program we are in."""
 
-_SECONDS_BETWEEN_NAMES: Final = 2.0
+_SECONDS_BETWEEN_NAMES: Final = 5.0
 _SECONDS_AFTER_ERROR: Final = 5.0
-_MAX_CONNECTIONS: Final = 1_000
+_MAX_SERVERS: Final = 1_000
+"""Of which something is kept; those that are gone are among them."""
 
 
 class ReplicaPeeks:
@@ -45,8 +47,8 @@ class ReplicaPeeks:
         self._connectors: dict[ServerAddress, Connector] = {}
         self._not_before: dict[ServerAddress, float] = {}
         """When a replica that failed is asked again, on the clock of the event loop."""
-        self._named: dict[Shard, tuple[float, Sequence[ServerAddress]]] = {}
-        """Replicas by shard, and until when they are not asked for again."""
+        self._named: dict[Node, tuple[float, Sequence[ServerAddress]]] = {}
+        """The replicas of each primary, and until when they are not asked for again."""
 
     async def ask(self, shard: Shard, script: Script, keys: int, arguments: Sequence[bytes | str]) -> OfReplica | None:
         """What a replica of a shard replies to a script; None if none replies."""
@@ -63,16 +65,17 @@ class ReplicaPeeks:
 
     async def _replicas(self, shard: Shard) -> Sequence[ServerAddress]:
         """In random order."""
-        shard = 0 if self._topology.is_single_shard else shard
-        now = asyncio.get_running_loop().time()
-        until, known = self._named.get(shard, (0.0, ()))
+        primary, now = self._topology.node(shard), asyncio.get_running_loop().time()
+        until, known = self._named.get(primary, (0.0, ()))
         if now >= until:
             try:
                 known = await self._topology.replicas(shard)
             except StoreError as error:
                 log.debug("replicas are not known: %s", error)
                 known = ()
-            self._named[shard] = (now + _SECONDS_BETWEEN_NAMES, known)
+            if len(self._named) >= _MAX_SERVERS:
+                self._named.clear()
+            self._named[primary] = (now + _SECONDS_BETWEEN_NAMES, known)
         return _random.sample(known, len(known))
 
     async def _reply(
@@ -96,7 +99,7 @@ class ReplicaPeeks:
     async def _connection(self, replica: ServerAddress) -> Connection:
         connector = self._connectors.get(replica)
         if connector is None:
-            if len(self._connectors) >= _MAX_CONNECTIONS:  # replicas that are gone
+            if len(self._connectors) >= _MAX_SERVERS:
                 self.close()
             connector = self._connectors[replica] = Connector(always(replica), _ignore)
         await connector.connect()
