@@ -228,3 +228,48 @@ def test_a_job_that_a_stop_cuts_off_is_due_at_the_next_start(
     assert (job["outcome"], job["detail"]) == ("failed", "the service stopped while it ran")
     assert claimed is not None
     assert not [*folder.iterdir()]
+
+
+def test_a_job_whose_service_was_killed_is_run_again_when_its_claim_ends(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim that is renewed is nobody else's; one that is not ends, counts as failed, and another service runs it."""
+    monkeypatch.setattr(schedule, "_SECONDS_AFTER_START", 0.0)
+    monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(schedule, "_SECONDS_OF_A_CLAIM", 6.0)
+    monkeypatch.setattr(schedule, "_RENEWALS", 60)
+    go_on = tmp_path / "go-on"
+    program = tmp_path / "pg_basebackup"
+    program.write_text(f'#!/bin/sh\nwhile [ ! -e {go_on} ]; do sleep 0.05; done; mkdir -p "$4"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr("shutil.which", lambda _: str(program))
+    chosen = Settings(database_url=database_url, data_dir=tmp_path, base_backup_folder=tmp_path / "base")
+
+    async def run() -> list[tuple[object, ...]]:
+        database = Database(database_url)
+        killed = await database.row("jobs.claim", "base_backup", "a host that is gone", 0.0)
+        assert killed is not None
+        work = asyncio.create_task(schedule.run_jobs(database, chosen, wall_clock))
+        renewed = killed["began"]
+        for _ in range(3):
+            renewed = await _renewed_after(database, renewed)
+            assert await database.row("jobs.claim", "base_backup", "another", 60.0) is None
+        go_on.touch()
+        work.cancel()
+        await asyncio.wait([work])
+        await database.close()
+        return await _until_all_ended(database_url, chosen, 1)
+
+    ((name, outcome, failures, waits),) = asyncio.run(run())
+    assert (name, outcome, failures, waits) == ("base_backup", "done", 1, timedelta(days=1))
+
+
+async def _renewed_after(database: Database, earlier: datetime) -> datetime:
+    """The end of a claim, once it is a later one."""
+    async with asyncio.timeout(60):
+        while True:
+            (job,) = await database.rows("jobs.list")
+            if job["outcome"] == "running" and job["next_run"] > earlier:
+                later: datetime = job["next_run"]
+                return later
+            await asyncio.sleep(0.01)

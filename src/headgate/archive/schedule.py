@@ -2,7 +2,8 @@
 
 Every job runs in a process of its own, so that no decision waits for it. A run is claimed in the database, so of all
 services on one database one does it. The next run is a day after the last one began: runs that were missed, because
-no service was there, are made up for by one.
+no service was there, are made up for by one. A claim is renewed while its run goes on, so that one that was cut off,
+because the service was killed, is begun again two minutes later.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 
 _A_DAY: Final = 86_400.0
+_SECONDS_OF_A_CLAIM: Final = 120.0
+_RENEWALS: Final = 4
+"""In the time of a claim."""
 _SECONDS_AFTER_START: Final = 1.0
 _SECONDS_BETWEEN_LOOKS: Final = 60.0
 _MAX_DETAIL: Final = 500
@@ -100,22 +104,34 @@ async def run_jobs(database: Statements, settings: Settings, clock: Callable[[],
 
 
 async def _run_if_due(database: Statements, job: Job, settings: Settings) -> None:
-    claimed = await database.row("jobs.claim", job.name, socket.gethostname(), _A_DAY)
+    claimed = await database.row("jobs.claim", job.name, socket.gethostname(), _SECONDS_OF_A_CLAIM)
     if claimed is None:
         return
+    renewing = asyncio.create_task(_renew(database, job.name, claimed["began"]))
     try:
         problem = await run_in_child(job, settings)
     except asyncio.CancelledError:
-        with suppress(DatabaseError):  # then it is tried a day later
+        with suppress(DatabaseError):  # then it is tried when the claim has ended
             await database.rows("jobs.stopped", job.name, claimed["began"], "the service stopped while it ran")
         raise
+    finally:
+        renewing.cancel()
+        await asyncio.wait([renewing])
     outcome = "done" if problem is None else "failed"
     if problem is None:
         log.info("job %s: done", job.name)
     else:
         log.warning("job %s failed, next try in a day: %s", job.name, problem)
     detail = (problem or "")[:_MAX_DETAIL]
-    await database.rows("jobs.end", job.name, claimed["began"], outcome, detail, int(problem is not None))
+    await database.rows("jobs.end", job.name, claimed["began"], outcome, detail, int(problem is not None), _A_DAY)
+
+
+async def _renew(database: Statements, name: str, began: datetime) -> None:
+    """Keep the claim of a run, until cancelled."""
+    while True:
+        await asyncio.sleep(_SECONDS_OF_A_CLAIM / _RENEWALS)
+        with suppress(DatabaseError):  # the next one may succeed in time
+            await database.rows("jobs.renew", name, began, _SECONDS_OF_A_CLAIM)
 
 
 async def run_in_child(job: Job, settings: Settings) -> str | None:
