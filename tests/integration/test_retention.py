@@ -233,7 +233,7 @@ def test_a_job_that_a_stop_cuts_off_is_due_at_the_next_start(
 def test_a_job_whose_service_was_killed_is_run_again_when_its_claim_ends(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claim that is renewed is nobody else's; one that is not ends, counts as failed, and another service runs it."""
+    """A claim that is renewed holds; one that is not ends, counts as failed, and another service runs the job."""
     monkeypatch.setattr(schedule, "_SECONDS_AFTER_START", 0.0)
     monkeypatch.setattr(schedule, "_SECONDS_BETWEEN_LOOKS", 0.01)
     monkeypatch.setattr(schedule, "_SECONDS_OF_A_CLAIM", 6.0)
