@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -99,16 +100,33 @@ class OnNoRules(StrEnum):
 class TextFromFile(str):
     """The text of a setting that a file holds, which may have another text later: a password that was changed."""
 
-    __slots__ = ("file",)
+    __slots__ = ("_of_file", "file")
 
     file: Path
+    _of_file: Callable[[str], str]
+    """From all that the file holds to this text."""
 
     @classmethod
     def read(cls, file: Path) -> TextFromFile:
         """What the file holds now; raises `OSError`, or `ValueError` if that is no text."""
-        text = cls(file.read_text(encoding="utf-8").strip())
-        text.file = file
-        return text
+        return cls._made(file, str, file.read_text(encoding="utf-8").strip())
+
+    @classmethod
+    def _made(cls, file: Path, of_file: Callable[[str], str], text: str) -> TextFromFile:
+        made = cls(of_file(text))
+        made.file, made._of_file = file, of_file
+        return made
+
+    def read_again(self) -> TextFromFile:
+        """The same part of what the file holds by now."""
+        return self._made(self.file, self._of_file, TextFromFile.read(self.file))
+
+    def changed(self, change: Callable[[str], str]) -> TextFromFile:
+        """What a function makes of it, now and whenever it is read again."""
+        of_file = self._of_file
+        made = TextFromFile(change(self))
+        made.file, made._of_file = self.file, lambda text: change(of_file(text))
+        return made
 
 
 def text_value(text: str) -> str:
@@ -178,9 +196,19 @@ def region_urls(text: str) -> tuple[tuple[str, str], ...]:
     """Regions and the addresses of their stores, with blanks between them, because an address may have commas."""
     pairs = tuple((name, url) for name, _, url in (part.partition("=") for part in text.split()))
     if all(_REGION.fullmatch(name) and "://" in url for name, url in pairs) and len(dict(pairs)) == len(pairs):
+        if isinstance(text, TextFromFile):  # whose passwords may change
+            return tuple((name, text.changed(partial(_url_of_region, name))) for name, _ in pairs)
         return pairs
     msg = "regions and the addresses of their stores, each region once, as in eu=redis://10.0.0.1 us=redis://10.1.0.1"
     raise ValueError(msg)
+
+
+def _url_of_region(name: str, text: str) -> str:
+    urls = dict(region_urls(str(text)))
+    if name not in urls:
+        msg = f"it has no region {name} any more"
+        raise ValueError(msg)
+    return urls[name]
 
 
 def networks(text: str) -> tuple[Network, ...]:

@@ -16,6 +16,8 @@ from tests.support.authority import Authority
 from tests.support.valkey import Server, free_port
 from tests.support.waiting import wait_until_async
 
+from headgate import Limiter as AsyncLimiter
+from headgate import Request
 from headgate.adapters.postgres.database import Database
 from headgate.adapters.redis import StoreAddress, store_at
 from headgate.core.decision import Hit
@@ -24,6 +26,7 @@ from headgate.core.meter import Algorithm, Meter
 from headgate.edge.http.server import Transport, serving_http
 from headgate.edge.listening import Tls, reserved_address
 from headgate.errors import StoreError
+from headgate.setting_values import TextFromFile
 from headgate.settings import from_environment
 from headgate.sync import Limiter
 
@@ -90,6 +93,36 @@ def test_a_redis_password_is_changed(file: Path, server: Server, caplog: pytest.
     asyncio.run(scenario())
     assert f"reloaded: credentials of redis, from {file}" in caplog.messages
     assert "one" not in " ".join(caplog.messages).replace("none", "")
+
+
+def test_a_password_of_another_region_is_changed(file: Path, server: Server, tmp_path: Path) -> None:
+    """With HEADGATE_REGION_URLS_FILE too, for each of the regions that the file names."""
+    regions = tmp_path / "regions"
+    _write(regions, f"us=redis://127.0.0.1:1 eu={file.read_text()}")
+    read = from_environment({"HEADGATE_REGION": "us", "HEADGATE_REGION_URLS_FILE": str(regions)})
+    rules = [{"name": "all", "per": "global", "limits": "1000/day", "spread": {"regions": "central", "home": "eu"}}]
+
+    def change() -> None:
+        _change_password(server, file)
+        _write(regions, f"us=redis://127.0.0.1:1 eu={file.read_text()}")
+
+    async def scenario() -> None:
+        here = f"redis://127.0.0.1:{server.port}"
+        async with AsyncLimiter.open(here, rules, region="us", regions=dict(read.region_urls)) as limiter:
+            assert (await limiter.check(Request())).source == "store"
+            change()
+
+            async def is_counted() -> bool:
+                return (await limiter.check(Request())).source == "store"
+
+            await wait_until_async(is_counted, interval=0.02)
+
+    asyncio.run(scenario())
+    (eu,) = [url for name, url in read.region_urls if name == "eu"]
+    _write(regions, "us=redis://127.0.0.1:1")
+    assert isinstance(eu, TextFromFile)
+    with pytest.raises(ValueError, match="it has no region eu any more"):
+        eu.read_again()
 
 
 def test_threads_see_the_new_password_too(file: Path, server: Server) -> None:

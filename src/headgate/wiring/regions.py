@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.adapters.clock import monotonic_ns, wall_clock
 from headgate.errors import InvalidSettings
+from headgate.setting_values import TextFromFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,12 +59,16 @@ def _far_store(name: str, url: str, clock: Callable[[], Micros], gossip_seconds:
     """
     from headgate.adapters.redis import store_at  # noqa: PLC0415 (as above)
 
-    probe_ms = max(1, min(_FAR_MS, int(1_000 * gossip_seconds / _PROBES_PER_INTERVAL)))
-    usual = {"deadline_ms": _FAR_MS, "probe_ms": probe_ms}
-    more = "&".join(f"{name}={value}" for name, value in usual.items() if f"{name}=" not in url)
-    patient = f"{url}{'&' if '?' in url else '?'}{more}" if more else url
+    patient = partial(_patient, max(1, min(_FAR_MS, int(1_000 * gossip_seconds / _PROBES_PER_INTERVAL))))
     try:
-        return store_at(patient, None if clock is wall_clock else clock)
+        address = url.changed(patient) if isinstance(url, TextFromFile) else patient(url)
+        return store_at(address, None if clock is wall_clock else clock)
     except InvalidSettings as error:
         msg = f"the store of region {name}: {error}"
         raise InvalidSettings(msg) from error
+
+
+def _patient(probe_ms: int, url: str) -> str:
+    usual = {"deadline_ms": _FAR_MS, "probe_ms": probe_ms}
+    more = "&".join(f"{name}={value}" for name, value in usual.items() if f"{name}=" not in url)
+    return f"{url}{'&' if '?' in url else '?'}{more}" if more else url

@@ -284,7 +284,7 @@ class StoreAddress(NamedTuple):
 
 
 def _read_again(url: str) -> str:
-    return TextFromFile.read(url.file) if isinstance(url, TextFromFile) else url
+    return url.read_again() if isinstance(url, TextFromFile) else url
 
 
 class _Options:
