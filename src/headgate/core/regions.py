@@ -38,6 +38,10 @@ class Sharing(NamedTuple):
     home: str
 
 
+_COUNTED_IN: Final = "@"
+"""Between a region and a stamp; no region's name contains it."""
+
+
 def sharing_of(name: Key) -> Sharing:
     """How regions share the counter of a name that has the mark."""
     mode, _, home = name.partition(MARK)[2].partition("|")[0].partition(".")
@@ -78,6 +82,19 @@ def read_share_stamp(meter: Meter, text: Stamp) -> tuple[Meter, Stamp]:
     burst = None if limit.burst is None else int(capacity)
     part = Meter(Rate(int(amount), limit.period, burst, limit.calendar), meter.algorithm, meter.max_delay, meter.bounds)
     return part, (int(first), int(second)) if second else int(first)
+
+
+def with_region(region: str, stamp: Stamp) -> Stamp:
+    """A stamp that also says in which region an admission was counted; one that is no text is of no region."""
+    return f"{region}{_COUNTED_IN}{stamp}" if isinstance(stamp, str) else stamp
+
+
+def without_region(stamp: Stamp) -> tuple[str | None, Stamp]:
+    """The region that a stamp names, if it does, and the rest of it."""
+    if not isinstance(stamp, str) or _COUNTED_IN not in stamp:
+        return None, stamp
+    region, _, rest = stamp.partition(_COUNTED_IN)
+    return region, rest
 
 
 def region_problems(rule_set: RuleSet, region: str | None, others: Sequence[str]) -> list[Problem]:

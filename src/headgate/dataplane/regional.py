@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core.decision import Decision, undoing
 from headgate.core.keys import is_companion
-from headgate.core.regions import MARK, read_share_stamp, share_meter, share_stamp, sharing_of
+from headgate.core.regions import MARK, read_share_stamp, sharing_of, without_region
 from headgate.core.spread import RegionMode
 from headgate.dataplane.borrowed import Borrower
-from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, combined, receipts_here
+from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, receipts_here
+from headgate.dataplane.regional_request import RegionalRequest, unknown_decision
 from headgate.errors import HeadgateError, PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from headgate.core.decision import Hit, Key, Receipt
-    from headgate.core.regions import Sharing
     from headgate.core.units import Micros
     from headgate.dataplane.borrowed import Taken
     from headgate.ports import CounterStore, SharedStore
@@ -83,7 +83,7 @@ class Regional:
 
     async def _take(self, hits: Sequence[Hit]) -> list[Decision]:
         await self._hear(hits)
-        request = _Request(self, hits)
+        request = RegionalRequest(self, hits)
         progress = _Progress(dict(request.without_share))
         try:
             await self._take_borrowed(request, progress)
@@ -103,7 +103,7 @@ class Regional:
             raise PartlyAnswered(outage, [answers.get(hit.key) for hit in hits])
         return [answers[hit.key] for hit in hits]
 
-    async def _take_borrowed(self, request: _Request, progress: _Progress) -> None:
+    async def _take_borrowed(self, request: RegionalRequest, progress: _Progress) -> None:
         for hit, borrower in request.borrowed:
             if progress.goes_on():
                 try:
@@ -114,7 +114,7 @@ class Regional:
                     progress.answers[hit.key] = taken.decision
                     progress.borrowed.append((hit, borrower, taken))
 
-    async def _take_elsewhere(self, request: _Request, progress: _Progress) -> None:
+    async def _take_elsewhere(self, request: RegionalRequest, progress: _Progress) -> None:
         for region, theirs in request.elsewhere.items():
             if progress.goes_on():
                 try:
@@ -122,7 +122,7 @@ class Regional:
                 except StoreError as error:
                     progress.outage = error
 
-    async def _undo(self, progress: _Progress, request: _Request) -> None:
+    async def _undo(self, progress: _Progress, request: RegionalRequest) -> None:
         """Give back what was taken for a request that gets nothing. A store that refuses has counted nothing itself.
 
         It is done to the end, also where the caller is cancelled meanwhile.
@@ -160,7 +160,7 @@ class Regional:
                 except StoreError as error:
                     # It is refused all the same.
                     log.debug("peek after a denial failed: %s", error)
-                    found[hit.key] = known or _unknown(self.wall_clock())
+                    found[hit.key] = known or unknown_decision(self.wall_clock())
         return found
 
     async def _hear(self, hits: Sequence[Hit]) -> None:
@@ -171,7 +171,7 @@ class Regional:
 
     async def _peek(self, hits: Sequence[Hit]) -> list[Decision]:
         await self._hear(hits)
-        request = _Request(self, hits)
+        request = RegionalRequest(self, hits)
         answers: dict[Key, Decision] = dict(request.without_share)
         answers |= await request.here(self.store, only_peek=True)
         for hit, borrower in request.borrowed:
@@ -200,11 +200,13 @@ class Regional:
         mode, home = sharing_of(receipt.key)
         if home in self.others:
             return home, [receipt] if mode is RegionMode.CENTRAL else self.borrowers[home].receipts(receipt)
+        counted_in, stamp = without_region(receipt.stamp)
+        region = self.region if counted_in is None or counted_in not in self.others else counted_in
         if mode is RegionMode.SPLIT:
-            meter, stamp = read_share_stamp(receipt.meter, receipt.stamp)
-            return self.region, [receipt._replace(meter=meter, stamp=stamp)]
+            meter, stamp = read_share_stamp(receipt.meter, stamp)
+            return region, [receipt._replace(meter=meter, stamp=stamp)]
         if mode is RegionMode.GOSSIP:
-            return self.region, receipts_here(receipt)
+            return region, receipts_here(receipt._replace(stamp=stamp))
         return self.region, [receipt]
 
     async def reset(self, keys: Sequence[Key]) -> None:
@@ -257,88 +259,5 @@ class _Progress:
             borrower.put_back(hit, taken)
 
 
-class _Request:
-    """One request, by where its hits are counted."""
-
-    def __init__(self, regional: Regional, hits: Sequence[Hit]) -> None:
-        if len({hit.key for hit in hits}) < len(hits):
-            msg = "two hits of one request name the same counter"
-            raise StoreError(msg, transient=False)
-        self.without_share: dict[Key, Decision] = {}
-        """Refused for good: this region's share of the limit is less than a unit."""
-        self.borrowed: list[tuple[Hit, Borrower]] = []
-        self.elsewhere: dict[str, list[Hit]] = {}
-        self._gossip = regional.gossip
-        self._here: list[tuple[Hit, Sharing | None, list[Hit]]] = []
-        for hit in hits:
-            sharing = sharing_of(hit.key) if MARK in hit.key else None
-            if sharing is not None and sharing.home in regional.others:
-                # What counts in any case, and the right to count it, which is beside the counter, go together.
-                if sharing.mode is RegionMode.CENTRAL or hit.forced or is_companion(hit.key):
-                    self.elsewhere.setdefault(sharing.home, []).append(hit)
-                else:
-                    self.borrowed.append((hit, regional.borrowers[sharing.home]))
-                continue
-            expanded = self._expanded(hit, sharing, regional.region)
-            if expanded is None:
-                self.without_share[hit.key] = _unknown(regional.wall_clock())._replace(allowed=False, retry_after=None)
-            else:
-                self._here.append((hit, sharing, expanded))
-
-    def hits_here(self) -> list[Hit]:
-        """The hits that are counted on this region's store."""
-        return [hit for hit, _, _ in self._here]
-
-    def _expanded(self, hit: Hit, sharing: Sharing | None, region: str) -> list[Hit] | None:
-        if is_companion(hit.key):
-            return [hit]
-        policy = hit.failure_policy
-        shares = _NO_SHARES if policy is None or policy.spread is None else policy.spread.shares
-        if sharing is not None and sharing.mode is RegionMode.GOSSIP:
-            return self._gossip.expanded(hit, shares)
-        if sharing is not None and sharing.mode is RegionMode.SPLIT and shares:
-            meter = share_meter(hit.meter, shares, region)
-            return None if meter is None else [hit._replace(meter=meter)]
-        return [hit]
-
-    async def here(self, store: CounterStore, *, only_peek: bool) -> dict[Key, Decision]:
-        """The answers of this region's store, by the counters of the request."""
-        expanded = [each for _, _, some in self._here for each in some]
-        if not expanded:
-            return {}
-        try:
-            decisions = iter(await (store.peek if only_peek else store.take)(expanded))
-        except PartlyAnswered as error:
-            if error.transient and not only_peek:
-                await _give_back_known(store, expanded, error)
-            raise StoreError(str(error), transient=error.transient) from error
-        found: dict[Key, Decision] = {}
-        for hit, sharing, some in self._here:
-            answered = [next(decisions) for _ in some]
-            found[hit.key] = answered[0]
-            if sharing is not None and sharing.mode is RegionMode.GOSSIP and not is_companion(hit.key):
-                found[hit.key] = combined(hit, some, answered)
-            elif some[0].meter is not hit.meter:
-                found[hit.key] = answered[0]._replace(stamp=share_stamp(some[0].meter, answered[0].stamp))
-        return found
-
-
-async def _give_back_known(store: CounterStore, hits: Sequence[Hit], error: PartlyAnswered) -> None:
-    """Of a request that some servers did not answer, give back what the others have counted."""
-    answered = zip(hits, error.decisions, strict=True)
-    receipts = [
-        undoing(hit, decision) for hit, decision in answered if decision is not None and decision.allowed and hit.cost
-    ]
-    try:
-        await store.give_back(receipts)
-    except HeadgateError as failed:
-        log.debug("give-back after an outage failed: %s", failed)
-
-
 def _by_key(hits: Sequence[Hit], decisions: Sequence[Decision]) -> dict[Key, Decision]:
     return {hit.key: decision for hit, decision in zip(hits, decisions, strict=True)}
-
-
-def _unknown(now: Micros) -> Decision:
-    """Of a counter that cannot be asked, in a request that is refused all the same."""
-    return Decision(allowed=True, remaining=0, reset_after=0, retry_after=0, delay=0, stamp="", at=now)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.contract.test_sharded import sharded
-from tests.unit.dataplane.test_regional import World, run
+from tests.unit.dataplane.test_regional import World, run, spread
 
 from headgate.core.decision import Hit
 from headgate.core.limit import Rate
 from headgate.core.meter import Algorithm, Meter
+from headgate.core.spread import RegionMode
 from headgate.core.units import MINUTE
 from headgate.core.verdict import bare_verdict
 from headgate.dataplane import reservations
@@ -93,5 +94,29 @@ def test_a_reservation_in_a_block_is_booked_once(mark: str, actual: int) -> None
         await reservation.close(actual)
         assert await left(store, mark) == 100 - actual
         await store.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mark", ["|@gossip", "|@split"])
+def test_a_token_that_is_settled_in_another_region_is_refunded_where_it_was_counted(mark: str) -> None:
+    """And once: the region that has counted it knows the receipt, whichever region brings it."""
+
+    async def scenario() -> None:
+        world = World()
+        eu, us = world.regions["eu"], world.regions["us"]
+        policy = spread(RegionMode.SPLIT, eu=3, us=1) if mark == "|@split" else None
+        taken = spread_hit(mark, 40)._replace(failure_policy=policy)
+        held = reservations.reserved(bare_verdict(taken, await eu.take([taken])), MINUTE)
+
+        async def standing(region: CounterStore) -> int:
+            return (await region.peek([taken._replace(cost=0)]))[0].remaining
+
+        before = [await standing(region) for region in (eu, us)]
+        assert await reservations.settle(us, held, 30)
+        assert [await standing(region) for region in (eu, us)] == [before[0] + 10, before[1]]
+        await reservations.settle(eu, held, 30)
+        assert [await standing(region) for region in (eu, us)] == [before[0] + 10, before[1]]
+        await world.close()
 
     run(scenario())
