@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -48,6 +48,7 @@ SERVERS: Final = {
     "daphne": ("daphne", "--port", "{port}", "django_app:asgi"),
 }
 each = pytest.mark.parametrize("name", SERVERS)
+_THROTTLES: Final = (*_GUNICORN, "rest_framework_app:app")
 
 
 @contextmanager
@@ -57,20 +58,24 @@ def _running(name: str, store: str) -> Iterator[list[str]]:
         yield [stack.enter_context(_serving(name, store)) for _ in range(2 if name == "daphne" else 1)]
 
 
+def _serving(name: str, store: str) -> AbstractContextManager[str]:
+    return _started(name, SERVERS[name], store, _EXAMPLES)
+
+
 @contextmanager
-def _serving(name: str, store: str) -> Iterator[str]:
+def _started(name: str, server: tuple[str, ...], store: str, folder: Path) -> Iterator[str]:
     port = free_port()
-    words = [word.format(port=port, workers=4) for word in SERVERS[name]]
+    words = [word.format(port=port, workers=4) for word in server]
     environment = {**os.environ, "REDIS_URL": store, "PYTHONWARNINGS": "default"}
     command = [sys.executable, "-m", *words]
-    with subprocess.Popen(command, cwd=_EXAMPLES, env=environment, stdout=subprocess.DEVNULL) as server:  # noqa: S603 (ours)
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:  # noqa: S603 (ours)
         try:
             address = f"http://127.0.0.1:{port}"
             wait_until(lambda: _answers(address), f"{name} answers")
             yield address
         finally:
-            server.terminate()
-            server.wait(timeout=20)
+            process.terminate()
+            process.wait(timeout=20)
 
 
 def _answers(address: str) -> bool:
@@ -132,6 +137,19 @@ def test_limits_hold_with_four_workers(name: str, valkey: Server) -> None:
 
         if name != "litestar":  # it asks no middleware about calls without a route
             _spellings(address)
+
+
+def test_throttles_hold_with_four_workers(valkey: Server) -> None:
+    """Of forty calls to a view of Django REST framework exactly ten pass; all answers have headers."""
+    store = f"{valkey.url}?deadline_ms=10000"
+    folder = Path(__file__).parents[1] / "support"
+    with _started("rest_framework", _THROTTLES, store, folder) as address, ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda number: _get(address, f"/search/{number}", **{"x-user": "ann"}), range(40)))
+        assert Counter(answer.status_code for answer in answers) == {200: 10, 429: 30}
+        left = {answer.headers["x-ratelimit-remaining"] for answer in answers if answer.status_code == 200}
+        assert left == {str(number) for number in range(10)}
+        assert all(int(answer.headers["retry-after"]) >= 1 for answer in answers if answer.status_code == 429)
+        assert _get(address, "/search/1", **{"x-user": "bob"}).status_code == 200
 
 
 def _spellings(address: str) -> None:
