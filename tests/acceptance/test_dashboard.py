@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 30_000
 """In milliseconds; a busy machine is slow."""
+LIVE_SECONDS: Final = 2.0
+LIVE_TRIES: Final = 8
 TOKEN: Final = "the-admin-token-of-this-test-0123456789"  # noqa: S105 (used only here)
 RULES: Final[list[dict[str, Any]]] = [
     {"name": "search", "match": {"endpoints": ["/search"]}, "per": ["user"], "limits": "5/hour"},
@@ -374,19 +378,41 @@ def test_simulating_a_draft(open_page: Callable[..., Watched]) -> None:
     assert page.locator(".simulation svg[role=img]").count() == 1
 
 
-def test_the_overview_is_live(open_page: Callable[..., Watched], service: Service) -> None:
-    """Decisions show on the page that is open, without reloading it."""
-    page = open_page().go("overview", "Overview")
-    page.locator(".rate-denied").wait_for()
+def _seconds_until_shown(page: Any, service: Service) -> float:  # noqa: ANN401 (Playwright's page)
+    """How long after the first denial the page shows that there are some."""
     expect(page.locator(".rate-denied")).to_have_text("0/s", timeout=PATIENCE)
-    for _ in range(60):
+    began = time.monotonic()
+    for _ in range(20):
         service.check(user="alice", path="/search")
     expect(page.locator(".rate-denied")).not_to_have_text("0/s", timeout=PATIENCE)
+    return time.monotonic() - began
+
+
+def test_the_overview_is_live(open_page: Callable[..., Watched], service: Service) -> None:
+    """Decisions show on the page that is open within two seconds, without reloading it."""
+    page = open_page().go("overview", "Overview")
+    page.locator(".rate-denied").wait_for()
+    took = [_seconds_until_shown(page, service)]
+    while min(took) > LIVE_SECONDS and len(took) < LIVE_TRIES:  # a busy machine is slow
+        took.append(_seconds_until_shown(page, service))
+    assert min(took) <= LIVE_SECONDS, took
     page.locator(".banner.normal").wait_for()
     for span in ("1 h", "7 days", "Live, 5 min"):
         page.get_by_role("button", name=span).click()
         expect(page.get_by_role("button", name=span)).to_have_attribute("aria-pressed", "true")
         page.locator(".chart .line").first.wait_for(state="attached")
+
+
+def test_leaving_a_page_before_it_is_there(open_page: Callable[..., Watched]) -> None:
+    """Calls in flight are dropped, and that is no error: neither of the page nor in the console."""
+    watched = open_page()
+    page = watched.go("events", "Events")
+    page.route(re.compile(r"/v1/(rules|utilisation)\?"), lambda _: None)  # never answered
+    with page.expect_request(re.compile(r"/v1/rules\?")), page.expect_request(re.compile(r"/v1/utilisation\?")):
+        page.evaluate("location.hash = '#/rules'")
+    watched.go("changes", "Changes")
+    page.evaluate("new Promise((done) => setTimeout(done))")  # what was rejected is reported by then
+    assert page.locator(".toast").count() == 0
 
 
 def test_dark_light_and_a_phone(open_page: Callable[..., Watched]) -> None:

@@ -115,6 +115,8 @@ async function turnTo() {
         busy = true;
         try {
           await action();
+        } catch (error) {
+          fail(error);
         } finally {
           busy = false;
         }

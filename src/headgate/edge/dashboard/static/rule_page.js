@@ -24,7 +24,8 @@ export async function rulePage(context, name) {
   const tiles = h("div", { class: "tiles" });
   const outcomes = h("div", { class: "half" });
   const draw = (counts) => {
-    const { label, words } = spanOf(chosen);
+    const { label, words, per } = spanOf(chosen);
+    show(requests.querySelector("h2"), `Requests per ${per}`);
     chart.update(counts.times, KINDS.map(([kind]) => counts.of(kind)), label);
     show(tiles, sums(counts, words, stateOf(rule)));
     show(outcomes, shadowCard(counts, words, data));
@@ -39,12 +40,13 @@ export async function rulePage(context, name) {
     chosen = each;
     return load();
   });
+  const requests = card("Requests", { note: span }, chart.node);
   show(
     main,
     heading(name, { crumb: [link("Rules", "rules"), " / rule"], text: `${data.limits ? limits(data.limits) : data.action} per ${(data.per ?? []).join(", ") || "all together"}${where(data)}`, actions: actions(context, name, { record, history: history.items }, record.etag) }),
     rule.warning ? h("div", { class: "banner warn" }, h("strong", {}, `Owned by ${rule.owner}`), h("span", { class: "wrap" }, rule.warning)) : null,
     tiles,
-    card("Requests", { note: span }, chart.node),
+    requests,
     h("div", { class: "grid" }, histogram(near.items), outcomes, nearCard(near.items), violatorCard(violators.items), half("Definition", definition(rule)), await versions(context, name, { record, history: history.items })),
   );
   draw(found);

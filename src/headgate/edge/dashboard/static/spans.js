@@ -6,11 +6,11 @@ const HOUR = 3600;
 const DAY = 24 * HOUR;
 const hour = (time) => `${day(time).slice(5)} ${minute(time)}`;
 const SPANS = {
-  "1h": { seconds: HOUR, step: 60, granularity: "minute", text: "1 h", words: "last hour", label: minute },
-  "6h": { seconds: 6 * HOUR, step: 60, granularity: "minute", text: "6 h", words: "last 6 hours", label: minute },
-  "1d": { seconds: DAY, step: HOUR, granularity: "hour", text: "1 day", words: "last day", label: hour },
-  "7d": { seconds: 7 * DAY, step: HOUR, granularity: "hour", text: "7 days", words: "last 7 days", label: hour },
-  "30d": { seconds: 30 * DAY, step: DAY, granularity: "day", text: "30 days", words: "last 30 days", label: (time) => new Date(time).toISOString().slice(5, 10) },
+  "1h": { seconds: HOUR, step: 60, granularity: "minute", text: "1 h", per: "minute", words: "last hour", label: minute },
+  "6h": { seconds: 6 * HOUR, step: 60, granularity: "minute", text: "6 h", per: "minute", words: "last 6 hours", label: minute },
+  "1d": { seconds: DAY, step: HOUR, granularity: "hour", text: "1 day", per: "hour", words: "last day", label: hour },
+  "7d": { seconds: 7 * DAY, step: HOUR, granularity: "hour", text: "7 days", per: "hour", words: "last 7 days", label: hour },
+  "30d": { seconds: 30 * DAY, step: DAY, granularity: "day", text: "30 days", per: "day", words: "last 30 days", label: (time) => new Date(time).toISOString().slice(5, 10) },
 };
 const MAX_POINTS = 1000;
 

@@ -14,7 +14,7 @@ export async function page({ main, signal, may, query }) {
   show(
     main,
     heading("Blocks", { text: "Every request of these users, keys and addresses is denied, before any rule, in all processes within a second.", actions: may("operator") ? button("New block", () => newBlock(() => all.reload()), "main") : null }),
-    h("div", { class: "filters", role: "search" }, field("Who is blocked by it", search)),
+    h("div", { class: "filters", role: "search" }, field("Find the blocks of", search)),
     card("Blocks that hold now", all.node),
   );
   await all.reload();
@@ -25,11 +25,11 @@ function blockTable(rows, { may, signal, again, isFiltered }) {
     "Blocks",
     [
       { name: "Blocked", cell: (row) => subject(row, signal) },
-      { name: "Kind", cell: (row) => badge(row.user !== null ? "user" : row.api_key ? "key" : "address", "") },
+      { name: "Kind", cell: (row) => badge(row.user !== null ? "user" : row.api_key ? "key" : /\/(32|128)$/.test(row.network) || !row.network.includes("/") ? "address" : "network", "") },
       { name: "Reason", cell: (row) => row.reason ?? h("span", { class: "quiet" }, "none given") },
+      { name: "By", cell: (row) => row.created_by.replace(/^token:/, "") },
       { name: "Ends", num: true, cell: (row) => (row.until ? h("span", { title: moment(row.until) }, `in ${span((new Date(row.until) - Date.now()) / 1000)}`) : "never") },
       { name: "Since", num: true, cell: (row) => h("span", { title: moment(row.created_at) }, ago(row.created_at)) },
-      { name: "By", cell: (row) => row.created_by.replace(/^token:/, "") },
       { name: "", tight: true, cell: (row) => (may("operator") ? h("div", { class: "actions" }, change(row, again), remove(row, again)) : "") },
     ],
     rows,

@@ -21,7 +21,7 @@ function rows(items) {
       { name: "Request", cell: (row) => [row.method, row.endpoint].filter(Boolean).join(" ") },
       { name: "Rule", cell: (row) => (row.rule ? link(row.rule, "rules", row.rule) : "") },
       { name: "Used", num: true, cell: (row) => (row.limit === null ? "–" : `${number(row.count)} of ${number(row.limit)}`) },
-      { name: "Stands for", num: true, cell: (row) => number(row.stands_for) },
+      { name: "Requests", num: true, cell: (row) => h("span", { title: "how many requests this one stands for" }, number(row.stands_for)) },
     ],
     items,
     empty("No decision was recorded", "Denials are recorded, and a sample of admissions. Send a request above a limit, or widen the filter."),

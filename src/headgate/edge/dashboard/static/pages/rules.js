@@ -50,11 +50,10 @@ async function list({ main, signal, may, query }) {
     card("All rules", all.node),
   );
   const since = new Date(Date.now() - 3600e3).toISOString();
-  const loading = get("/v1/utilisation", { since, limit: 1000 }, signal).then((found) => {
-    used = new Map(found.items.map((each) => [each.rule, each]));
-  });
+  // The list is there without it; it may fail, or be dropped with the page.
+  const loading = get("/v1/utilisation", { since, limit: 1000 }, signal).then((found) => (used = new Map(found.items.map((each) => [each.rule, each]))), () => null);
   await all.reload();
-  await loading.then(all.again, () => {});
+  if (await loading) await all.again();
 }
 
 function rows(rules, used, signal, isFiltered) {
@@ -69,7 +68,7 @@ function rows(rules, used, signal, isFiltered) {
       { name: "Counted per", cell: (rule) => ((rule.data ?? rule.draft).per ?? []).join(", ") || "all together" },
       { name: "Last hour", cell: (rule) => hours.get(rule.name).spark },
       { name: "Denied", num: true, cell: (rule) => hours.get(rule.name).denied },
-      { name: "Fullest", num: true, cell: (rule) => utilisation(used.get(rule.name)) },
+      { name: "Fullest", num: true, cell: (rule) => utilisation(used.get(rule.name), rule.data?.action === "log") },
       ...(rules.some((rule) => rule.owner) ? [{ name: "Owned by", cell: (rule) => rule.owner ?? "" }] : []),
     ],
     rules,
@@ -77,9 +76,9 @@ function rows(rules, used, signal, isFiltered) {
   );
 }
 
-function utilisation(found) {
+function utilisation(found, isShadow) {
   if (!found) return "–";
-  return h("span", { class: found.highest >= 1 ? "is-denied" : null, title: `${found.subjects} callers recorded, ${found.near} of them near the limit` }, share(found.highest));
+  return h("span", { class: found.highest >= 1 && !isShadow ? "is-denied" : null, title: `${found.subjects} callers recorded, ${found.near} of them near the limit` }, share(found.highest));
 }
 
 // The last hour of each rule, a few at a time.

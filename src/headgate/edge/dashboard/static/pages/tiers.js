@@ -12,6 +12,8 @@ export async function page(context) {
 }
 
 const price = (value) => (value ? value.toLocaleString("en", { maximumFractionDigits: 2 }) : "free");
+// A name that differs by more than letter case.
+const shownAs = (tier) => (tier.display_name && tier.display_name.toLowerCase() !== tier.name.toLowerCase() ? tier.display_name : null);
 const useOf = (name, signal) => get(`/v1/tiers/${part(name)}/use`, {}, signal);
 
 async function list({ main, signal, may }) {
@@ -27,7 +29,7 @@ function tierTable(rows, signal) {
   return table(
     "Tiers",
     [
-      { name: "Tier", cell: (row) => [link(row.name, "tiers", row.name), row.is_default ? [" ", badge("default", "up")] : null, row.display_name ? h("div", { class: "small quiet" }, row.display_name) : null] },
+      { name: "Tier", cell: (row) => [h("div", { class: "actions" }, link(row.name, "tiers", row.name), row.is_default ? badge("default", "up") : null), shownAs(row) ? h("div", { class: "small quiet" }, shownAs(row)) : null] },
       { name: "Limits", cell: (row) => limitLines(row.limits, 3) },
       { name: "Price", num: true, cell: (row) => price(row.price) },
       { name: "Users", num: true, cell: (row) => counts.get(row.name).users },
@@ -44,9 +46,10 @@ async function fill(waiting, signal) {
   for (const [name, { users, keys, rules }] of waiting) {
     try {
       const use = await useOf(name, signal);
-      users.textContent = number(use.users);
-      keys.textContent = number(use.api_keys);
-      rules.textContent = `${number(use.rules.length)}${use.has_more_rules ? "+" : ""}`;
+      show(users, number(use.users));
+      show(keys, number(use.api_keys));
+      show(rules, `${number(use.rules.length)}${use.has_more_rules ? "+" : ""}`);
+      for (const each of [users, keys, rules]) each.classList.remove("quiet");
     } catch {
       return;
     }
@@ -72,10 +75,9 @@ async function one(context, name) {
   } }), "danger");
   show(
     main,
-    heading(name, { crumb: [link("Tiers", "tiers"), " / tier"], text: tier.display_name ?? "", actions: may("admin") ? [button("Edit", () => edit(record, again)), remove] : null }),
-    h("div", { class: "tiles" }, tile("Users", number(use.users), { below: tier.is_default ? h("span", { class: "small quiet" }, "with those without a tier") : null }), tile("Keys", number(use.api_keys)), tile("Price", price(tier.price)), tile("Default", tier.is_default ? "yes" : "no"), tile("Changed", day(tier.updated_at))),
+    heading(name, { crumb: [link("Tiers", "tiers"), " / tier"], text: `${shownAs(tier) ? `${shownAs(tier)}. ` : ""}Changed ${day(tier.updated_at)}.`, actions: may("admin") ? [button("Edit", () => edit(record, again)), remove] : null }),
+    h("div", { class: "tiles" }, tile("Users", number(use.users), { below: h("a", { class: "small", href: `${to("users")}?tier=${encodeURIComponent(name)}` }, tier.is_default ? "Show them (those without a tier count too)" : "Show them") }), tile("Keys", number(use.api_keys)), tile("Price", price(tier.price)), tile("Default", tier.is_default ? "yes" : "no")),
     h("div", { class: "grid" }, limitsCard(tier, use.rules), rulesCard(name, use)),
-    h("p", {}, h("a", { href: `${to("users")}?tier=${encodeURIComponent(name)}` }, "Users on this tier")),
   );
 }
 

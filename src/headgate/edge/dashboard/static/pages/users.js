@@ -206,14 +206,13 @@ function userActions(context, id, known, etag, again) {
       again();
     }, "main"));
   }
-  if (known) list.push(button("Remove own limits", () => removeOverrides(path, known, again)));
+  if (known && Object.keys(known.overrides).length) list.push(button("Remove own limits", () => removeOverrides(path, known, again)));
   list.push(button("Block", () => blockForm({ user: id }, again), "danger"));
   return list;
 }
 
 async function removeOverrides(path, known, again) {
   const names = Object.keys(known.overrides);
-  if (!names.length) return tell("This user has no limits of its own");
   const chosen = select(names.map((each) => [each, `${each}: ${[known.overrides[each]].flat().join(", ")}`]), names[0]);
   await ask("Remove an own limit", { fields: [field("Rule", chosen)], yes: "Remove", danger: true, act: async () => {
     await send("DELETE", `${path}/overrides/${part(chosen.value)}`);
@@ -229,7 +228,7 @@ function usageCard(days) {
     const { requests, denied } = found.get(at) ?? { requests: 0, denied: 0 };
     return [at.slice(5), [["allowed", Math.max(0, requests - denied)], ["denied", denied]]];
   });
-  return half("Usage by day", { note: "last 30 days" }, days.length ? columnChart({ title: "Requests by day", columns, names: ["Admitted", "Denied"] }) : empty("No usage yet", "Usage is counted by day, and shows here a minute after the first request."));
+  return half("Usage by day", { note: "requests, last 30 days" }, days.length ? columnChart({ title: "Requests by day", columns, names: ["Admitted", "Denied"] }) : empty("No usage yet", "Usage is counted by day, and shows here a minute after the first request."));
 }
 
 function eventsCard(events) {
