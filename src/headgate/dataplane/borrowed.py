@@ -122,7 +122,7 @@ class Borrower:
             missing = hit.cost - block.left(self._clock())
             if missing <= 0:
                 return None
-            refused = block.refused_same(hit._replace(cost=missing)) if block.refusals > refusals else None
+            refused = block.refused_same(hit._replace(cost=missing), refusals)
             if refused is not None:
                 return refused
             if block.failed is not None and block.failures > failures:

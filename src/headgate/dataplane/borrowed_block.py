@@ -71,9 +71,9 @@ class BorrowedBlock:
         """Whether the next block is on its way."""
         return self.renewing is not None and not self.renewing.done()
 
-    def refused_same(self, hit: Hit) -> Decision | None:
-        """The last refusal of home, if it was for as much of the same limit."""
-        if self.refused is None:
+    def refused_same(self, hit: Hit, since: int) -> Decision | None:
+        """The last refusal of home, if it is later than the first `since`, and for as much of the same limit."""
+        if self.refused is None or self.refusals <= since:
             return None
         refused, decision = self.refused
         return decision if refused.cost == hit.cost and is_same_meter(refused.meter, hit.meter) else None
