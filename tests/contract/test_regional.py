@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from tests.contract.test_sharded import Shared
 from tests.support.spreading import Renamed
 
+from headgate.core.failure_policy import FailurePolicy
+from headgate.core.spread import RegionMode, Spread, SpreadMode
 from headgate.dataplane.regional import Regional
 from headgate.testing import CounterStoreContract
 from headgate.testing.contract.trial import scenario
@@ -13,6 +15,7 @@ from headgate.testing.contract.trial import scenario
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from headgate.core.decision import Hit
     from headgate.ports import CounterStore
     from headgate.testing import FakeClock
     from headgate.testing.contract.trial import Trial
@@ -48,6 +51,24 @@ class TestCentralHere(CounterStoreContract):
     @asynccontextmanager
     async def open_store(self, clock: FakeClock) -> AsyncIterator[CounterStore]:
         store = Renamed(regional(clock), "|@central.eu", suits=lambda _: True)
+        yield store
+        await store.close()
+
+
+class _WholeShare(Renamed):
+    """All hits are of a rule that gives one region the whole limit as its share."""
+
+    def hit(self, hit: Hit) -> Hit:
+        policy = FailurePolicy(spread=Spread(SpreadMode.REGIONS, regions=RegionMode.SPLIT, shares={"eu": 1}))
+        return super().hit(hit)._replace(failure_policy=policy)
+
+
+class TestSplit(CounterStoreContract):
+    """A share of a limit keeps every promise of the port."""
+
+    @asynccontextmanager
+    async def open_store(self, clock: FakeClock) -> AsyncIterator[CounterStore]:
+        store = _WholeShare(regional(clock), "|@split")
         yield store
         await store.close()
 
