@@ -4,9 +4,11 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# Coverage is traced where it is enforced (core and dataplane) by the tests that have to reach all of it.
-TRACED := tests/unit tests/property tests/contract
-UNTRACED := tests/fuzz tests/integration tests/acceptance tests/docs tests/architecture
+# Coverage is traced where it is enforced (core and dataplane) by the tests that have to reach all of it: tracing
+# doubles the time of a test.
+TRACED := tests/unit/core tests/unit/dataplane tests/property tests/contract
+UNTRACED := tests/unit tests/fuzz tests/integration tests/acceptance tests/docs tests/architecture \
+  --ignore=tests/unit/core --ignore=tests/unit/dataplane
 # One more than there are processors: these tests often wait for a server.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # The tests start `headgate` hundreds of times. Where Python may not keep bytecode (some containers say so), each start
@@ -26,7 +28,7 @@ test: .environment .arq-environment .servers check  ## format, lint, types, laye
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -n auto --dist worksteal -m "not serial" $(TRACED)
 	$(PYTEST) -q -n $(WORKERS) --dist worksteal -m "not serial" $(UNTRACED)
-	$(PYTEST) -q -m serial
+	$(PYTEST) -q -m serial $$(grep -rlF mark.serial tests --include='test_*.py' --exclude-dir=chaos)
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=100
 	@$(BIN)/python -m tests.support.optional_servers

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.support.optional_servers import find_server
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 # Generating a history may take longer than Hypothesis likes on a busy machine; there are no deadlines.
 settings.register_profile(
@@ -34,6 +39,19 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     """Collect garbage after the test, while warnings still count as its own."""
     if item.config.getoption("--collect-garbage"):
         gc.collect()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Switch coverage off while a test marked `untraced` runs."""
+    tracer = sys.gettrace()
+    if tracer is None or pyfuncitem.get_closest_marker("untraced") is None:
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(tracer)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,7 +13,8 @@ import ast
 import operator
 import re
 import sys
-from collections import defaultdict
+from collections import defaultdict, deque
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -35,7 +36,7 @@ _LEVELS: Final = {
 _REPORTERS: Final = {"problem": "problem", "Problem": "problem", "complain": "command line", "BadParameter": "usage"}
 """Functions that are given the text of a message, and what the message is then called."""
 _BUILTIN: Final = {"Exception", "ValueError", "TypeError", "RuntimeError", "OSError", "KeyError", "AttributeError"}
-_CONVERSION: Final = re.compile(r"%(?:\.\d+)?[sdrgf]")
+_CONVERSION: Final = re.compile(r"%(?:0?\d+)?(?:\.\d+)?[sdrgfo]")
 _IN_BRACES: Final = re.compile(r"\{[^}]*\}")
 _WORD: Final = re.compile(r"[A-Za-z]{2,}")
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
@@ -133,14 +134,14 @@ class Messages:
         """The error that a function makes, as a module knows the function."""
         return self._makers.get((module.dotted, name)) or self._makers.get(module.imports.get(name, ("", "")))
 
-    def found(self) -> list[Message]:
+    def found(self) -> tuple[Message, ...]:
         """Every message, each once in its module."""
         found: dict[Message, None] = {}
         for module in self._modules.values():
             for function in _functions(module.tree):
                 for message in self._in_function(module, function):
                     found[message] = None
-        return list(found)
+        return tuple(found)
 
     def _in_function(self, module: _Module, function: _Scope) -> Iterator[Message]:
         for node in function.nodes:
@@ -151,7 +152,7 @@ class Messages:
                     yield Message("reason", text, module.name, is_log=False)
 
     def _of_call(self, module: _Module, function: _Scope, call: ast.Call) -> Iterator[Message]:
-        owner, _, name = ast.unparse(call.func).rpartition(".")
+        owner, _, name = _callee(call.func).rpartition(".")
         if owner == "log" and name in _LEVELS:
             arguments = call.args[1:] if name == "log" else call.args
             for text in self._texts(module, function, arguments[0]):
@@ -200,7 +201,7 @@ class Messages:
         """A part of an f-string: its text, the value of a constant, or an expression in braces."""
         if isinstance(node, ast.Constant):
             return str(node.value)
-        value = getattr(node, "value", node)
+        value = node.value if isinstance(node, ast.FormattedValue) else node
         number = self._evaluated(module, value)
         if number is None:
             return _value(value)
@@ -261,9 +262,9 @@ def _functions(tree: ast.Module) -> Iterator[_Scope]:
     scopes: list[ast.AST] = [tree, *(node for node in ast.walk(tree) if isinstance(node, kinds))]
     for scope in scopes:
         nodes: list[ast.AST] = []
-        waiting = list(ast.iter_child_nodes(scope))
+        waiting = deque(ast.iter_child_nodes(scope))
         while waiting:
-            node = waiting.pop(0)
+            node = waiting.popleft()
             nodes.append(node)
             if not isinstance(node, kinds):
                 waiting.extend(ast.iter_child_nodes(node))
@@ -273,6 +274,20 @@ def _functions(tree: ast.Module) -> Iterator[_Scope]:
         returns = "" if isinstance(scope, ast.Module) else ast.unparse(getattr(scope, "returns", None) or ast.Pass())
         is_reason = returns == "str | None" and ast.get_docstring(scope) is not None  # type: ignore[arg-type]
         yield _Scope(nodes, {} if scope is tree else dict(variables), owners.get(id(scope), ""), is_reason)
+
+
+def _callee(function: ast.expr) -> str:
+    """What is called, as it is written; the owner of a method only where it is short, as every owner that counts is."""
+    match function:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=ast.Name(id=owner), attr=name):
+            return f"{owner}.{name}"
+        case ast.Attribute(value=ast.Call(func=ast.Name(id=owner)), attr=name):
+            return f"{owner}().{name}"
+        case ast.Attribute(attr=name):
+            return f".{name}"
+    return ""
 
 
 def _is_sentence(text: str) -> bool:
@@ -304,10 +319,16 @@ def _subject(module: str) -> str:
     return "/".join(folders[:2]) if folders else "headgate"
 
 
+@cache
+def read_messages() -> tuple[Message, ...]:
+    """Every message of the source as it is now."""
+    return Messages().found()
+
+
 def page() -> str:
     """The whole page."""
     groups: dict[str, list[Message]] = defaultdict(list)
-    for message in Messages().found():
+    for message in read_messages():
         groups[_subject(message.module)].append(message)
     out = [_HEAD]
     for subject in sorted(groups):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.messages import PAGE, Messages, page
+from tools.messages import PAGE, page, read_messages
 
 
 def test_the_page_of_messages_is_up_to_date() -> None:
@@ -12,7 +12,7 @@ def test_the_page_of_messages_is_up_to_date() -> None:
 
 def test_messages_are_found_in_every_form() -> None:
     """Log lines, raised errors, problems with a field and messages of the command line are all on the page."""
-    found = Messages().found()
+    found = read_messages()
     kinds = {message.kind for message in found}
     assert {"ERROR", "WARNING", "INFO", "InvalidSettings", "StoreError", "problem", "command line"} <= kinds
     assert len(found) > 500

@@ -34,6 +34,7 @@ class Given:
     back: bool = False
 
 
+@pytest.mark.untraced
 @EVERY_ALGORITHM
 @given(data=st.data())
 def test_everything_is_answered_as_defined(algorithm: Algorithm, data: st.DataObject) -> None:
@@ -55,6 +56,7 @@ def test_what_is_given_back_counts_no_more(algorithm: Algorithm, data: st.DataOb
     _compare(algorithm, data, do=(Do.TAKE, Do.TAKE, Do.GIVE_BACK), jumps=CLOSE, costs=FITTING)
 
 
+@pytest.mark.untraced
 @EVERY_ALGORITHM
 @given(data=st.data())
 def test_all_of_it_at_once(algorithm: Algorithm, data: st.DataObject) -> None:

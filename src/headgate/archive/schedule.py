@@ -98,9 +98,10 @@ async def run_jobs(database: Statements, settings: Settings, clock: Callable[[],
             try:
                 await _run_if_due(database, job, settings)
             except DatabaseError as error:
-                log.debug("job %s was not looked at: %s", job.name, error)  # others log that there is no database
+                # Others log that there is no database.
+                log.debug("job %s: whether it is due could not be read: %s", job.name, error)
             except Exception:
-                log.exception("job %s was not looked at", job.name)
+                log.exception("job %s: whether it is due could not be read", job.name)
 
 
 async def _run_if_due(database: Statements, job: Job, settings: Settings) -> None:

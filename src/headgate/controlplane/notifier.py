@@ -88,7 +88,7 @@ class Notifier:
             # The database is looked at after the feed, so it can only be ahead of it.
             here = await self._look(state.position.number)
             if _has_diverged(state, here):
-                log.warning("the database has another history than what was announced; everything is announced anew")
+                log.warning("changes: the database was restored or replaced, everything is announced anew")
                 async with self._database.change() as writing:
                     await writing.run("feed.renew", here["lineage"])
                 here = await self._look(state.position.number)

@@ -134,7 +134,7 @@ class Guarded:
         except StoreError as error:
             if not error.transient:
                 raise
-            log.debug("could not give back: %s", error)
+            log.debug("give-back failed: %s", error)
 
     async def reset(self, keys: Sequence[Key]) -> None:
         """See `CounterStore.reset`. Errors are raised, because the caller must know if it failed."""
@@ -172,7 +172,7 @@ class Guarded:
             try:
                 self._local.processes = await self.store.present(self._name, _ALIVE_SECONDS)
             except StoreError as error:
-                log.debug("the number of processes stays %d: %s", self._local.processes, error)
+                log.debug("number of processes not read, %d is kept: %s", self._local.processes, error)
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
 

@@ -66,7 +66,7 @@ class HotCounters:
             try:
                 await self._lists.put(self._name, self.here(REPORTED))
             except HeadgateError as error:  # unavailable or overloaded
-                log.debug("hot counters could not be told: %s", error)
+                log.debug("hot counters not published: %s", error)
 
     def here(self, most: int) -> HotList:
         """The hottest counters of this process."""
@@ -78,7 +78,7 @@ class HotCounters:
         try:
             lists = await self._lists.all()
         except HeadgateError as error:  # unavailable or overloaded
-            log.debug("hot counters of other processes are not known: %s", error)
+            log.debug("hot counters of other processes not read: %s", error)
         found = merged({**lists, self._name: self.here(REPORTED)}.values(), most)
         return [(each, self._lists.server_of(each.key)) for each in found]
 

@@ -129,5 +129,5 @@ async def _tended(tend: Tend) -> float | None:
     try:
         return await tend()
     except Exception:
-        log.exception("leases could not be tended")  # what is held is spent, and ends by itself
+        log.exception("leases: renewal failed, the next check tries again")  # what is held is spent, and ends by itself
         return None

@@ -191,7 +191,7 @@ class _Request:
         if isinstance(taken, BaseException):
             raise taken
         if isinstance(looked, BaseException):  # what was taken counts; the other parts stay as they were known
-            log.debug("parts of a counter not asked: %s", looked)
+            log.debug("parts of a counter not read: %s", looked)
         decisions = iter(taken)
         self._rows = {hit.key: [next(decisions) for _ in self._expanded(hit)] for hit in self._hits}
         return [hit for hit in self._hits if not all(decision.allowed for decision in self._rows[hit.key])]

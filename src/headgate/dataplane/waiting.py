@@ -201,7 +201,7 @@ class Patience:
         try:
             await self._store.give_back(verdict.receipts)
         except HeadgateError as error:
-            log.warning("what a cancelled waiter had taken stays taken: %s", error)
+            log.warning("give-back for a cancelled waiter failed, its units stay counted: %s", error)
 
 
 def _waits(verdict: Verdict) -> tuple[Micros, Micros]:

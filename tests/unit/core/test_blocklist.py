@@ -96,6 +96,7 @@ def test_two_blocks_of_the_same_are_one() -> None:
     assert found(BlockList(data), ip="10.0.0.1") == "5"
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("bits", [32, 128])
 def test_ranges_answer_as_looking_at_each_would(bits: int) -> None:
     """Random ranges, one inside the other and side by side, against the plain way."""
@@ -122,6 +123,7 @@ def test_ranges_answer_as_looking_at_each_would(bits: int) -> None:
             assert end == max(ends, default=None)
 
 
+@pytest.mark.untraced
 def test_a_hundred_thousand_ranges_are_ordinary() -> None:
     """Each is found among all the others."""
     data = [{"id": str(n), "network": f"10.{n >> 15}.{n >> 7 & 255}.{n & 127}"} for n in range(100_000)]

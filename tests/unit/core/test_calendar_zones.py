@@ -135,6 +135,7 @@ def test_windows_tile_time_in_every_zone(calendar: Calendar, zone: str, now: Mic
     assert (before.start, before.end, before.next_end) == (here.previous, here.start, here.end)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("zone", ZONES)
 def test_windows_tile_time_through_every_clock_change_of_a_year(zone: str) -> None:
     """Walking through a year hour by hour, every instant lies in its window and no window is lost."""

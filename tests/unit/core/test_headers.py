@@ -140,6 +140,7 @@ def test_numbers_fit_into_structured_fields() -> None:
 LIMITS = st.builds("{}/{}{}".format, st.integers(1, 30), st.integers(1, 5_000), st.sampled_from(("ms", "s", "us", "m")))
 
 
+@pytest.mark.untraced
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(LIMITS, min_size=1, max_size=3, unique_by=lambda text: text.partition("/")[2]),

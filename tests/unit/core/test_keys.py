@@ -59,6 +59,7 @@ def test_values_stay_readable(value: str, escaped: str) -> None:
     assert escape(value) == escaped
 
 
+@pytest.mark.untraced
 @settings(max_examples=200)
 @given(values, values)
 @example("%7B", "{")
@@ -72,6 +73,7 @@ def test_different_values_stay_different(one: str, other: str) -> None:
     assert (escape(one) == escape(other)) == (one == other)
 
 
+@pytest.mark.untraced
 @settings(max_examples=200)
 @given(values)
 def test_an_escaped_value_is_short_and_harmless(value: str) -> None:
@@ -91,6 +93,7 @@ def test_a_long_value_is_replaced_by_its_hash() -> None:
     assert one != other
 
 
+@pytest.mark.untraced
 @settings(max_examples=200)
 @given(values, values, codes)
 def test_no_value_chooses_or_ends_the_hash_tag(subject: str, other: str, code: str) -> None:

@@ -6,6 +6,7 @@ import re
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -183,6 +184,7 @@ def expected(winners: dict[str, tuple[dict[str, Any], str]]) -> tuple[object, ..
     return None, *both, sorted(rule["name"] for rule, _ in winners.values() if rule["limits"] == "unlimited")
 
 
+@pytest.mark.untraced
 @settings(max_examples=500, deadline=None)
 @given(RULES, st.lists(REQUESTS, min_size=5, max_size=10))
 def test_the_index_finds_what_looking_at_every_rule_finds(rules: list[dict[str, Any]], requests: list[Request]) -> None:

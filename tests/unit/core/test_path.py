@@ -147,6 +147,7 @@ HOSTILE = st.lists(
 ).map("".join)
 
 
+@pytest.mark.untraced
 @settings(max_examples=200)
 @given(st.text() | HOSTILE)
 def test_every_text_has_a_normal_form(path: str) -> None:
@@ -168,6 +169,7 @@ def test_normal_paths_stay_as_they_are(path: str) -> None:
         assert normalise_path(normal) == normal
 
 
+@pytest.mark.untraced
 @given(st.lists(st.text("abcXYZ019-_~", min_size=1), min_size=1), st.data())
 def test_no_disguise_changes_a_path(segments: list[str], data: st.DataObject) -> None:
     """Encoding any letters, adding slashes and detours, or a query leaves the path the same."""

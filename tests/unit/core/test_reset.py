@@ -93,6 +93,7 @@ ALGORITHMS = st.sampled_from(
 )
 
 
+@pytest.mark.untraced
 @settings(max_examples=300, deadline=None)
 @given(LIMITS, ALGORITHMS, st.lists(st.tuples(st.integers(0, 90_000_000), st.integers(0, 5)), min_size=1, max_size=12))
 def test_there_is_more_at_that_moment(limit: str, algorithm: str, steps: list[tuple[int, int]]) -> None:

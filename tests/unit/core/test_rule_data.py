@@ -78,6 +78,7 @@ def test_a_rule_survives_in_full_and_in_brief(rule: Rule) -> None:
         assert "None" not in str(data)
 
 
+@pytest.mark.untraced
 @settings(max_examples=100, deadline=None)
 @given(RULE_SETS)
 def test_rule_sets_survive_in_full_and_in_brief(data: dict[str, Any]) -> None:

@@ -43,6 +43,7 @@ def unknown(number: int) -> tuple[str, Any]:
     return f"user:unknown{number:012}", None
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", [plain, with_limits, api_key, unknown])
 def test_the_estimate_is_what_python_takes(kind: Callable[[int], tuple[str, Any]]) -> None:
     """Within 30 %, for users with and without limits of their own, API keys, and names that are not on record."""

@@ -337,6 +337,7 @@ def test_a_sample_of_admissions_is_kept_and_of_denials_the_first_and_some_more()
     assert sum(counted.values()) == 16_000
 
 
+@pytest.mark.untraced
 def test_the_more_decisions_there_are_the_fewer_are_timed() -> None:
     """Where there are few, all; where there are many, one in 64; and where they become few again, all again."""
     scene = Scene()
@@ -469,6 +470,7 @@ def test_a_last_event_that_stands_for_itself_says_no_more() -> None:
     assert [event.extra for event in scene.recorder.take_events(is_last=True)] == [None] * 11
 
 
+@pytest.mark.untraced
 def test_callers_without_number_make_a_bounded_number_of_events() -> None:
     """Each is refused once: after so many events they are sampled, and what is left out is known."""
     scene = Scene([{"name": "no", "action": "block"}], share=Share(first=3, overall=100))

@@ -280,7 +280,7 @@ def test_parts_that_cannot_be_looked_at_do_not_undo_what_was_taken(
         (decision,) = await setup.take(2)
         assert (decision.allowed, decision.remaining) == (True, 10)
         assert sorted([*looked_at, *setup.servers.taken]) == sorted(NAMES)
-        assert "parts of a counter not asked: holds something else" in caplog.text
+        assert "parts of a counter not read: holds something else" in caplog.text
         setup.servers.peek_now = real  # type: ignore[method-assign]
         (left,) = await setup.store.peek([Hit(KEY, TWELVE, 0)])
         assert left.remaining == 10

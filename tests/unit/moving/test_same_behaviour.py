@@ -30,16 +30,17 @@ def statuses(source: str, paths: tuple[str, ...], clock: FakeClock) -> list[int]
     namespace: dict[str, Any] = {"__name__": "application"}
     exec(compile(source, "application", "exec"), namespace)  # noqa: S102 (our own)
     app = namespace["app"]
-    client = app.test_client() if hasattr(app, "test_client") else TestClient(app)
     found: list[int] = []
-    for _ in range(3):
-        for path in paths:
-            for _ in range(6):
-                found += [client.get(path, headers={"x-user": user}).status_code for user in _CALLERS]
-            if path == "/b":
-                found += [client.post(path).status_code for _ in range(3)]
-        # At the very end of a moving window limits still counts its oldest entry, and headgate does not.
-        clock.advance(seconds=61 if "moving-window" in source or "sliding_window_log" in source else 60)
+    # Entered, Starlette's client has one event loop; otherwise it begins a thread and a loop for every call.
+    with app.test_client() if hasattr(app, "test_client") else TestClient(app) as client:
+        for _ in range(3):
+            for path in paths:
+                for _ in range(6):
+                    found += [client.get(path, headers={"x-user": user}).status_code for user in _CALLERS]
+                if path == "/b":
+                    found += [client.post(path).status_code for _ in range(3)]
+            # At the very end of a moving window limits still counts its oldest entry, and headgate does not.
+            clock.advance(seconds=61 if "moving-window" in source or "sliding_window_log" in source else 60)
     return found
 
 

@@ -107,6 +107,7 @@ def checked(data: object) -> RuleSet | None:
     return made
 
 
+@pytest.mark.untraced
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(anything)
 def test_any_data_is_a_rule_set_or_refused(data: object) -> None:
@@ -114,6 +115,7 @@ def test_any_data_is_a_rule_set_or_refused(data: object) -> None:
     checked(data)
 
 
+@pytest.mark.untraced
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(FIELDS, anything, max_size=8), st.dictionaries(FIELDS, anything, max_size=4))
 def test_any_rule_is_a_rule_or_refused(fields: dict[str, Any], tier: dict[str, Any]) -> None:
@@ -123,6 +125,7 @@ def test_any_rule_is_a_rule_or_refused(fields: dict[str, Any], tier: dict[str, A
     assert made is None or len(made.rules) == 2
 
 
+@pytest.mark.untraced
 @settings(max_examples=200)
 @given(
     st.dictionaries(st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()), scalars)
