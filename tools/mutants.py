@@ -84,14 +84,14 @@ class Mutant(NamedTuple):
     new: str
 
 
-def mutants_of(path: Path) -> list[Mutant]:
+def mutants_of(path: Path, tree: Path) -> list[Mutant]:
     """Every change that can be made in one file."""
     source = path.read_text()
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     data = source.encode()
-    name = str(path.relative_to(ROOT))
+    name = str(path.relative_to(tree))
     found: list[Mutant] = []
 
     for node in _code(ast.parse(source)):
@@ -312,8 +312,8 @@ def main() -> None:
     folder = given.folder.resolve()
     reach = trace(folder)
     tree = folder / "tree"
-    files = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
-    every = [mutant for file in files for mutant in mutants_of(file)]
+    files = sorted(file for package in PACKAGES for file in (tree / package).rglob("*.py"))
+    every = [mutant for file in files for mutant in mutants_of(file, tree)]
     chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))  # noqa: S311 (a sample, no secret)
     results = folder / f"results-{given.seed}.jsonl"
     known = dict(map(json.loads, results.read_text(encoding="utf-8").splitlines())) if results.exists() else {}

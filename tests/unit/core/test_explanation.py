@@ -26,7 +26,6 @@ def lost(rules: list[dict[str, Any]], request: Request) -> dict[str, str]:
     return {each.rule.name: each.why for layer in explanation.layers for each in layer.lost}
 
 
-@pytest.mark.untraced
 @settings(max_examples=100, deadline=None)
 @given(RULES, st.lists(REQUESTS, min_size=2, max_size=5))
 def test_the_winners_explained_are_those_planned(rules: list[dict[str, Any]], requests: list[Request]) -> None:

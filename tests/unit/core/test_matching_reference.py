@@ -199,3 +199,16 @@ def test_the_index_finds_what_looking_at_every_rule_finds(rules: list[dict[str, 
 
 def no_zones(name: str) -> Any:  # noqa: ANN401 (never called)
     raise KeyError(name)
+
+
+def test_fewer_attributes_apply_where_more_do_not() -> None:
+    """A rule with one attribute applies to requests that have another value of the second one."""
+    both = {"name": "both", "limits": "5/minute", "layer": "one", "match": {"attributes": {"app": "1", "kind": "1"}}}
+    one = {"name": "one", "limits": "5/minute", "layer": "one", "match": {"attributes": {"app": "1"}}}
+    rule_set = parse_rule_set({"rules": [both | {"per": ["global"]}, one | {"per": ["global"]}]})
+    snapshot = Snapshot(rule_set, 1, no_zones, FakeClock())
+    names = [
+        [bound.rule.name for bound in snapshot.plan(Request(attributes={"app": "1", "kind": kind})).enforced]
+        for kind in ("1", "2")
+    ]
+    assert names == [["both"], ["one"]]

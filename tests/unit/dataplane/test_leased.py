@@ -14,7 +14,7 @@ from headgate.adapters.memory import MemoryStore
 from headgate.core import degraded
 from headgate.core.decision import Decision, Hit, Receipt, Source
 from headgate.core.failure_policy import FailurePolicy, OnStoreError
-from headgate.core.lease import Block
+from headgate.core.lease import Block, BlockRequest
 from headgate.core.limit import parse_limit
 from headgate.core.meter import Algorithm, Calendars, Meter
 from headgate.core.parsing.rule_set import parse_rule_set
@@ -770,3 +770,13 @@ def test_a_thread_asks_again_too() -> None:
     assert wake
     assert [leased.is_held(key) for key in ("a", "b")] == [True, True]
     run_now(leased.close())
+
+
+def test_work_that_is_owed_is_due_now() -> None:
+    """A block that was asked for is due at once, whenever those that are held end."""
+    clock = FakeClock()
+    book = lease_book.LeaseBook(lambda: 7)
+    assert book.next_due() is None
+    (known,) = MemoryStore(clock).take_now([Hit("k", MINUTELY, 1)])
+    book._want(BlockRequest("k", MINUTELY, FailurePolicy(), 0, known))
+    assert book.next_due() == 7

@@ -337,7 +337,6 @@ def test_a_sample_of_admissions_is_kept_and_of_denials_the_first_and_some_more()
     assert sum(counted.values()) == 16_000
 
 
-@pytest.mark.untraced
 def test_the_more_decisions_there_are_the_fewer_are_timed() -> None:
     """Where there are few, all; where there are many, one in 64; and where they become few again, all again."""
     scene = Scene()
