@@ -119,7 +119,8 @@ def _throttled_by(limit: RouteLimit, request: Any) -> Verdict | Answer | None:  
     if limit.awaits_answer and not isinstance(before, Admission):
         msg = f"the limit {limit.name!r} awaits the answer, so add headgate.django.RateLimitMiddleware to MIDDLEWARE"
         raise InvalidSettings(msg)
-    check_counters((*(other for each in earlier for other in each.limits), limit))
+    if earlier:
+        check_counters((*(other for each in earlier for other in each.limits), limit))
     if earlier and earlier[0].verdict.allowed and earlier[0].verdict.plan.gate is not None:
         return None  # a rule exempts the caller from everything
     route, user = Route(at.template, (limit,)), project.user_of(request)
