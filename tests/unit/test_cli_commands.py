@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer.main
+import typer.testing
 
 from headgate.cli import commands, main
 from headgate.errors import HeadgateError
@@ -178,3 +179,25 @@ def test_many_and_no_rules_are_summed_up(tmp_path: Path, capsys: pytest.CaptureF
     assert "r100" not in said
     assert "reject (off)" in said
     assert said.endswith(f"fine  {none}: 0 rules\n")
+
+
+def test_help_fills_the_terminal() -> None:
+    """Paragraphs of docstrings are not broken where the source breaks them; lists keep their lines."""
+
+    def verb() -> None:
+        """First.
+
+        A sentence over
+        two lines.
+
+        - one
+        - two
+        """
+
+    assert commands.flowing(verb) == "First.\n\nA sentence over two lines.\n\n- one\n- two"
+    shown = (
+        typer.testing.CliRunner()
+        .invoke(commands.application(["doctor"]), ["doctor", "--help"], env={"COLUMNS": "80"})
+        .stdout
+    )
+    assert not [line for line in shown.splitlines() if line.strip().endswith("it starts no server,")]

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.resources import files
+from inspect import getdoc
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
@@ -40,6 +41,12 @@ class Verb(NamedTuple):
         source = files(__package__).joinpath(f"{self.module}.py").read_text(encoding="utf-8")
         functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
         return next((ast.get_docstring(node) for node in functions if node.name == self.function), None)
+
+
+def flowing(function: Callable[..., object]) -> str:
+    """A function's docstring as help: paragraphs that fill the width of any terminal; lists stay lists."""
+    paragraphs = getdoc(function) or ""
+    return "\n\n".join(each if "\n- " in f"\n{each}" else each.replace("\n", " ") for each in paragraphs.split("\n\n"))
 
 
 class Group(NamedTuple):
@@ -191,7 +198,8 @@ def application(words: Sequence[str] | None = None) -> typer.Typer:
     is_known = first in VERBS or first in GROUPS
     for name, verb in VERBS.items():
         if words is None or name == first:
-            app.command(name, rich_help_panel=_SUBJECT_OF[name], epilog=epilog(name))(verb.load())
+            function = verb.load()
+            app.command(name, help=flowing(function), rich_help_panel=_SUBJECT_OF[name], epilog=epilog(name))(function)
         elif not is_known:
             app.command(name, help=verb.help(), rich_help_panel=_SUBJECT_OF[name])(_only_named)
     for name, group in GROUPS.items():
@@ -208,12 +216,14 @@ def _loaded(name: str, group: Group, words: Sequence[str] | None) -> typer.Typer
     """A group with all of its verbs, or with the one that is called."""
     options: dict[str, Any] = {"help": group.help, "no_args_is_help": True}
     if group.itself is not None:
-        options = {"invoke_without_command": True, "callback": group.itself.load()}
+        itself = group.itself.load()
+        options = {"help": flowing(itself), "invoke_without_command": True, "callback": itself}
     app = typer.Typer(name=name, epilog=epilog(name), **options)
     called = words[1] if words is not None and len(words) > 1 else None
     for word, verb in group.verbs.items():
         if called not in group.verbs or called == word:
-            app.command(word)(verb.load())
+            function = verb.load()
+            app.command(word, help=flowing(function))(function)
     return app
 
 
