@@ -9,7 +9,7 @@ from tests.integration.accounts import Accounts, with_accounts
 from tests.integration.rule_services import LOGIN, SEARCH, RuleServices, scenario
 
 from headgate.controlplane.changes import Kind, changes
-from headgate.errors import Conflict, InvalidRules, NotFound
+from headgate.errors import Conflict, InvalidFields, InvalidRules, NotFound, Stale
 
 
 async def _with_own_limits(services: RuleServices) -> None:
@@ -148,6 +148,46 @@ def test_a_dormant_override_can_be_removed(database_url: str) -> None:
         assert (left.overrides, left.dormant_overrides) == ({}, {})
         with pytest.raises(NotFound):
             await accounts.users.remove_override("u1", "export", "me")
+
+    with_accounts(database_url, run)
+
+
+def test_dormant_limits_of_a_key_can_be_removed(database_url: str) -> None:
+    """They are removed like active ones, of a revoked key too; a rule of that name then finds none."""
+
+    async def run(accounts: Accounts) -> None:
+        key, _ = await accounts.keys.create({"limits": {"export": "1/hour", "search": "9/hour"}}, "me")
+        await accounts.rules.delete("export", "me")
+        await accounts.keys.revoke(key.id, "me")
+        left = await accounts.keys.remove_limits(key.id, "export", "me")
+        assert (left.limits, left.dormant_limits) == ({"search": ("9/hour",)}, {})
+        assert left.version == key.version + 2
+        with pytest.raises(NotFound, match="no limits for rule 'export'"):
+            await accounts.keys.remove_limits(key.id, "export", "me")
+        told = (await changes(accounts.database, kind=Kind.API_KEY))[0]
+        assert told["before"]["dormant_limits"] == {"export": ["1/hour"]}
+
+    with_accounts(database_url, run)
+
+
+def test_limits_of_a_key_change_one_rule_at_a_time(database_url: str) -> None:
+    """Setting one leaves the others; what does not fit, a revoked key and a stale version are refused."""
+
+    async def run(accounts: Accounts) -> None:
+        key, _ = await accounts.keys.create({"limits": {"export": "1/hour"}}, "me")
+        assert (await accounts.keys.set_limits(key.id, "search", ["7/hour", "3/minute"], "me")).limits == {
+            "export": ("1/hour",),
+            "search": ("7/hour", "3/minute"),
+        }
+        assert (await accounts.keys.remove_limits(key.id, "export", "me")).limits == {"search": ("7/hour", "3/minute")}
+        for rule, limit in (("search", "3 concurrent"), ("nowhere", "1/hour")):
+            with pytest.raises(InvalidFields):
+                await accounts.keys.set_limits(key.id, rule, limit, "me")
+        with pytest.raises(Stale):
+            await accounts.keys.set_limits(key.id, "search", "8/hour", "me", key.version)
+        await accounts.keys.revoke(key.id, "me")
+        with pytest.raises(Conflict, match="revoked"):
+            await accounts.keys.set_limits(key.id, "search", "8/hour", "me")
 
     with_accounts(database_url, run)
 

@@ -136,6 +136,7 @@ GROUPS: Final = {
             "list": Verb("keys", "list_keys"),
             "show": Verb("keys", "show"),
             "create": Verb("keys", "create"),
+            "limit": Verb("keys", "limit_key"),
             "rotate": Verb("keys", "rotate"),
             "revoke": Verb("keys", "revoke"),
             "usage": Verb("keys", "usage"),

@@ -19,6 +19,7 @@ from headgate.cli.output import (
     state,
 )
 from headgate.core.units import SECOND, parse_duration
+from headgate.errors import InvalidRequest
 
 _Key: TypeAlias = Annotated[str, typer.Argument(metavar="KEY", help="The key's id.", show_default=False)]
 
@@ -102,6 +103,37 @@ def create(
     with admin(url, token) as client:
         made = client.post(at("keys"), {name: value for name, value in members.items() if value is not None})
     _print_made("created", made, quiet=quiet, as_json=as_json)
+
+
+def limit_key(
+    key: _Key,
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="The rule whose limits it replaces.", show_default=False)],
+    limits: Annotated[
+        list[str] | None, typer.Argument(metavar="LIMIT...", help="The limits, as in 5/minute.", show_default=False)
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Let the rule's own limits hold again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give an API key limits of its own, in place of a rule's."""
+    if remove == bool(limits):
+        msg = f"write the limits, as in 'headgate keys limit {key} search 500/hour', or --remove"
+        raise InvalidRequest(msg)
+    path = at("keys", key, "limits", rule)
+    with admin(url, token) as client:
+        if remove:
+            client.delete(path)
+            found = client.get(at("keys", key))
+        else:
+            found = client.put(path, {"limits": limits})
+    if as_json:
+        print_json(found)
+    elif remove:
+        print_done("removed", f"limits of key {key} for {rule}; the limits of the rule apply")
+    else:
+        print_done("changed", f"key {key}: {in_words({rule: found['limits'][rule]})}")
 
 
 def rotate(

@@ -11,8 +11,9 @@ from headgate.controlplane.bulk_load import Complaints, batches
 from headgate.controlplane.changes import Kind, announced, nothing, record
 from headgate.controlplane.fields import found, id_before, id_of, refuse, shown_id, storable, time_now
 from headgate.controlplane.key_records import KeyForm, KeyReader, KeyRecord, KeyState, as_record
+from headgate.controlplane.overrides import MAX_RULES, OverrideReader
 from headgate.core.api_key import RANDOM_BYTES, hash_of, new_api_key, prefix_of
-from headgate.errors import Conflict, InvalidFields, Problem, short_repr
+from headgate.errors import Conflict, InvalidFields, NotFound, Problem, short_repr
 from headgate.ports import EVERYTHING
 
 if TYPE_CHECKING:
@@ -78,6 +79,35 @@ class Keys:
             form = await self._read(writing, data, before)
             limits = form.limits
             await writing.run("keys.set", id_of(id), form.name, form.tenant, form.tier, limits, form.expires_at)
+            return await _changed(writing, who, "changed", before)
+
+    async def set_limits(
+        self,
+        id: str,  # noqa: A002 (as above)
+        rule: str,
+        limits: object,
+        who: str,
+        version: int | None = None,
+    ) -> KeyRecord:
+        """Give a key limits in place of a rule's own."""
+        async with announced(self._database, self._announce) as writing:
+            before = await _get(writing, id, version)
+            _refuse_revoked(before)
+            texts = await OverrideReader(self._zones).read_one(writing, rule, limits)
+            if len({*before.limits, rule}) > MAX_RULES:
+                msg = f"API key {before.id} has limits for {MAX_RULES} rules, which is all that one may have"
+                raise Conflict(msg)
+            await writing.run("keys.put_limits", id_of(id), rule, texts)
+            return await _changed(writing, who, "changed", before)
+
+    async def remove_limits(self, id: str, rule: str, who: str, version: int | None = None) -> KeyRecord:  # noqa: A002 (as above)
+        """Let the rule's own limits hold again; `NotFound` if the key has none for it, active or dormant."""
+        async with announced(self._database, self._announce) as writing:
+            before = await _get(writing, id, version)
+            if rule not in before.limits and rule not in before.dormant_limits:
+                msg = f"API key {before.id} has no limits for rule {short_repr(rule)}"
+                raise NotFound(msg)
+            await writing.run("keys.drop_limits", id_of(id), rule)
             return await _changed(writing, who, "changed", before)
 
     async def revoke(self, id: str, who: str, version: int | None = None) -> KeyRecord:  # noqa: A002 (as above)

@@ -42,6 +42,7 @@ _OPERATOR: Final = (
     *("POST /v1/users", "PUT /v1/users/{id}", "DELETE /v1/users/{id}", "POST /v1/users/{id}/quota/reset"),
     *("PUT /v1/users/{id}/overrides/{rule}", "DELETE /v1/users/{id}/overrides/{rule}"),
     *("POST /v1/keys", "PUT /v1/keys/{id}", "POST /v1/keys/{id}/revoke", "POST /v1/keys/{id}/rotate"),
+    *("PUT /v1/keys/{id}/limits/{rule}", "DELETE /v1/keys/{id}/limits/{rule}"),
     *("POST /v1/blocks", "PUT /v1/blocks/{id}", "DELETE /v1/blocks/{id}"),
 )
 _ADMIN: Final = (

@@ -10,7 +10,7 @@ from pydantic import Field
 from headgate.controlplane.access import Caller, Role, TokenRecord
 from headgate.controlplane.keys import KeyRecord, KeyState
 from headgate.edge.admin.etags import NOT_MODIFIED, IfMatch, tagged
-from headgate.edge.admin.fields import LABEL, Input, LimitLists, Name, NamedLimits, Output, Text, Time, example
+from headgate.edge.admin.fields import LABEL, Input, LimitLists, Limits, Name, NamedLimits, Output, Text, Time, example
 from headgate.edge.admin.gate import Gate, Parts, Who
 from headgate.edge.admin.pages import DEFAULT_LIMIT, After, Limit, Page, as_id, page, position_of
 
@@ -68,6 +68,14 @@ class NewKey(KeyBody):
     model_config = example(name="the app on phones", user="u1", limits={"search": "5/second"})
 
     user: str | None = Field(default=None, min_length=1, max_length=255, description="The owner.")
+
+
+class KeyLimitsBody(Input):
+    """Limits that replace a rule's own."""
+
+    model_config = example(limits="5/minute")
+
+    limits: Limits
 
 
 class RotationBody(Input):
@@ -230,6 +238,41 @@ async def replace_key(
     """Replace name, tenant, tier, limits and expiry; the owner stays."""
     version = await expected.version(lambda: parts.keys.get(id))
     record = await parts.keys.replace(id, body.given(), who, version)
+    tagged(request, response, record, live=True)
+    return record
+
+
+@api_keys_router.put("/v1/keys/{id:part}/limits/{rule:part}", response_model=KeyView)
+async def set_key_limits(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    id: Name,  # noqa: A002 (keys have ids)
+    rule: Name,
+    body: KeyLimitsBody,
+    expected: IfMatch,
+) -> KeyRecord:
+    """Set a key's own limits for one rule."""
+    version = await expected.version(lambda: parts.keys.get(id))
+    record = await parts.keys.set_limits(id, rule, body.limits, who, version)
+    tagged(request, response, record, live=True)
+    return record
+
+
+@api_keys_router.delete("/v1/keys/{id:part}/limits/{rule:part}", response_model=KeyView)
+async def remove_key_limits(
+    parts: Parts,
+    who: Who,
+    request: Request,
+    response: Response,
+    id: Name,  # noqa: A002 (keys have ids)
+    rule: Name,
+    expected: IfMatch,
+) -> KeyRecord:
+    """Remove a key's own limits for one rule, dormant ones too; the rule's limits apply again."""
+    version = await expected.version(lambda: parts.keys.get(id))
+    record = await parts.keys.remove_limits(id, rule, who, version)
     tagged(request, response, record, live=True)
     return record
 

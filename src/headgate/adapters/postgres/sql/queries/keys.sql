@@ -29,6 +29,14 @@ SET name = $2, tenant = $3, tier = $4, expires_at = $6, version = version + 1,
     limits = (SELECT dormant_limits FROM key_records WHERE key_records.id = api_keys.id) || rule_limits_by_id($5)
 WHERE id = $1;
 
+-- keys.put_limits(id, name of the rule, limits): nothing
+UPDATE api_keys SET limits = limits || jsonb_build_object(rule_id($2), $3::jsonb), version = version + 1 WHERE id = $1;
+
+-- keys.drop_limits(id, name of the rule): nothing; dormant limits go by the id of the rule that is gone
+UPDATE api_keys
+SET limits = limits - CASE WHEN limits ? rule_id($2) THEN rule_id($2) ELSE $2 END, version = version + 1
+WHERE id = $1;
+
 -- keys.revoke(id, who): nothing
 UPDATE api_keys SET revoked_at = clock_timestamp(), revoked_by = $2, version = version + 1 WHERE id = $1;
 
