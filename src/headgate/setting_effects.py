@@ -157,7 +157,6 @@ _REFUSED: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "enabled": _needs_an_application,
     "api_key_header": _needs_database,
     "on_unknown_identity": _needs_database,
-    "on_foreign_api_key": _needs_database,
     "archive_daily": _needs_archive,
     "backup_daily": _needs_backup,
     "base_backup_folder": _needs_own_database,

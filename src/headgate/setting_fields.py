@@ -239,8 +239,8 @@ class Settings:
         metadata=_about("what is assumed of callers whose record cannot be read", one_of(OnUnknownIdentity)),
     )
     # A caller who could choose the name of a counter would have a new one for each request.
-    on_foreign_api_key: OnForeignApiKey = field(
-        default=OnForeignApiKey.ADDRESS,
+    on_foreign_api_key: OnForeignApiKey | None = field(
+        default=None,
         metadata=_about("what is counted if a stated API key is none of headgate's", one_of(OnForeignApiKey)),
     )
     record_cache_mb: int = field(

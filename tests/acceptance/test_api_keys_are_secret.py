@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import wait_until
 
-from headgate.core.api_key import new_api_key, new_token
+from headgate.core.api_key import digest_name, new_api_key, new_token
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,6 +77,9 @@ def test_keys_of_other_makers_are_counted_under_a_digest(
     assert admitted(service, ["sk_live_1"] * 11) == 10
     assert admitted(service, ["sk_live_1 ", " sk_live_1"]) == 0
     assert admitted(service, ["sk_live_2"]) == 1
+    statuses = [service.check(api_key=digest_name("sk_live_2"), ip="203.0.113.9").status_code for _ in range(11)]
+    assert statuses == [200] * 10 + [429]
+    assert admitted(service, ["sk_live_2"]) == 1, "a public name is not the key, and does not use up its limit"
     attributed = {"descriptors": [{"entries": [{"key": "api_key", "value": "sk_live_3"}]}], "domain": "d"}
     assert service.http.post("/json", json=attributed).status_code == 200
     service.close()
@@ -84,3 +87,10 @@ def test_keys_of_other_makers_are_counted_under_a_digest(
     written = "".join(path.read_bytes().decode("latin-1") for path in tmp_path.rglob("*") if path.is_file())
     assert "sha256:" in events.read_text()
     refuse_secrets(secrets, str(valkey.ask("KEYS", "*")), written, service.errors)
+
+
+def test_stated_keys_can_count_by_address_without_a_database(start: Start, rules: Path) -> None:
+    """Where the callers of `/v1/check` pass on what they were sent, no stated key has a counter of its own."""
+    service = start("--rules", str(rules), on_foreign_api_key="address")
+    assert admitted(service, [f"sk_live_{number}" for number in range(INVENTED)]) == 10
+    assert service.check(api_key="sk_live_x", ip="203.0.113.9").status_code == 429

@@ -230,6 +230,24 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
     with_admin(database_url, test)
 
 
+def test_a_key_is_explained_by_its_id(database_url: str) -> None:
+    """Operators know ids only: the key's own limits show; a key that has ended, and a name that is none, get a note."""
+
+    async def test(admin: Admin) -> None:
+        await admin.good("POST", "/v1/rules", SEARCH | {"per": ["api_key"]})
+        key = (await admin.good("POST", "/v1/keys", {"limits": {"search": "7/minute"}}))["key"]["id"]
+        explained = await admin.good("POST", "/v1/explain", {"api_key": key})
+        assert (explained["verdict"]["limit"], explained["notes"]) == (7, [])
+        await admin.good("POST", f"/v1/keys/{key}/revoke")
+        for ended in (key, "partner-7", "0f8fad5b-d9cb-469f-a165-70867728950e"):
+            explained = await admin.good("POST", "/v1/explain", {"api_key": ended})
+            assert explained["verdict"]["limit"] == 100
+            (note,) = explained["notes"]
+            assert "the API key is ignored" in note
+
+    with_admin(database_url, test)
+
+
 async def _some_events(admin: Admin) -> datetime:
     """Twelve denials and some admissions of the last two hours, and one old event."""
     now = datetime.now(UTC)

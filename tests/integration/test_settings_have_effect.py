@@ -44,7 +44,6 @@ READ_WITHOUT_EFFECT: Final = {
     "region": "the flusher gets its origin also where nothing is written",
     "api_key_header": "the header is looked for also where no key can be known",
     "on_unknown_identity": "an identity gets it also where nothing is on record",
-    "on_foreign_api_key": "an identity gets it also where nothing is on record",
     "events_file": "whether there is a spool is asked before whether events are on",
     "kafka_brokers": "whether there is a spool is asked before whether events are on",
     "archive_daily": "no is what happens without a database",

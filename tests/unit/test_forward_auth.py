@@ -52,6 +52,32 @@ def who(**more: Any) -> Identity:  # noqa: ANN401 (parts of an identity)
     return Identity(FakeClock(), proxies=Proxies(["10.0.0.0/8"]), **more)
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("x-forwarded-uri", ("/free", "/api/search")),
+        ("x-forwarded-method", ("POST", "GET")),
+        ("x-api-key", (KEY, "other")),
+        ("authorization", ("Bearer a", "Bearer b")),
+    ],
+)
+def test_a_header_that_is_there_twice_is_refused(name: str, values: tuple[str, str]) -> None:
+    """A gateway that adds its own line behind the caller's would be asked about the caller's."""
+    status, _, body = Gateway(SEARCH, identity=who()).ask(*((name, value) for value in values))
+    assert (status, body["detail"]) == (400, f"the header {name} is there 2 times; send it once")
+    status, headers, _ = Gateway(SEARCH, identity=who()).ask(
+        *((name.replace("forwarded", "original"), value) for value in values), query="mode=nginx"
+    )
+    assert status == 403, "nginx passes a 403 on, and turns every other status into a 500"
+    assert headers
+
+
+def test_a_misspelt_mode_is_refused() -> None:
+    """A parameter that is not known has no effect, and nginx would get a status that it cannot pass on."""
+    status, _, body = Gateway().ask(query="modus=nginx")
+    assert (status, body["detail"]) == (400, "unknown query parameter 'modus'; known is mode")
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE", "PROPFIND"])
 def test_any_method_is_answered(method: str) -> None:
     """A gateway asks with the method of the call, whatever it is."""

@@ -54,6 +54,17 @@ def test_a_verdict_is_a_body_and_headers() -> None:
     assert int(headers["Retry-After"]) > 0
 
 
+@pytest.mark.parametrize("path", ["check", "check:batch", "peek", "reserve", "settle", "release"])
+def test_a_query_is_refused(path: str) -> None:
+    """What stands in a query would be ignored, and the request be counted for an unknown caller."""
+    head = Head("POST", f"/v1/{path}", "user=u1")
+    status, _, body = asyncio.run(new_service().answer(HttpRequest(head, b"{}")))
+    assert (status, json.loads(body)["detail"]) == (
+        400,
+        f"/v1/{path} takes no query; what it is asked stands in the body, which is JSON",
+    )
+
+
 def test_a_peek_counts_nothing() -> None:
     """However often it is asked, a peek leaves what there was."""
     service = new_service()

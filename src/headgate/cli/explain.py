@@ -63,6 +63,8 @@ def print_explanation(answer: dict[str, Any]) -> None:
     out = console()
     print_line(headline(answer["verdict"]))
     print_line(Styled(f"for {printable(_request(answer['request']))}, by snapshot {answer['snapshot']}", "dim"))
+    for note in answer.get("notes", ()):  # services of earlier versions send none
+        print_line(Styled(f"note: {note}", "yellow"))
     block = answer["block"]
     if block is not None:
         until = f" until {datetime.fromtimestamp(block['until'], UTC):%Y-%m-%d %H:%M:%S}" if block["until"] else ""

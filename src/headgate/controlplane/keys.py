@@ -65,6 +65,11 @@ class Keys:
         """One key, or `NotFound`."""
         return await _get(self._database, id)
 
+    async def digest(self, id: str) -> bytes | None:  # noqa: A002 (as above)
+        """The SHA-256 that a key is looked up by; None if there is no such key."""
+        row = await self._database.row("keys.hash", id_of(id))
+        return None if row is None else row["hash"]
+
     async def create(self, data: object, who: str) -> tuple[KeyRecord, str]:
         """A new key, and its secret, which can never be read again."""
         async with announced(self._database, self._announce) as writing:

@@ -67,6 +67,11 @@ def is_malformed(text: str) -> bool:
     return is_meant_as_ours(text) and not looks_like_api_key(text)
 
 
+def is_key_id(text: str) -> bool:
+    """Whether this has the form of the id of a key, which is no secret."""
+    return re.fullmatch(_ID, text) is not None
+
+
 def public_name(text: str) -> str | None:
     """What stands for a key where others can read it: its id, or else ``sha256:`` and half of its digest.
 

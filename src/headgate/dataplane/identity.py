@@ -73,9 +73,12 @@ class Identity:
         proxies: Proxies | None = None,
         api_key_header: str = DEFAULT_API_KEY_HEADER,
         on_unknown: OnUnknownIdentity = OnUnknownIdentity.LAST_KNOWN,
-        on_foreign_key: OnForeignApiKey = OnForeignApiKey.ADDRESS,
+        on_foreign_key: OnForeignApiKey | None = None,
     ) -> None:
-        """`clock` says what time it is; parts that are not given are not used."""
+        """`clock` says what time it is; parts that are not given are not used.
+
+        Unless `on_foreign_key` says otherwise, foreign keys count where there are no records: there all keys are.
+        """
         self.api_key_header = api_key_header.lower()
         """The header that API keys come in."""
         self.refused: Counter[str] = Counter()
@@ -88,7 +91,8 @@ class Identity:
         self._clock = clock
         self._proxies = proxies or Proxies()
         self._keeps_stated = on_unknown is OnUnknownIdentity.STATED
-        self._counts_foreign = on_foreign_key is OnForeignApiKey.COUNT
+        foreign = on_foreign_key or (OnForeignApiKey.COUNT if records is None else OnForeignApiKey.ADDRESS)
+        self._counts_foreign = foreign is OnForeignApiKey.COUNT
 
     async def stated(self, request: Request) -> Request:
         """The request of a trusted caller, with what is on record about the user and the API key it states.
@@ -97,20 +101,31 @@ class Identity:
         foreign keys count, it is a name that the caller has for it, and stays. Without records there are no keys of
         ours to find: what is malformed is then left out where counters get their names (`public_name`).
         """
-        given = request.api_key
-        if given and (self.records is None or (self._counts_foreign and not is_meant_as_ours(given))):
-            request = request._replace(api_key=foreign_name(given, has_ids=self.records is not None))
+        return await self._stated(request, counts_foreign=self._counts_foreign)
+
+    async def vouched(self, request: Request) -> Request:
+        """The same for a program that identifies its callers itself: its own names for keys always count."""
+        return await self._stated(request, counts_foreign=True)
+
+    async def with_key(self, request: Request, digest: bytes) -> Request:
+        """The request with the key that has this SHA-256, for those who know a key by its id alone."""
         if self.records is None:
             return request
+        key, read = await self._recorded(self.records, digest)
+        return await self._special(self.records, _with_key(request, key), key, read)
+
+    async def _stated(self, request: Request, *, counts_foreign: bool) -> Request:
+        given, records = request.api_key, self.records
+        if given and counts_foreign and (records is None or not is_meant_as_ours(given)):
+            request = request._replace(api_key=foreign_name(given, has_ids=records is not None))
+            given = None
+        if records is None:
+            return request._replace(api_key=None) if given else request
         key, read = None, None
-        if given and (not self._counts_foreign or is_meant_as_ours(given)):
-            key, read = await self._key(self.records, given)
-            if key is None:
-                request = request._replace(api_key=None)
-            else:
-                user, tenant = key.user or request.user, key.tenant or request.tenant
-                request = request._replace(user=user, tenant=tenant, api_key=key.id)
-        return await self._special(self.records, request, key, read)
+        if given:
+            key, read = await self._key(records, given)
+            request = _with_key(request, key)
+        return await self._special(records, request, key, read)
 
     async def called(self, call: Call) -> Request:
         """The request behind a call, with what its credentials prove."""
@@ -136,7 +151,10 @@ class Identity:
         if not looks_like_api_key(text):
             self.refused["malformed"] += 1
             return None, None
-        read = await records.key(hash_of(text))
+        return await self._recorded(records, hash_of(text))
+
+    async def _recorded(self, records: Records, digest: bytes) -> tuple[KeyRecord | None, Entry | None]:
+        read = await records.key(digest)
         key = read.record
         if read.is_missing:
             return None, read
@@ -197,6 +215,13 @@ class Identity:
             await self.records.close()
         if self.beside is not None:
             await self.beside.close()
+
+
+def _with_key(request: Request, key: KeyRecord | None) -> Request:
+    """The request with the user and tenant of a key; without the key that it states, if that proves nothing."""
+    if key is None:
+        return request._replace(api_key=None)
+    return request._replace(user=key.user or request.user, tenant=key.tenant or request.tenant, api_key=key.id)
 
 
 def _token(authorization: str | None) -> str | None:

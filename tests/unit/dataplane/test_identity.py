@@ -128,6 +128,35 @@ def test_a_stated_name_of_a_key_stays_where_foreign_keys_count() -> None:
     assert asyncio.run(identity.stated(Request(user="u1"))) == Request(user="u1")
 
 
+def test_names_that_an_application_vouches_for_count() -> None:
+    """What the `identify` of an application returns is its own name for a key; what is malformed is still left out."""
+    people = People()
+
+    async def run(key: str) -> str | None:
+        return (await people.identity.vouched(Request(api_key=key, ip="203.0.113.9"))).api_key
+
+    assert [asyncio.run(run(key)) for key in ("partner-7", KEY, KEY[:-1])] == ["partner-7", "k1", None]
+
+
+def test_foreign_keys_can_count_by_address_without_records_too() -> None:
+    """Then a service without a database gives no stated key a counter of its own; by default each has one."""
+    request = Request(api_key="partner-7", ip="203.0.113.9")
+    strict = Identity(lambda: 0, on_foreign_key=OnForeignApiKey.ADDRESS)
+    assert asyncio.run(strict.stated(request)) == Request(ip="203.0.113.9")
+    assert asyncio.run(strict.stated(Request(user="u1"))) == Request(user="u1")
+    assert asyncio.run(Identity(lambda: 0).stated(request)) == request
+
+
+@pytest.mark.parametrize(("members", "expected"), [({}, ("k1", "u2", "t2")), ({"revoked": True}, (None, "u9", None))])
+def test_a_key_can_be_named_by_its_digest(members: dict[str, Any], expected: tuple[str | None, ...]) -> None:
+    """Who knows the id of a key, not the key, learns what its bearer is told; one that is revoked proves nothing."""
+    people = People(**members)
+    found = asyncio.run(people.identity.with_key(Request(api_key="an id", user="u9"), hash_of(KEY)))
+    assert (found.api_key, found.user, found.tenant) == expected
+    unknown = Request(api_key="an id")
+    assert asyncio.run(Identity(lambda: 0).with_key(unknown, hash_of(KEY))) == unknown
+
+
 def test_the_public_name_of_a_key_is_not_the_key() -> None:
     """Names of keys can be read in events; who states one does not use up the limit of that key."""
     name = f"sha256:{'0' * 32}"

@@ -40,7 +40,7 @@ class Callers:
         if self._identify is None:
             return (await self._identity.called(call))._replace(route=route)
         request = described(await settled(self._identify(scope)), call, self._address(scope), route)
-        return request if self._identity.records is None else await self._identity.stated(request)
+        return request if self._identity.records is None else await self._identity.vouched(request)
 
     def request_now(self, scope: Scope, path: str, route: str | None) -> Request | None:
         """Fast path of `request`: without waiting, where callers are known by their address alone."""

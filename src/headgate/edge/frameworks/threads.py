@@ -62,12 +62,12 @@ class BlockingIdentity:
             return await self._near.called(call)
         return background.ask(background.resident.called, call)
 
-    async def stated(self, request: Request) -> Request:
-        """See `Identity.stated`."""
+    async def vouched(self, request: Request) -> Request:
+        """See `Identity.vouched`."""
         if not self._has_records:
             return request
         background = self._behind.running()
-        return background.ask(background.resident.stated, request)
+        return background.ask(background.resident.vouched, request)
 
     async def close(self) -> None:
         """End the thread. Without this call it ends with the process."""
@@ -86,9 +86,9 @@ class _Started:
         await self._start()
         return await self._identity.called(call)
 
-    async def stated(self, request: Request) -> Request:
+    async def vouched(self, request: Request) -> Request:
         await self._start()
-        return await self._identity.stated(request)
+        return await self._identity.vouched(request)
 
     async def _start(self) -> None:
         if self._starting is None:
@@ -178,7 +178,7 @@ class ThreadGate:
             return run_now(self._identity.called(sent))._replace(route=route.template)
         who = user if identify is None else identify(call)
         address = self._proxies.address(sent.peer, sent.forwarded_for, sent.forwarded)
-        return run_now(self._identity.stated(described(who, sent, address, route.template)))
+        return run_now(self._identity.vouched(described(who, sent, address, route.template)))
 
     def peek(self, subject: Subject) -> Verdict:
         """What a call would be answered, now. Counts nothing."""

@@ -8,13 +8,13 @@ asks with the call's own method and its path behind ours (`path_prefix`).
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from headgate.core.endpoint import MAX_PATH, is_too_long
 from headgate.dataplane.identity import Call
 from headgate.edge.problems import HttpProblem
-from headgate.errors import short_repr
+from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
     from headgate.edge.http.application import HttpRequest
@@ -28,33 +28,27 @@ _FORWARDED: Final = ("x-forwarded-method", "x-forwarded-uri")
 _ORIGINAL: Final = ("x-original-method", "x-original-uri")
 
 
-class ForwardedCall(NamedTuple):
-    """A call, and the mode of the response."""
-
-    call: Call
-    mode: str | None
+def read_mode(head: Head) -> str | None:
+    """How the gateway wants to be answered. After a path the query is the caller's, and names no mode."""
+    return _mode(head.query) if head.path == PATH else None
 
 
-def read_call(received: HttpRequest, api_key_header: str) -> ForwardedCall:
-    """Read the call that a gateway forwards."""
+def read_call(received: HttpRequest, api_key_header: str, mode: str | None) -> Call:
+    """Read the call that a gateway forwards; `InvalidRequest` if it says two things at once."""
     head = received.head
     below = head.path.removeprefix(PATH)
-    mode = None if below else _mode(head.query)  # after a path the query is the caller's
     method, path = (None, _as_sent(below)) if below else _original(head, mode)
     if path is not None and is_too_long(path):
         sentence = f"the path of the call has more than {MAX_PATH} characters"
         raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
-    return ForwardedCall(
-        Call(
-            method or head.method,
-            path or "/",
-            received.client,
-            _lines(head, "x-forwarded-for"),
-            _lines(head, "forwarded"),
-            head.get("authorization"),
-            head.get(api_key_header),
-        ),
-        mode,
+    return Call(
+        method or head.method,
+        path or "/",
+        received.client,
+        _lines(head, "x-forwarded-for"),
+        _lines(head, "forwarded"),
+        _only(head, "authorization"),
+        _only(head, api_key_header),
     )
 
 
@@ -65,7 +59,7 @@ def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
     sent it, so the first that is there counts, beginning with the gateway's own.
     """
     for names in (_ORIGINAL, _FORWARDED) if mode == NGINX else (_FORWARDED, _ORIGINAL):
-        method, path = map(head.get, names)
+        method, path = (_only(head, name) for name in names)
         if method is not None or path is not None:
             return method, path
     return None, None
@@ -75,7 +69,11 @@ def _mode(query: str) -> str | None:
     if len(query) > _MAX_QUERY:
         sentence = f"the query has at most {_MAX_QUERY} characters here"
         raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
-    given = parse_qs(query, keep_blank_values=True).get("mode", [None])[-1]
+    named = parse_qs(query, keep_blank_values=True)
+    if unknown := named.keys() - {"mode"}:
+        sentence = f"unknown query parameter {short_repr(min(unknown))}; known is mode"
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
+    given = named.get("mode", [None])[-1]
     if given in {None, NGINX}:
         return given
     sentence = f"mode is {NGINX} or left out, not {short_repr(given)}"
@@ -85,6 +83,15 @@ def _mode(query: str) -> str | None:
 def _as_sent(path: str) -> str:
     """A path that was decoded once, so that decoding it again leaves it as it is."""
     return path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def _only(head: Head, name: str) -> str | None:
+    """The value of a header that a call has once. With two, the gateway or the upstream might mean the other one."""
+    values = head.get_all(name)
+    if len(values) > 1:
+        msg = f"the header {name} is there {len(values)} times; send it once"
+        raise InvalidRequest(msg)
+    return values[0] if values else None
 
 
 def _lines(head: Head, name: str) -> str | None:

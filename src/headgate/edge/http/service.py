@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate")
 _ANY: Final = "ANY"
 _CHECK: Final = "/v1/check"
+_WITHOUT_QUERY: Final = frozenset({_CHECK, "/v1/check:batch", "/v1/peek", "/v1/reserve", "/v1/settle", "/v1/release"})
+"""A query there, as in `?user=u1`, is a mistake: nothing would read it."""
 _OTHER_PATH: Final = "other"
 _OVERLOADED_SECONDS: Final = 5.0
 """After so long, `/readyz` says that this process sheds checks; a short burst does not matter to load balancers."""
@@ -111,14 +113,15 @@ class DecisionService:
         It spares such a check a tenth of its processor time; `answer` is its plain twin.
         """
         head = request.head
-        if head.path != _CHECK or head.method != "POST" or not self._limiter.may_decide_now():
+        if head.path != _CHECK or head.method != "POST" or head.query or not self._limiter.may_decide_now():
             return None
         if self._identity.records is not None or not self.ready:
             return None
         try:
             if self._access is not None:
                 self._access.check(head, request.client)
-            made = self._check_here(*read_check(request.body))
+            asked, cost = read_check(request.body)
+            made = None if asked.api_key else self._check_here(asked, cost)  # `stated` says what a key is worth
             if made is None:
                 return None
             response = self._answers.for_verdict(made)
@@ -164,6 +167,9 @@ class DecisionService:
             sentence = f"unknown path {short_repr(head.path)}; known are {', '.join(self._endpoints)}"
             raise HttpProblem(HTTPStatus.NOT_FOUND, sentence)
         endpoint = methods.get(head.method) or methods.get(_ANY)
+        if head.query and head.path in _WITHOUT_QUERY:
+            sentence = f"{head.path} takes no query; what it is asked stands in the body, which is JSON"
+            raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
         if endpoint is None:
             sentence = f"{head.path} takes {' and '.join(methods)}, not {short_repr(head.method)}"
             raise HttpProblem(HTTPStatus.METHOD_NOT_ALLOWED, sentence, ("allow", ", ".join(methods)))
@@ -171,7 +177,7 @@ class DecisionService:
 
     async def _check(self, received: HttpRequest) -> HttpResponse:
         request, cost = read_check(received.body)
-        if self._identity.records is not None:
+        if self._identity.records is not None or request.api_key:
             request = await self._identity.stated(request)
         return self._answers.for_verdict(await self._limiter.check(request, cost))
 
@@ -181,8 +187,9 @@ class DecisionService:
         return self._answers.for_verdict(await self._limiter.peek(request, cost=cost))
 
     async def _forward_auth(self, received: HttpRequest) -> HttpResponse:
-        call, mode = forward_auth.read_call(received, self._identity.api_key_header)
+        mode = forward_auth.read_mode(received.head)
         try:
+            call = forward_auth.read_call(received, self._identity.api_key_header, mode)
             verdict = await self._limiter.check(await self._identity.called(call))
         except InvalidRequest as error:
             return answers.for_invalid_call(HttpProblem(HTTPStatus.BAD_REQUEST, str(error)), nginx=mode == NGINX)
@@ -267,7 +274,7 @@ class _Batches:
         checks = read_checks(body)
         requests = [request for request, _ in checks]
         self._refuse_invalid(requests)  # before anything is counted
-        if self._identity.records is not None:
+        if self._identity.records is not None or any(request.api_key for request in requests):
             requests = await self._load_records(requests)
         members: list[bytes] = []
         has_counted = False

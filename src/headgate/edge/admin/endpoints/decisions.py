@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Response
 from pydantic import ConfigDict, Field
 
+from headgate.core.api_key import is_key_id
 from headgate.core.own_limits import LimitsByRule, OwnLimits
 from headgate.core.request import NO_ATTRIBUTES, Request
 from headgate.core.units import MAX_AMOUNT
@@ -43,6 +44,7 @@ class Explanation(Output):
     model_config = ConfigDict(extra="allow")
 
     verdict: dict[str, Any] = Field(description="The answer of `/v1/peek`.")
+    notes: list[str] = Field(description="What was sent and has no effect on decisions, in sentences.")
 
 
 class QuotaEntry(Output):
@@ -107,6 +109,10 @@ class QuotaReset(Output):
     quota_reset: datetime | None
 
 
+_NO_KEY: Final = (
+    "the API key is ignored, and the caller counted by address: it is revoked, has expired, or headgate has not "
+    "issued it (HEADGATE_ON_FOREIGN_API_KEY=count counts names of your own)"
+)
 MAX_RULES_EACH: Final = 1_000
 """Up to so many rules, the counters of all of them are looked at for each page about a user."""
 router = APIRouter(route_class=Gate, tags=["deciding"])
@@ -119,8 +125,11 @@ async def explain_check(parts: Parts, body: CheckBody) -> dict[str, Any]:
     Nothing is counted.
     """
     given = body.model_dump(exclude={"cost"})
-    request = Request(**given | {"attributes": body.attributes or NO_ATTRIBUTES})
-    return await explain(parts.limiter, await parts.identity.stated(request.check()), body.cost)
+    stated = Request(**given | {"attributes": body.attributes or NO_ATTRIBUTES}).check()
+    digest = await parts.keys.digest(stated.api_key) if stated.api_key and is_key_id(stated.api_key) else None
+    request = await (parts.identity.with_key(stated, digest) if digest else parts.identity.stated(stated))
+    notes = [_NO_KEY] if stated.api_key and request.api_key is None else []
+    return {"notes": notes, **await explain(parts.limiter, request, body.cost)}
 
 
 @router.get("/v1/users/{id:part}/quota", response_model=Quota)

@@ -10,6 +10,9 @@ SELECT * FROM key_records_counted WHERE starts_with(prefix, $1) AND ($2::text IS
 -- keys.get(id): the key, or no row
 SELECT * FROM key_records_counted WHERE id = $1;
 
+-- keys.hash(id): what the key is looked up by, or no row
+SELECT hash FROM api_keys WHERE id = $1;
+
 -- keys.usage(first day, last day, key or null, after: day and key or nulls, limit): requests by day and key
 SELECT day, api_key, requests, denied
 FROM key_usage_daily

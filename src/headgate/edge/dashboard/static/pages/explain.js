@@ -48,7 +48,7 @@ function explained(found) {
   const matching = found.layers.filter((each) => each.winner || each.watched);
   const others = found.layers.filter((each) => !each.winner && !each.watched);
   return [
-    card("The verdict", { note: "not counted" }, h("div", { class: "verdict" }, h("span", { class: `badge large ${word}` }, word), h("p", {}, SENTENCES[word](verdict))), h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))), found.block ? h("div", { class: "banner bad" }, h("strong", {}, "Blocked by an operator"), h("span", { class: "wrap" }, found.block.reason ?? "no reason was given")) : null),
+    card("The verdict", { note: "not counted" }, h("div", { class: "verdict" }, h("span", { class: `badge large ${word}` }, word), h("p", {}, SENTENCES[word](verdict))), h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))), found.block ? h("div", { class: "banner bad" }, h("strong", {}, "Blocked by an operator"), h("span", { class: "wrap" }, found.block.reason ?? "no reason was given")) : null, (found.notes ?? []).map((note) => h("div", { class: "banner" }, h("span", { class: "wrap" }, note)))),
     card("Layers that apply", { note: "in each layer one rule wins; all of them must pass" }, matching.length ? matching.map(layer) : empty("No rule applies", "Without a rule a request is admitted.")),
     others.length || found.gates?.length ? card("What does not apply", { note: "and why" }, lostList(others, found.gates ?? [])) : null,
   ];
