@@ -73,6 +73,16 @@ NARROW: list[tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrateg
     ({"action": st.just("block")}, IN_GATES),
     ({"action": st.just("allow")}, {name: drawn for name, drawn in IN_GATES.items() if name != "response"}),
 ]
+
+
+def _without_idle_prices(rule: dict[str, Any]) -> dict[str, Any]:
+    """The rule without prices of methods that it does not match, which are refused."""
+    methods, cost = {method.upper() for method in rule.get("match", {}).get("methods", ())}, rule.get("cost")
+    if not methods or not isinstance(cost, dict):
+        return rule
+    return rule | {"cost": {method: price for method, price in cost.items() if method in {*methods, "default"}}}
+
+
 RULES = st.one_of(
     *(
         st.fixed_dictionaries(
@@ -82,7 +92,7 @@ RULES = st.one_of(
         for needed, more in KINDS
     ),
     *(st.fixed_dictionaries({"name": NAMES, **needed}, optional=may) for needed, may in NARROW),
-)
+).map(_without_idle_prices)
 RULE_SETS = st.fixed_dictionaries(
     {
         "tiers": st.just(TIERS),

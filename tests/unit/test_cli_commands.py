@@ -119,7 +119,9 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: p
     [
         (["check", "--url", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1 (Connection refused)"),
         (["check", "--url", "gopher://x"], "--url is 'gopher://x'; write an address such as http://127.0.0.1:8080"),
-        (["check", "--cost", "1.5"], "--cost is '1.5'; write a whole number"),
+        (["check", "--cost", "1.5"], "--cost is '1.5'; write a whole number from 0 to 1000000000000"),
+        (["check", "--attribute", "a=b", "--attribute", "a=c"], "--attribute 'a' is there twice"),
+        (["quota", "", "--url", "http://127.0.0.1:1", "--token", "x" * 16], "a name or an id is empty; is a variable"),
         (["check", "--cost", "9" * 400], "--cost is "),
         (["serve", "--admin-port", "x"], "--admin-port is 'x'; write a whole number"),
         (["gateway", "--upstream", "http://h", "--service-port", "x"], "--service-port is 'x'; write a whole number"),

@@ -19,6 +19,7 @@ from headgate.errors import (
     Forbidden,
     HeadgateError,
     InvalidFields,
+    InvalidRequest,
     InvalidSettings,
     NotFound,
     Problem,
@@ -111,7 +112,10 @@ class AdminClient:
 
 
 def at(*parts: object) -> str:
-    """The path of something under /v1; names can have any characters."""
+    """The path of something under /v1; names can have any characters, and at least one."""
+    if "" in parts:
+        msg = "a name or an id is empty; is a variable of your shell not set?"
+        raise InvalidRequest(msg)
     return "/".join(("/v1", *(quote(str(part), safe="") for part in parts)))
 
 

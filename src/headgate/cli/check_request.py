@@ -9,6 +9,7 @@ from headgate.cli.exchange import call_http
 from headgate.cli.options import Text
 from headgate.core.meter import check_cost
 from headgate.core.request import Request
+from headgate.core.units import MAX_AMOUNT
 from headgate.errors import HeadgateError, InvalidRequest
 
 User: TypeAlias = Annotated[Text, typer.Option("--user", help="Who asks.")]
@@ -35,6 +36,9 @@ def attributes_of(pairs: list[str] | None) -> dict[str, str]:
         if not equals or not name:
             msg = f"--attribute is {pair!r}; write NAME=VALUE, for example region=eu"
             raise InvalidRequest(msg)
+        if name in attributes:
+            msg = f"--attribute {name!r} is there twice; a request has one value of each"
+            raise InvalidRequest(msg)
         attributes[name] = value
     return attributes
 
@@ -44,7 +48,7 @@ def cost_of(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18):  # noqa: PLR2004 (digits; the bound is check_cost's)
-        msg = f"--cost is {text!r}; write a whole number"
+        msg = f"--cost is {text!r}; write a whole number from 0 to {MAX_AMOUNT}"
         raise InvalidRequest(msg)
     return check_cost(int(text))
 

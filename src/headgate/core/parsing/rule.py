@@ -173,6 +173,10 @@ def _refuse_idle_fields(rule: Rule, fields: Fields) -> None:
         fields.problem(_IDLE.format(rule.action.value), "max_delay")
     if rule.on_shortfall is OnShortfall.DENY and not rule.wait_replicas and not rule.is_gate:
         fields.problem("has no effect without wait_replicas; say how many, or leave it out", "on_shortfall")
+    if rule.match.methods and not rule.is_gate:
+        matched = {*rule.match.methods, "default"} | ({"HEAD"} if "GET" in rule.match.methods else set())
+        for method in rule.cost.keys() - matched:
+            fields.problem(f"the price of {method} has no effect: the rule is for other methods", "cost")
     for name in _IDLE_FIELDS.get(rule.action, ()):
         usual = default_layer(rule.per, rule.match) if name == "layer" else getattr(_USUAL, name)
         if getattr(rule, name) != usual:

@@ -232,3 +232,19 @@ def test_limits_may_be_any_that_fit() -> None:
     assert rule(algorithm="concurrency", limits="3 concurrent").limits == (Slots(3),)
     made = rule(algorithm="fixed_window", limits="5/calendar day")
     assert made.limits == (parse_limit("5/calendar day"),)
+
+
+@pytest.mark.parametrize(
+    ("methods", "cost", "expected"),
+    [
+        (["GET"], {"POST": 5}, ["rules[0].cost: the price of POST has no effect: the rule is for other methods"]),
+        (["GET"], {"GET": 2, "HEAD": 1, "default": 3}, []),
+        (["POST"], {"HEAD": 5}, ["rules[0].cost: the price of HEAD has no effect: the rule is for other methods"]),
+        (["get", "post"], {"POST": 5}, []),
+    ],
+)
+def test_a_price_of_a_method_that_does_not_match_is_refused(
+    methods: list[str], cost: dict[str, int], expected: list[str]
+) -> None:
+    """It would never be charged; a rule for GET is one for HEAD too."""
+    assert problems(match={"methods": methods}, cost=cost) == expected
