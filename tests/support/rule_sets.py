@@ -83,7 +83,7 @@ def _without_idle_prices(rule: dict[str, Any]) -> dict[str, Any]:
     return rule | {"cost": {method: price for method, price in cost.items() if method in {*methods, "default"}}}
 
 
-RULES = st.one_of(
+RULES: st.SearchStrategy[Any] = st.one_of(
     *(
         st.fixed_dictionaries(
             {"name": NAMES, **needed},
