@@ -61,7 +61,7 @@ def test_a_query_is_refused(path: str) -> None:
     status, _, body = asyncio.run(new_service().answer(HttpRequest(head, b"{}")))
     assert (status, json.loads(body)["detail"]) == (
         400,
-        f"/v1/{path} takes no query; what it is asked stands in the body, which is JSON",
+        f"/v1/{path} takes no query; write it into the body, which is JSON",
     )
 
 

@@ -120,8 +120,8 @@ class DecisionService:
         try:
             if self._access is not None:
                 self._access.check(head, request.client)
-            asked, cost = read_check(request.body)
-            made = None if asked.api_key else self._check_here(asked, cost)  # `stated` says what a key is worth
+            stated, cost = read_check(request.body)
+            made = None if stated.api_key else self._check_here(stated, cost)  # `answer` looks the key up
             if made is None:
                 return None
             response = self._answers.for_verdict(made)
@@ -168,7 +168,7 @@ class DecisionService:
             raise HttpProblem(HTTPStatus.NOT_FOUND, sentence)
         endpoint = methods.get(head.method) or methods.get(_ANY)
         if head.query and head.path in _WITHOUT_QUERY:
-            sentence = f"{head.path} takes no query; what it is asked stands in the body, which is JSON"
+            sentence = f"{head.path} takes no query; write it into the body, which is JSON"
             raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
         if endpoint is None:
             sentence = f"{head.path} takes {' and '.join(methods)}, not {short_repr(head.method)}"
