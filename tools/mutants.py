@@ -110,9 +110,9 @@ def _changed(node: ast.AST) -> str | None:  # noqa: PLR0911 (one for each kind)
     text = ast.unparse
     match node:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARISONS:
-            return f"({text(left)} {_COMPARISONS[type(op)]} {text(right)})"
+            return f"(({text(left)}) {_COMPARISONS[type(op)]} ({text(right)}))"
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return f"({text(left)} {_OPERATORS[type(op)]} {text(right)})"
+            return f"(({text(left)}) {_OPERATORS[type(op)]} ({text(right)}))"
         case ast.BoolOp(op=op, values=values):
             other = " or " if isinstance(op, ast.And) else " and "
             return f"({other.join(f'({text(value)})' for value in values)})"
@@ -230,8 +230,10 @@ def _batches(tests: list[str], reach: Reach) -> Iterator[list[str]]:
 
 def noticed_by(tree: Path, mutant: Mutant, reach: Reach) -> str | None:
     """The tests that fail with this change, or None."""
-    path = tree / mutant.path
-    data, times = path.read_bytes(), path.stat()
+    path, kept = tree / mutant.path, _kept(tree)
+    shutil.copy2(path, kept / path.name)
+    (kept / "path").write_text(mutant.path, encoding="utf-8")
+    data = path.read_bytes()
     path.write_bytes(data[: mutant.start] + mutant.new.encode() + data[mutant.end :])
     try:
         for batch in _batches(reach.tests(mutant), reach):
@@ -240,8 +242,22 @@ def noticed_by(tree: Path, mutant: Mutant, reach: Reach) -> str | None:
                 return failed
         return None
     finally:
-        path.write_bytes(data)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # its bytecode is right again
+        restore(tree)
+
+
+def _kept(tree: Path) -> Path:
+    folder = tree.parent / "original"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def restore(tree: Path) -> None:
+    """Undo the last change, also one of a run that was killed; with the file's old time its bytecode is right again."""
+    kept = _kept(tree)
+    if (kept / "path").exists():
+        path = tree / (kept / "path").read_text(encoding="utf-8")
+        shutil.copy2(kept / path.name, path)
+        (kept / "path").unlink()
 
 
 def _failed(tree: Path, tests: list[str]) -> str | None:
@@ -296,7 +312,9 @@ def _run_tests(tree: Path, tests: list[str], descriptor: int) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 1)
         os.dup2(nothing, 2)
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis", "-p", "no:faker"]
+        options = ["-q", "-x", "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is loaded already
+        for plugin in ("cacheprovider", "xdist", "schemathesis", "faker"):
+            options += ["-p", f"no:{plugin}"]
         code = int(pytest.main([*options, *tests], plugins=[_FirstFailure(descriptor)]))
     finally:
         os._exit(code)
@@ -312,6 +330,7 @@ def main() -> None:
     folder = given.folder.resolve()
     reach = trace(folder)
     tree = folder / "tree"
+    restore(tree)
     files = sorted(file for package in PACKAGES for file in (tree / package).rglob("*.py"))
     every = [mutant for file in files for mutant in mutants_of(file, tree)]
     chosen = random.Random(given.seed).sample(every, min(given.sample, len(every)))  # noqa: S311 (a sample, no secret)
@@ -319,6 +338,9 @@ def main() -> None:
     known = dict(map(json.loads, results.read_text(encoding="utf-8").splitlines())) if results.exists() else {}
     for name in _PRELOADED:
         importlib.import_module(name)
+    sound = _failed(tree, next(_batches(reach.tests(chosen[0]), reach)))
+    if sound is not None:
+        sys.exit(f"tests fail without a change: {sound}")
     outcome: dict[bool, list[Mutant]] = defaultdict(list)
     for number, mutant in enumerate(chosen, 1):
         name = f"{mutant.path}:{mutant.line}:{mutant.start}: {mutant.old} -> {mutant.new}"
