@@ -126,12 +126,19 @@ class Service:
     def walk(self, act: Callable[[], object]) -> Walk:
         """The calls that something brings about."""
         self._records.unlink(missing_ok=True)
-        self._process.send_signal(signal.SIGUSR1)
+        main = self._main()
+        os.kill(main, signal.SIGUSR1)
         time.sleep(0.02)  # a signal has no answer
         act()
-        self._process.send_signal(signal.SIGUSR2)
+        os.kill(main, signal.SIGUSR2)
         _until(self._records.exists)
         return Walk([(file, name) for file, name in json.loads(self._records.read_text(encoding="utf-8"))])
+
+    def _main(self) -> int:
+        """The process that answers: a child of the supervisor, with the recorder that it was forked with."""
+        listed = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text(encoding="ascii")
+        named = {Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip(): int(pid) for pid in listed.split()}
+        return named["headgate-main"]
 
     def admin(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 (JSON)
         """What the admin API answers."""
