@@ -83,6 +83,25 @@ def test_a_refusal_reaches_the_caller_as_it_is(
         pytest.param(traefik, marks=pytest.mark.needs("traefik")),
     ],
 )
+def test_the_query_of_a_call_is_the_callers(gateway: Gateway, start: Start, tmp_path: Path, upstream: Upstream) -> None:
+    """It chooses no mode, so that no caller describes its own call, and any query passes."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(TWO_A_DAY.replace("per: [ip]", "per: [ip], match: {endpoints: [/told]}"))
+    service = start("--rules", str(rules), trusted_proxies="127.0.0.1")
+    with gateway(tmp_path, _ports(service.url, upstream)) as client:
+        invented = {"X-Original-URI": "/other", "X-Original-Method": "GET"}
+        queries = ("mode=nginx", "mode=dark&page=2", "a=1", "mode=nginx")
+        answers = [client.get(f"/told?{query}", headers=invented).status_code for query in queries]
+        assert answers == [200, 200, 429, 429]
+
+
+@pytest.mark.parametrize(
+    "gateway",
+    [
+        pytest.param(caddy, marks=pytest.mark.needs("caddy")),
+        pytest.param(traefik, marks=pytest.mark.needs("traefik")),
+    ],
+)
 def test_upgrades_streams_and_large_bodies_pass(
     gateway: Gateway, start: Start, tmp_path: Path, upstream: Upstream
 ) -> None:

@@ -137,9 +137,9 @@ def test_who_is_blocked_gets_403_and_the_reason() -> None:
         ([("x-original-method", "GET"), ("x-original-uri", "/api//search/")], "mode=nginx", True),
         ([("x-original-uri", "/api/%73earch")], "", True),
         ([("x-original-uri", "/other"), ("x-forwarded-uri", "/api/search")], "", True),
-        ([("x-original-uri", "/api/search"), ("x-forwarded-uri", "/other")], "mode=nginx", True),
         ([("x-original-uri", "/api/search"), ("x-forwarded-uri", "/other")], "", False),
-        ([("x-original-uri", "/other"), ("x-forwarded-uri", "/api/search")], "mode=nginx", False),
+        ([("x-original-uri", "/api/search"), ("x-forwarded-method", "POST")], "mode=nginx", True),
+        ([("x-original-uri", "/other"), ("x-forwarded-uri", "/api/search?mode=dark&a=1")], "mode=dark&a=1", True),
         ([("x-forwarded-method", "GET")], "", False),
         ([], "", False),
     ],
@@ -150,6 +150,15 @@ def test_each_gateway_says_in_its_own_way_what_was_called(
     """Method and path come from its own pair of headers; the other pair may be the caller's invention."""
     status, headers, _ = Gateway(SEARCH).ask(*lines, query=query)
     assert (status, "X-RateLimit-Limit" in headers) == (200, counted)
+
+
+@pytest.mark.parametrize(("original", "forwarded"), [("/other", "/api/search?mode=nginx"), ("/api/search", "/other")])
+def test_no_caller_chooses_what_describes_its_call(original: str, forwarded: str) -> None:
+    """Behind Caddy, which keeps the query, a caller can ask for nginx's mode; behind nginx, send Caddy's header."""
+    status, headers, _ = Gateway(SEARCH).ask(
+        ("x-original-uri", original), ("x-forwarded-uri", forwarded), query="mode=nginx"
+    )
+    assert (status, headers["x-headgate-status"]) == (403, "400")
 
 
 @pytest.mark.parametrize(

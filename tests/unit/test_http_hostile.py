@@ -91,7 +91,8 @@ def _asked(service: DecisionService, head: Head, body: bytes = b"") -> tuple[int
     ("head", "status"),
     [
         (Head("GET", "/v1/forward-auth", "a&" * 600), 414),
-        (Head("GET", "/v1/forward-auth", "a&" * 400), 200),
+        (Head("GET", "/v1/forward-auth", "a&" * 400), 400),
+        (Head("GET", "/v1/forward-auth", "a&" * 400, [("x-forwarded-uri", "/a")]), 200),
         (Head("GET", "/v1/forward-auth", "", [("x-original-uri", "/" + "%" * MAX_PATH)]), 414),
         (Head("GET", "/v1/forward-auth", "", [("x-forwarded-uri", "/a?" + "%" * MAX_PATH)]), 200),
         (Head("GET", "/v1/forward-auth/" + "%" * 4_000), 414),

@@ -20,6 +20,7 @@ from headgate.core.probing import probes
 from headgate.core.rule import ATTRIBUTE, Action, rank
 from headgate.core.units import SECOND
 from headgate.core.verdict import verdict
+from headgate.dataplane.limiter import look
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -43,8 +44,8 @@ async def explain(limiter: Limiter, request: Request, cost: int | None = None) -
     plan = explanation.plan
     enforced = [bound.hit for bound in plan.enforced]
     watched = [bound.hit for bound in plan.shadows]
-    decided = await limiter.look(enforced) if enforced else ()
-    seen = await limiter.look(watched) if watched else ()
+    decided = await look(limiter, enforced) if enforced else ()
+    seen = await look(limiter, watched) if watched else ()
     would_be = verdict(plan, decided, seen if all(decision.allowed for decision in decided) else ())
     block = None if blocks is None else blocks.find(request, explanation.request_view.address, now)
     if block is not None:
@@ -122,7 +123,7 @@ async def quota(
     entries = await asyncio.to_thread(_entries, snapshot, known, among)
     counted = {entry.hit.key: entry.hit for entry in entries if entry.hit is not None and not entry.depends_on}
     decisions = dict(
-        zip(counted, await _look(partial(limiter.look, replica=replica), list(counted.values())), strict=True)
+        zip(counted, await _look(partial(look, limiter, replica=replica), list(counted.values())), strict=True)
     )
     return await asyncio.to_thread(_as_they_stand, entries, decisions)
 

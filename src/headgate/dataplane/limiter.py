@@ -152,6 +152,7 @@ class Limiter:
             observer.offer(request, cost, made, started)
         return made
 
+    @property
     def may_decide_now(self) -> bool:
         """Whether `check_now` or `check_held` is worth a try."""
         return self._take_now is not None or bool(self._held)
@@ -254,16 +255,11 @@ class Limiter:
             plan = self.plan(subject, cost)
         else:
             plan = self._plan_for(subject, limit, cost, algorithm)
-        peek = partial(self.look, replica=replica)
+        peek = partial(look, self, replica=replica)
         decisions = await peek([bound.hit for bound in plan.enforced]) if plan.enforced else ()
         if not plan.shadows or not _all_allowed(decisions):
             return verdict(plan, decisions)
         return verdict(plan, decisions, await watched(plan.shadows, peek))
-
-    def look(self, hits: Sequence[Hit], *, replica: bool | None = None) -> Awaitable[Sequence[Decision]]:
-        """How counters stand. `replica` says whether a replica may answer; None: as this limiter was made."""
-        may = self.peeks_replicas if replica is None else replica
-        return self.store.peek(for_replicas(hits) if may else hits)
 
     async def reset(
         self, subject: Request | str, limit: str | Limit | None = None, *, algorithm: str = DEFAULT_ALGORITHM
@@ -301,6 +297,12 @@ class Limiter:
             msg = "a limit goes with a key; a request is decided by the rules"
             raise InvalidRequest(msg)
         return self._plan_counters(subject, cost)
+
+
+def look(limiter: Limiter, hits: Sequence[Hit], *, replica: bool | None = None) -> Awaitable[Sequence[Decision]]:
+    """How counters stand. `replica` says whether a replica may answer; None: as the limiter was made."""
+    may = limiter.peeks_replicas if replica is None else replica
+    return limiter.store.peek(for_replicas(hits) if may else hits)
 
 
 def _not_held(key: str, limit: str | Limit, cost: int = 1, *, algorithm: str = DEFAULT_ALGORITHM) -> None:

@@ -29,8 +29,16 @@ _ORIGINAL: Final = ("x-original-method", "x-original-uri")
 
 
 def read_mode(head: Head) -> str | None:
-    """How the gateway wants to be answered. After a path the query is the caller's, and names no mode."""
-    return _mode(head.query) if head.path == PATH else None
+    """How the gateway wants to be answered. After a path the query is the caller's, and names no mode.
+
+    Caddy keeps the query of the call, and describes the call in `X-Forwarded-Uri`. So a query beside that header may be
+    the caller's too, and is ignored unless it asks for nginx's mode, which `read_call` then refuses.
+    """
+    if head.path != PATH:
+        return None
+    if head.get(_FORWARDED[1]) is not None:
+        return NGINX if _modes(head.query)[-1:] == [NGINX] else None
+    return _mode(head.query)
 
 
 def read_call(received: HttpRequest, api_key_header: str, mode: str | None) -> Call:
@@ -58,6 +66,9 @@ def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
     Each gateway writes its own pair of headers and may let the other pair through as the caller
     sent it, so the first that is there counts, beginning with the gateway's own.
     """
+    if mode == NGINX and head.get(_FORWARDED[1]) is not None:
+        msg = "mode=nginx and the header X-Forwarded-Uri describe the call twice; let the gateway clear one of them"
+        raise InvalidRequest(msg)
     for names in (_ORIGINAL, _FORWARDED) if mode == NGINX else (_FORWARDED, _ORIGINAL):
         method, path = (_only(head, name) for name in names)
         if method is not None or path is not None:
@@ -66,18 +77,25 @@ def _original(head: Head, mode: str | None) -> tuple[str | None, str | None]:
 
 
 def _mode(query: str) -> str | None:
+    if unknown := _parameters(query).keys() - {"mode"}:
+        sentence = f"unknown query parameter {short_repr(min(unknown))}; known is mode"
+        raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
+    modes = _modes(query)
+    if not modes or modes[-1] == NGINX:
+        return NGINX if modes else None
+    sentence = f"mode is {NGINX} or left out, not {short_repr(modes[-1])}"
+    raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
+
+
+def _modes(query: str) -> list[str]:
+    return _parameters(query).get("mode", [])
+
+
+def _parameters(query: str) -> dict[str, list[str]]:
     if len(query) > _MAX_QUERY:
         sentence = f"the query has at most {_MAX_QUERY} characters here"
         raise HttpProblem(HTTPStatus.REQUEST_URI_TOO_LONG, sentence)
-    named = parse_qs(query, keep_blank_values=True)
-    if unknown := named.keys() - {"mode"}:
-        sentence = f"unknown query parameter {short_repr(min(unknown))}; known is mode"
-        raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
-    given = named.get("mode", [None])[-1]
-    if given in {None, NGINX}:
-        return given
-    sentence = f"mode is {NGINX} or left out, not {short_repr(given)}"
-    raise HttpProblem(HTTPStatus.BAD_REQUEST, sentence)
+    return parse_qs(query, keep_blank_values=True)
 
 
 def _as_sent(path: str) -> str:

@@ -113,7 +113,7 @@ class DecisionService:
         It spares such a check a tenth of its processor time; `answer` is its plain twin.
         """
         head = request.head
-        if head.path != _CHECK or head.method != "POST" or head.query or not self._limiter.may_decide_now():
+        if head.path != _CHECK or head.method != "POST" or head.query or not self._limiter.may_decide_now:
             return None
         if self._identity.records is not None or not self.ready:
             return None
