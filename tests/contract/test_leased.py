@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.leases import AlwaysLeased
+from tests.support.leases import AlwaysLeased, AlwaysLeasedByThreads
 
 from headgate.adapters.memory import MemoryStore
 from headgate.core import lease
@@ -69,7 +69,7 @@ class TestLeasedThreads(TestLeased):
     """The same where the store blocks its caller, and a thread does what is done in the background."""
 
     @asynccontextmanager
-    async def open_store(self, clock: FakeClock) -> AsyncIterator[AlwaysLeased]:
+    async def open_store(self, clock: FakeClock) -> AsyncIterator[AlwaysLeasedByThreads]:
         leased = Leased(MemoryStore(clock), lambda: clock() * 1_000, blocks=True)
-        yield AlwaysLeased(leased)
+        yield AlwaysLeasedByThreads(leased)
         await leased.close()

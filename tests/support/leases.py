@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from tests.support.waiting import wait_until
+
 from headgate.core.failure_policy import FailurePolicy
 from headgate.core.spread import Spread, SpreadMode
 
@@ -51,6 +53,29 @@ class AlwaysLeased:
     async def close(self) -> None:
         """See `CounterStore.close`."""
         await self.store.close()
+
+
+class AlwaysLeasedByThreads(AlwaysLeased):
+    """The same, where a thread asks for blocks: no call comes while one is on its way, which could refuse it."""
+
+    async def take(self, hits: Sequence[Hit]) -> Sequence[Decision]:
+        """See `CounterStore.take`."""
+        decisions = await self.store.take([as_leased(hit) for hit in hits])
+        self._wait_for_the_thread()
+        return decisions
+
+    async def give_back(self, receipts: Sequence[Receipt]) -> None:
+        """See `CounterStore.give_back`."""
+        await self.store.give_back(receipts)
+        self._wait_for_the_thread()
+
+    def _wait_for_the_thread(self) -> None:
+        book = self.store._book
+        wait_until(
+            lambda: not (book._requested or book._in_flight or book._owed),
+            "the thread's rest",
+            interval=0.0001,
+        )
 
 
 async def settled() -> None:
