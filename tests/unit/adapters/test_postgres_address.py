@@ -13,7 +13,7 @@ from headgate.errors import InvalidSettings
     [
         "postgresql://user:p%40ss@host:5432/name",
         "postgres://host/name?sslmode=require",
-        "postgresql://user@a:1,b,[::1]:5432/name?target_session_attrs=read-write",
+        "postgresql://user@[::1]:5432,a:1,b/name?target_session_attrs=read-write",
         "postgresql://user@/name?host=/run/postgresql&port=5433",
         "postgresql:///name",
     ],
