@@ -106,6 +106,7 @@ async def _fill(admin: Admin) -> dict[str, str]:
         "tiers": "free",
         "users": "a/b",
         "overrides": "search",
+        "limits": "search",
         "blocks": block["id"],
         "keys": key["key"]["id"],
         "tokens": token["token"]["id"],
