@@ -10,6 +10,7 @@ import pytest
 from headgate.core.api_key import (
     foreign_name,
     hash_of,
+    is_key_id,
     looks_like_api_key,
     looks_like_token,
     new_api_key,
@@ -88,3 +89,12 @@ def test_what_is_kept_of_a_key() -> None:
     assert hash_of(key) == hashlib.sha256(key.encode()).digest()
     assert prefix_of(key) == key[:10]
     assert len(hash_of("\ud800")) == 32
+
+
+def test_an_id_of_a_key_has_a_form() -> None:
+    """It is no secret; a key is none, nor is an id with something around it."""
+    known = "0b4f3c1e-8f0a-4c55-9d6e-3a1f2b7c8d90"
+    assert is_key_id(known)
+    assert not is_key_id(new_api_key(bytes(32)))
+    assert not is_key_id(f" {known}")
+    assert not is_key_id(known.upper())

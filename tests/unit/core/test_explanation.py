@@ -120,6 +120,7 @@ def test_a_rule_that_is_outranked_is_told_by_what(better: dict[str, Any], worse:
     """Of two rules that match, the loser is told what put the other before it."""
     rules = [{"name": "worse", "layer": "one", **worse}, {"name": "better", "layer": "one", **better}]
     assert lost(rules, Request(path="/a", method="GET")) == {"worse": why}
+    assert lost(rules[::-1], Request(path="/a", method="GET")) == {"worse": why}
 
 
 def test_gates_come_first_and_end_it() -> None:

@@ -108,3 +108,11 @@ def test_a_counter_that_is_full_again_is_not_full_in_the_past() -> None:
     answer = denial.refusal(known, Hit("a", METER, 1), 5_000_000, known.asks_at)
     assert answer is not None
     assert (answer.reset_after, answer.retry_after, answer.source) == (0, 4_000, Source.DENY_CACHE)
+
+
+def test_only_what_is_here_can_be_decided_now() -> None:
+    """A store in this process can always answer at once; one elsewhere only by what is held of it."""
+    clock = FakeClock()
+    bare = BareKeys(Calendars(zones.zone, clock))
+    assert Limiter(MemoryStore(clock), Snapshots(zones.zone, clock), bare).may_decide_now
+    assert not Scene().limiter.may_decide_now
