@@ -184,13 +184,12 @@ def _explanation(
 
 
 def _best(fits: Iterable[RuleFit]) -> dict[tuple[str, bool], RuleFit]:
-    """The best candidate of each slot."""
+    """The best of each slot, of rules that match."""
     best: dict[tuple[str, bool], RuleFit] = {}
     for fit in fits:
-        if not fit.mismatches:
-            slot = _slot(fit.rule)
-            if slot not in best or fit.rank < best[slot].rank:
-                best[slot] = fit
+        slot = _slot(fit.rule)
+        if slot not in best or fit.rank < best[slot].rank:
+            best[slot] = fit
     return best
 
 
