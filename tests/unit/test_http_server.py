@@ -62,6 +62,24 @@ def test_a_port_is_kept_until_a_server_listens() -> None:
     taken_by(socket.SO_REUSEADDR)
 
 
+def test_a_restart_does_not_wait_for_connections_that_have_ended() -> None:
+    """The server closed them first, so the system remembers them for a minute; the next start gets the port at once."""
+
+    async def serving(address: Address) -> None:
+        async with serving_http(DecisionService(Limiter.open(rules=[])), address, 1, Transport()):
+            reader, writer = await asyncio.open_connection(*address[:2])
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+            writer.close()
+            await writer.wait_closed()
+
+    port = 0
+    for _ in range(3):
+        with reserved_address("127.0.0.1", port) as address:
+            port = address.port
+            asyncio.run(serving(address))
+
+
 def test_a_server_that_cannot_start_says_why_in_a_sentence() -> None:
     """Where the port is taken after all, nothing is announced."""
     announced: list[bool] = []

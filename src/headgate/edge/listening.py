@@ -228,6 +228,9 @@ def _listening_socket(address: Address) -> socket.socket:
     if address.reserved is not None and address.reserved.fileno() >= 0:
         listener = address.reserved.dup()
         address.reserved.close()  # in this process; the one that forked it has its own
+        # Connections inherit it, and those that have just ended then do not stop the next start. Not earlier: without
+        # a listener it would let other programs in.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.listen(_BACKLOG)
         listener.setblocking(False)  # noqa: FBT003 (its only argument)
         return listener
