@@ -161,7 +161,7 @@ class RateLimiter:
             before = CURRENT.set(found)
             try:
                 result = function(*args, **kwargs)
-            except BaseException as error:
+            except Exception as error:
                 run_now(found.answered(error))
                 raise
             else:
@@ -186,7 +186,7 @@ class RateLimiter:
             before = CURRENT.set(found)
             try:
                 result = await function(*args, **kwargs)
-            except BaseException as error:
+            except Exception as error:
                 await found.answered(error)
                 raise
             else:

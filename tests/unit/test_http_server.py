@@ -80,6 +80,23 @@ def test_a_restart_does_not_wait_for_connections_that_have_ended() -> None:
             asyncio.run(serving(address))
 
 
+def test_a_socket_serves_again_after_a_process_that_ended_in_order() -> None:
+    """A supervisor keeps the socket; what told the kernel to ignore new clients ends with the process that said so."""
+
+    async def serving(address: Address) -> None:
+        async with serving_http(DecisionService(Limiter.open(rules=[])), address, 1, Transport()):
+            reader, writer = await asyncio.wait_for(asyncio.open_connection(*address[:2]), 10)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
+            writer.close()
+
+    with reserved_address("127.0.0.1", 0) as address:
+        assert address.reserved is not None
+        with address.reserved.dup() as kept:
+            for _ in range(2):
+                asyncio.run(serving(address._replace(reserved=kept.dup())))
+
+
 def test_a_server_that_cannot_start_says_why_in_a_sentence() -> None:
     """Where the port is taken after all, nothing is announced."""
     announced: list[bool] = []

@@ -155,23 +155,31 @@ async def _main(service: Service, link: Link) -> None:
 
 @asynccontextmanager
 async def _meanwhile(serving: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-    """Enter a context while the block runs already; if that fails, this process ends and is restarted."""
+    """Enter a context while the block runs already; if that fails, the block is left with its error."""
     leaving = asyncio.Event()
+    block = asyncio.current_task()
+    failed: list[Exception] = []
 
     async def run() -> None:
         try:
             async with serving:
                 await leaving.wait()
-        except Exception:
-            log.exception("this process stops because of an unexpected error")
-            os.kill(os.getpid(), signal.SIGINT)
+        except Exception as error:  # noqa: BLE001 (it is raised again)
+            failed.append(error)
+            if block is not None and not leaving.is_set():
+                block.cancel()
 
     task = asyncio.create_task(run())
     try:
         yield
+    except asyncio.CancelledError:
+        if not failed:
+            raise
     finally:
         leaving.set()
         await task
+    if failed:
+        raise failed[0]
 
 
 async def _announce(service: Service, running: Running, supervision: Supervision, *, is_first: bool) -> None:

@@ -31,6 +31,7 @@ _RETRY_SECONDS: Final = 0.01
 _LINGER_SECONDS: Final = 0.5
 """After the end is announced: for handshakes of TCP that are not complete, and for requests that are on their way."""
 _SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
 _WITHOUT_SYN: Final = b"".join(
     struct.pack("HBBI", *each)
     for each in (
@@ -231,6 +232,8 @@ def _listening_socket(address: Address) -> socket.socket:
         # Connections inherit it, and those that have just ended then do not stop the next start. Not earlier: without
         # a listener it would let other programs in.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # what `_refuse_new` left there for a process that ended in order
+            listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
         listener.listen(_BACKLOG)
         listener.setblocking(False)  # noqa: FBT003 (its only argument)
         return listener
