@@ -94,7 +94,7 @@ class Borrower:
         block.withdraw()
         self._owe(hit.key, block)
         block.meter = hit.meter
-        await self._return_owed()
+        await asyncio.shield(self._start(self._return_owed()))  # of all counters, so no caller ends it
 
     async def _from_block(self, hit: Hit, block: BorrowedBlock) -> Taken:
         if block.left(self._clock()) < hit.cost:
@@ -204,8 +204,9 @@ class Borrower:
         block = self._blocks.get(hit.key)
         if block is None:
             return await self._peek(hit, 0)
-        async with block.turn:  # else what is on its way would count twice, or not at all
-            return await self._peek(hit, block.left(self._clock()))
+        async with block.turn:  # what is on its way would count twice, or not at all; but peeks do not wait for peeks
+            left = block.left(self._clock())
+        return await self._peek(hit, left)
 
     async def _peek(self, hit: Hit, left: int) -> Decision:
         from_home = max(0, hit.cost - left)
@@ -214,9 +215,9 @@ class Borrower:
         return decision._replace(remaining=decision.remaining + unspent)
 
     def put_back(self, hit: Hit, taken: Taken) -> None:
-        """Undo a take at once: its units are in the block again; without one they go back to home."""
+        """Undo a take at once: its units are in the block again; without one of the same limit they go back to home."""
         block = self._blocks.get(hit.key)
-        if block is None:
+        if block is None or not is_same_meter(hit.meter, block.meter):
             self._owed += [Receipt(hit.key, hit.meter, grant.stamp, grant.left, grant.id) for grant in taken.grants]
             self._tend()
             return

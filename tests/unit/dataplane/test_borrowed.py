@@ -385,3 +385,45 @@ def test_a_peek_waits_for_a_block_that_is_on_its_way(setup: Setup) -> None:
         await setup.borrower.close()
 
     run(scenario())
+
+
+def test_units_of_a_former_limit_go_home(setup: Setup) -> None:
+    """A take that is undone after the limit was changed: its units are not spent under the new one."""
+
+    async def scenario() -> None:
+        taken = await setup.borrower.take(ONE)
+        changed = ONE._replace(meter=Meter(Rate(7, MINUTE), Algorithm.FIXED_WINDOW))
+        await setup.borrower.take(changed)
+        held = setup.borrower.outstanding
+        setup.borrower.put_back(ONE, taken)
+        assert setup.borrower.outstanding == held
+        before = sum(setup.home.returned)
+        await setup.borrower.close()
+        assert sum(setup.home.returned) - before > held
+
+    run(scenario())
+
+
+def test_peeks_do_not_wait_for_each_other(setup: Setup) -> None:
+    """A slow home answers many at once: refused requests, which are told how the counter stands, are many."""
+
+    async def scenario() -> None:
+        await setup.borrower.take(ONE)
+        asked, answer = 0, asyncio.Event()
+
+        async def slowly(hits: Sequence[Hit]) -> Sequence[Decision]:
+            nonlocal asked
+            asked += 1
+            await answer.wait()
+            return setup.home.peek_now(hits)
+
+        setup.home.peek = slowly  # type: ignore[method-assign]
+        peeks = [asyncio.create_task(setup.borrower.peek(ONE._replace(cost=0))) for _ in range(10)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert asked == 10
+        answer.set()
+        await asyncio.gather(*peeks)
+        await setup.borrower.close()
+
+    run(scenario())
