@@ -6,6 +6,7 @@ The profile `fast` is for every run, `long` (HYPOTHESIS_PROFILE=long) for half a
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ settings.register_profile(
 settings.register_profile(
     "long", deadline=None, max_examples=1_500, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-pytest_plugins = ["tests.support.hanging", "tests.support.servers", "tests.support.service"]
+pytest_plugins = ["tests.support.hanging", "tests.support.parsing", "tests.support.servers", "tests.support.service"]
 collect_ignore = ["chaos"]  # outages that last minutes; `make chaos` names the folder
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
 
@@ -39,6 +40,18 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     """Collect garbage after the test, while warnings still count as its own."""
     if item.config.getoption("--collect-garbage"):
         gc.collect()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:  # noqa: ARG001 (the hook's name for it)
+    """Give loggers the levels back that a test's frameworks have changed: other tests count the lines they see."""
+    loggers = [logging.getLogger(), logging.getLogger("headgate")]
+    levels = [logger.level for logger in loggers]
+    try:
+        return (yield)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @pytest.hookimpl(wrapper=True)

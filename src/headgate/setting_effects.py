@@ -136,6 +136,12 @@ def _needs_backup(settings: Settings) -> str | None:
     return _needs_database(settings) if settings.backup_daily else None
 
 
+def _needs_backups(settings: Settings) -> str | None:
+    makes = settings.backup_daily or settings.base_backup_folder is not None
+    reason = "the service makes no backups; set HEADGATE_BACKUP_DAILY=yes or HEADGATE_BASE_BACKUP_FOLDER"
+    return _needs_database(settings) or (None if makes else reason)
+
+
 def _needs_a_folder(settings: Settings) -> str | None:
     if "embedded:" in f"{settings.redis_url} {settings.database_url}" or settings.database_url is not None:
         return None
@@ -193,6 +199,7 @@ _WARNED_OF: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "metrics_months": _needs_database,
     "metrics_users": _needs_usage,
     "archive_url": _needs_archiving,
+    "backup_keep": _needs_backups,
     "archive_days": _needs_archiving,
     "archive_years": _needs_archiving,
     "s3_endpoint": _needs_s3,
@@ -204,7 +211,8 @@ _OF_OTHER_ROLES: Final[Mapping[Role, tuple[str, tuple[str, ...]]]] = {
         "it is for the service with the role admin, and this one has the role decisions",
         (
             *("admin_host", "admin_port", "admin_token", "rules_owner", "archive_daily", "backup_daily"),
-            *("base_backup_folder", "archive_url", "archive_days", "archive_years", "s3_endpoint", "metrics_months"),
+            *("base_backup_folder", "backup_keep", "archive_url", "archive_days", "archive_years", "s3_endpoint"),
+            "metrics_months",
         ),
     ),
     Role.ADMIN: (
@@ -252,6 +260,7 @@ _RULE_FIELDS: Final[Mapping[str, Callable[[Settings], str | None]]] = {
     "on_store_error": _needs_server,
     "on_overload": _needs_server,
     "wait_replicas": _needs_server,
+    "on_shortfall": _needs_server,
     "sample": _needs_events,
 }
 _USUAL: Final = Rule("")

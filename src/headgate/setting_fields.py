@@ -203,6 +203,10 @@ class Settings:
     base_backup_folder: Path | None = field(
         default=None, metadata=_about("where the service puts a base backup of PostgreSQL, once a day", Path)
     )
+    # What is deleted cannot be restored, so the operator has to ask for this too.
+    backup_keep: int | None = field(
+        default=None, metadata=_about("how many of the newest daily and base backups are kept", whole(1, 10_000))
+    )
     archive_url: str | None = field(
         default=None, metadata=_about("where archives and backups go: a folder, or s3://bucket/folder", text_value)
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
+from tests.support.envoy_messages import OK, answer, question
+from tests.support.service import PATIENCE
 from tests.support.waiting import wait_until
 
 from headgate.core.api_key import digest_name, new_api_key, new_token
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
 
 RULES = "rules: [{name: ten, per: [api_key], limits: 10/day, algorithm: fixed_window, sample: 1}]"
 INVENTED = 60
+METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
 
 @pytest.fixture
@@ -94,3 +99,50 @@ def test_stated_keys_can_count_by_address_without_a_database(start: Start, rules
     service = start("--rules", str(rules), on_foreign_api_key="address")
     assert admitted(service, [f"sk_live_{number}" for number in range(INVENTED)]) == 10
     assert service.check(api_key="sk_live_x", ip="203.0.113.9").status_code == 429
+
+
+def admitted_by_grpc(service: Service, keys: list[str], **limit: Any) -> int:  # noqa: ANN401 (fields of a message)
+    """How many calls with these keys pass over gRPC, all from one address."""
+    found = re.search(r"^  grpc +(\S+)", service.output, re.MULTILINE)
+    assert found is not None, service.output
+    descriptors = [{"entries": {"api_key": key, "remote_address": "203.0.113.9"}} | limit for key in keys]
+    with grpc.insecure_channel(found[1]) as channel:
+        call: Any = channel.unary_unary(METHOD)
+        answers = [answer(call(question("web", each), timeout=PATIENCE)) for each in descriptors]
+    return [each.overall_code for each in answers].count(OK)
+
+
+def test_grpc_counts_stated_keys_as_http_does(start: Start, rules: Path, valkey: Server) -> None:
+    """Without a database too, a key that does not count by the settings has no counter of its own over gRPC."""
+    service = start("--rules", str(rules), redis_url=valkey.url, on_foreign_api_key="address")
+    foreign = [f"sk_live_{number}" for number in range(INVENTED)]
+    assert admitted_by_grpc(service, foreign) == 10
+    assert admitted(service, foreign) == 0, "it is the same counter"
+    own = {"limit": {"requests_per_unit": 3, "unit": 4}}
+    assert admitted_by_grpc(service, foreign, **own) == 3
+    names = str(valkey.ask("KEYS", "*"))
+    assert "sha256:" not in names
+    refuse_secrets(["sk_live"], names)
+
+
+def test_a_public_name_over_grpc_is_not_the_key(start: Start, rules: Path) -> None:
+    """What can be read in events and key names does not use up the limit of the key that it stands for."""
+    service = start("--rules", str(rules))
+    assert admitted_by_grpc(service, [digest_name("sk_live_1")] * 11) == 10
+    assert admitted_by_grpc(service, ["sk_live_1"] * 11) == 10
+    assert admitted(service, ["sk_live_1"]) == 0, "it is the same counter"
+    own = {"limit": {"requests_per_unit": 3, "unit": 4}}
+    assert admitted_by_grpc(service, [digest_name("sk_live_1")] * 4, **own) == 3
+    assert admitted_by_grpc(service, ["sk_live_1"] * 4, **own) == 3
+
+
+def test_keys_that_are_not_on_record_share_the_counter_of_a_descriptors_own_limit(
+    start: Start, rules: Path, postgres: Postgres
+) -> None:
+    """With a database, inventing keys is no way round a limit that comes with the descriptor."""
+    service = start("--rules", str(rules), database_url=postgres.new_database())
+    secret = service.admin.post("/v1/keys", json={"name": "mine"}).json()["secret"]
+    own = {"limit": {"requests_per_unit": 3, "unit": 4}}
+    foreign = [f"sk_live_{number}" for number in range(9)]
+    assert admitted_by_grpc(service, foreign, **own) == 3
+    assert admitted_by_grpc(service, [secret] * 4, **own) == 3, "a key that is on record has a counter of its own"

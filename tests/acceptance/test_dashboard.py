@@ -352,6 +352,24 @@ def test_the_life_of_a_block(open_page: Callable[..., Watched], service: Service
     service.admin.delete(f"/v1/blocks/{left[0]['id']}")
 
 
+def test_the_form_of_a_block_shows_what_it_changes(open_page: Callable[..., Watched], service: Service) -> None:
+    """A block that was changed elsewhere since the page was read: saving does not bring the older words back."""
+    made = service.admin.post("/v1/blocks", json={"user": "dora", "reason": "first words"})
+    page = open_page().go("blocks", "Blocks")
+    row = page.locator("tr", has_text="dora")
+    row.get_by_text("first words").wait_for()
+    path = f"/v1/blocks/{made.json()['id']}"
+    changed = {"reason": "better words", "until": "2099-12-31T12:34:56Z"}
+    assert service.admin.put(path, json=changed, headers={"If-Match": made.headers["ETag"]}).status_code == 200
+    row.get_by_role("button", name="Change").click()
+    expect(page.locator("dialog input[name=reason]")).to_have_value("better words", timeout=PATIENCE)
+    _confirm(page, "Save")
+    row.get_by_text("better words").wait_for()
+    block = service.admin.get(path).json()
+    assert (block["reason"], block["until"]) == ("better words", "2099-12-31T12:34:56Z")
+    service.admin.delete(path)
+
+
 def test_explaining_counts_nothing(open_page: Callable[..., Watched], service: Service) -> None:
     """Every layer, the winner and the verdict are shown, and the counter stays."""
     page = open_page().go("explain", "Explain")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,7 @@ def test_a_check_passes_with_headers_and_is_refused_after_the_limit(service: Ser
     assert int(refused.headers["retry-after"]) >= problem["retry_after"] > 0
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.needs("curl")
 def test_the_printed_curl_lines_work(service: Service) -> None:
     """Each command that `serve` prints can be pasted into a shell, and the second one reaches 429."""
     lines = [line.strip() for line in service.output.replace("\\\n", "").splitlines()]

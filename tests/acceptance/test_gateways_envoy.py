@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from typing import TYPE_CHECKING
 
 import httpx
@@ -15,6 +16,7 @@ from tests.acceptance.gateways import (
     everything_passes,
     upstream,
 )
+from tests.support.service import PATIENCE
 from tests.support.valkey import free_port
 
 if TYPE_CHECKING:
@@ -100,3 +102,67 @@ def test_envoys_failure_mode_holds_while_the_store_is_unavailable(
     changes = {"failure_mode_deny: false": "failure_mode_deny: true"}
     with envoy(tmp_path, "rls.yaml", ports_of(service, upstream), **changes) as client:
         assert client.get("/").status_code == 500
+
+
+METHOD_ACTION = '- request_headers: { header_name: ":method", descriptor_key: method }\n'
+MORE_ACTIONS = """- request_headers: { header_name: x-user, descriptor_key: note, skip_if_absent: true }
+                            - request_headers: { header_name: x-real-ip, descriptor_key: ip, skip_if_absent: true }
+                        - actions:
+                            - remote_address: {}
+                            - request_headers: { header_name: ":path", descriptor_key: path }
+                            - request_headers: { header_name: x-user, descriptor_key: note, skip_if_absent: true }
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /a HTTP/1.1\r\nx-user: \xff\xfe\r\n",
+        b"GET /a\xff HTTP/1.1\r\n",
+        b"GET /a HTTP/1.1\r\nx-user: " + b"x" * 50_000 + b"\r\n",
+        b"GET /" + b"x" * 50_000 + b" HTTP/1.1\r\n",
+        b"GET /a HTTP/1.1\r\nx-real-ip: not an address\r\n",
+        b"GET /a%00 HTTP/1.1\r\n",
+        b"G'T /a HTTP/1.1\r\n",
+    ],
+    ids=["header-bytes", "path-bytes", "long-header", "long-path", "address", "nul", "method"],
+)
+def test_nothing_that_a_caller_sends_makes_envoy_let_it_pass(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, line: bytes
+) -> None:
+    """Envoy admits a call on an error, so what a caller can put into a descriptor never is one."""
+    service = start("--rules", str(rules))
+    ports = ports_of(service, upstream)
+    with envoy(tmp_path, "rls.yaml", ports, **{METHOD_ACTION: METHOD_ACTION + 28 * " " + MORE_ACTIONS}) as client:
+        assert [client.get("/a").status_code for _ in range(3)] == [200, 200, 429]
+        with socket.create_connection(("127.0.0.1", ports[8000]), PATIENCE) as connection:
+            connection.sendall(line + b"Host: a\r\nConnection: close\r\n\r\n")
+            status = connection.recv(65_536).split()[1]
+        assert status in {b"400", b"429"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /a\xff HTTP/1.1\r\nauthorization: Bearer \xff\xfe\r\nx-api-key: \xff\r\n",
+        b"GET /a HTTP/1.1\r\nauthorization: Bearer " + b"x" * 50_000 + b"\r\n",
+        b"GET /a HTTP/1.1\r\nx-api-key: " + b"x" * 30_000 + b"\r\ncookie: " + b"x" * 25_000 + b"\r\n",
+        b"GET /" + b"x" * 50_000 + b" HTTP/1.1\r\n",
+        b"GET /a HTTP/1.1\r\n" + b"".join(b"authorization: x%d\r\n" % number for number in range(90)),
+        b"GET /a%00 HTTP/1.1\r\n",
+        b"G'T /a HTTP/1.1\r\n",
+    ],
+    ids=["bytes", "long-token", "long-headers", "long-path", "many-headers", "nul", "method"],
+)
+def test_nothing_that_a_caller_sends_makes_forward_auth_an_error(
+    start: Start, rules: Path, tmp_path: Path, upstream: Upstream, line: bytes
+) -> None:
+    """The same over HTTP, where Envoy admits a call on a 5xx, or on a connection that ends without an answer."""
+    service = start("--rules", str(rules))
+    ports = ports_of(service, upstream)
+    with envoy(tmp_path, "ext_authz.yaml", ports) as client:
+        assert [client.get("/a").status_code for _ in range(3)] == [200, 200, 429]
+        with socket.create_connection(("127.0.0.1", ports[8000]), PATIENCE) as connection:
+            connection.sendall(line + b"Host: a\r\nConnection: close\r\n\r\n")
+            status = int(connection.recv(65_536).split()[1])
+        assert 400 <= status < 500

@@ -108,8 +108,17 @@ def test_unsound_calls_get_a_status_that_says_so(client: Client) -> None:
     assert client.code(question("web")) is grpc.StatusCode.INVALID_ARGUMENT
     assert client.code(b"\xff\xff") is grpc.StatusCode.INVALID_ARGUMENT
     assert client.code(b"", "/envoy.service.ratelimit.v3.RateLimitService/Other") is grpc.StatusCode.UNIMPLEMENTED
-    assert client.code(bytes(100_000)) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert client.code(bytes(100_000), "/grpc.health.v1.Health/Check") is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert client.ask("web", CALLER).overall_code == OK
+
+
+def test_a_call_that_is_too_large_is_over_the_limit(client: Client) -> None:
+    """Envoy admits a call on an error, and callers can make messages large; the connection goes on."""
+    for size in (65_531, 65_532, 100_000, 1_000_000):
+        made = client.ask("web", {"entries": {"a": "x" * size}})
+        assert made.overall_code == OVER_LIMIT
+        assert b"malformed" in made.raw_body
+    assert client.ask("web", {"entries": {"a": "x" * 65_000}}).overall_code == OK
 
 
 def test_health_is_told(client: Client) -> None:

@@ -93,6 +93,32 @@ def test_tables_lose_nothing(columns: int, lines: int, service: Service, tmp_pat
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_tables_of_callers_lose_nothing(columns: int, lines: int, service: Service, tmp_path: Path) -> None:
+    """What is known of a caller is there too, with the bars of quotas and words that stand in their place."""
+    del lines
+    admin = service.admin
+    closed = {"name": "closed-for-now", "action": "block", "match": {"endpoints": ["/closed/*"]}}
+    assert admin.post("/v1/rules", json=closed).status_code == 201
+    assert admin.post("/v1/users", json={"id": "u1", "tier": "premium"}).status_code == 201
+    assert admin.post("/v1/keys", json={"user": "u1", "name": "reporting-nightly"}).status_code == 201
+    asked = ["--user", "u1", "--ip", "203.0.113.9", "--method", "POST", "--path", "/login"]
+    for words, wanted in (
+        (["quota", "u1"], ("everything", "closed-for-now", "blocked here", "██░░░░░░░░")),
+        (["explain", *asked], ("login", "203.0.113.9")),
+        (["events"], ("POST /login", "denied")),
+        (["violators"], ("u1",)),
+        (["keys", "list"], ("reporting-nightly", "u1")),
+        (["users", "list"], ("u1", "premium")),
+    ):
+        with Terminal(tmp_path, [HEADGATE, *words], columns=columns, lines=200, env=env(service)) as terminal:
+            terminal.exit_code()
+            text = terminal.text()
+            fits(re.sub(r"(hg_\w+)…", r"\1 ", text), columns)  # of a key only the beginning is known
+            joined = re.sub(r"\s+", " ", text)
+            assert [each for each in wanted if each not in joined] == [], text
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_long_work_has_a_bar(columns: int, lines: int, database_url: str, tmp_path: Path) -> None:
     """It moves while users are loaded, fits the terminal, and leaves the result alone on the screen."""
     file = tmp_path / "users.csv"

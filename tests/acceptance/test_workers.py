@@ -86,6 +86,18 @@ def test_a_reservation_is_settled_by_any_process(start: Start, rules: Path, valk
     assert post(service, "/v1/peek", user="saver", cost=0)[1]["remaining"] == 40
 
 
+def test_a_reservation_is_settled_in_its_own_region(start: Start, rules: Path, valkey: Server) -> None:
+    """Another region has counters of its own, also where its store has the same address: nothing is credited there."""
+    eu, us = (start("--rules", str(rules), redis_url=valkey.url, region=region) for region in ("eu", "us"))
+    reservation = post(eu, "/v1/reserve", user="saver", cost=40)[1]["reservation"]
+    for path in ("/v1/settle", "/v1/release"):
+        elsewhere = us.http.post(path, json={"reservation": reservation})
+        assert elsewhere.status_code == 404
+        assert "HEADGATE_REGION" in elsewhere.text
+    assert post(eu, "/v1/settle", reservation=reservation, actual=10)[1]["settled"] is True
+    assert post(eu, "/v1/peek", user="saver", cost=0)[1]["remaining"] == 40
+
+
 def test_a_process_that_dies_is_started_again(start: Start, rules: Path, tmp_path: Path) -> None:
     """The others go on, the log says what happened, and the embedded server stays."""
     service = start("--rules", str(rules), "--workers", "2", redis_url="embedded://", data_dir=str(tmp_path / "data"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -30,6 +31,7 @@ def test_files_say_what_they_are_about(file: Path) -> None:
     assert ast.get_docstring(tree(file))
 
 
+@cache
 def _exceptions() -> dict[str, list[tuple[str, ast.ClassDef]]]:
     """Every exception class by name, with where it is; found through the names of its bases."""
     classes = [

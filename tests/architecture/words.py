@@ -115,7 +115,7 @@ ALLOWED: Final[dict[tuple[str, str], str]] = {
 """(word, path below the root or its beginning): why the word is right there."""
 
 _PROSE: Final = ("*.md", "docs/**/*.md", "docs/*.py", "bench/README.md", "examples/*", "deploy/**/*")
-_ENDINGS: Final = {".py", ".lua", ".sql", ".md", ".yaml", ".yml", ".json", ".conf", ".toml", ".txt"}
+_ENDINGS: Final = {".py", ".lua", ".sql", ".md", ".yaml", ".yml", ".json", ".conf", ".cfg", ".toml", ".txt"}
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -149,13 +149,14 @@ def tests_and_benchmarks() -> tuple[Path, ...]:
     return tuple(path for path in sorted(found - set(pages())) if here not in path.parents)
 
 
-def _pattern(word: str) -> re.Pattern[str]:
+def _pattern(words: str) -> re.Pattern[str]:
     # A phrase may continue in the next line, behind the mark of a comment.
-    spaced = word.replace(" ", r"(?:_|\s+(?:#|--|//)?\s*)")
+    spaced = words.replace(" ", r"(?:_|\s+(?:#|--|//)?\s*)")
     return re.compile(rf"(?<![A-Za-z])(?:{spaced})(?![A-Za-z])", re.IGNORECASE)
 
 
 _TEXT_PATTERNS: Final = {word: _pattern(word) for word in TEXT}
+_ANY_TEXT: Final = _pattern("|".join(TEXT))
 _NAME_PATTERNS: Final = {word: re.compile(word) for word in NAMES}
 
 
@@ -168,6 +169,8 @@ def in_text(path: Path) -> Iterator[Found]:
     where = str(path.relative_to(ROOT))
     text = path.read_text(encoding="utf-8")
     plain = _CAMEL.sub("_", text) if path.suffix == ".py" else text
+    if not _ANY_TEXT.search(plain) and not _ANY_TEXT.search(path.stem):
+        return  # nearly every file: looked through once, not for each word
     lines = text.splitlines()
     for word, pattern in _TEXT_PATTERNS.items():
         if _is_allowed(word, where):
@@ -191,9 +194,14 @@ def in_names(path: Path) -> Iterator[Found]:
                 if token.type == tokenize.NAME and not keyword.iskeyword(token.string)
             ]
     for line, name, text in names:
-        for word, pattern in _NAME_PATTERNS.items():
-            if pattern.fullmatch(name.strip("_")) and not _is_allowed(word, where):
+        for word in _retired(name.strip("_")):
+            if not _is_allowed(word, where):
                 yield Found(word, where, line, text)
+
+
+@cache
+def _retired(name: str) -> tuple[str, ...]:
+    return tuple(word for word, pattern in _NAME_PATTERNS.items() if pattern.fullmatch(name))
 
 
 @cache

@@ -80,7 +80,7 @@ class TestGossip(CounterStoreContract):
     async def open_store(self, clock: FakeClock) -> AsyncIterator[CounterStore]:
         inner = regional(clock)
         store = Renamed(inner, "|@gossip")
-        inner.gossip.is_heard = lambda *_: True  # type: ignore[method-assign]
+        inner.gossip.is_up_to_date = lambda *_: True  # type: ignore[method-assign]
         yield store
         await store.close()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
 import pytest
 from tests.architecture.source import PACKAGE, ROOT
+
+from headgate.core.meter import Algorithm
 
 PAGE: Final = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 LINES: Final = [line for line in PAGE.splitlines() if "`" in line]
@@ -61,3 +64,11 @@ def test_the_test_sees_paths() -> None:
     """The page names many paths, and a wrong one would be seen."""
     assert len(PATHS) > 50
     assert not _exists("dataplane/missing.py")
+
+
+def test_the_dashboard_offers_every_algorithm() -> None:
+    """The editor of rules has a list of its own, which the page names: it is the one of the product."""
+    editor = (PACKAGE / "edge/dashboard/static/rule_editor.js").read_text(encoding="utf-8")
+    offered = re.search(r"const ALGORITHMS = (\[.*?\]);", editor)
+    assert offered is not None
+    assert set(json.loads(offered[1])) == {each.value for each in Algorithm}

@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, Final
 
 import typer.main
+from tests.support.shell_page import commands
 
 from headgate.cli.commands import application, run
 
@@ -26,9 +27,8 @@ def _targets(root: Path) -> set[str]:
     return {found["name"] for found in _TARGET.finditer((root / "Makefile").read_text(encoding="utf-8"))}
 
 
-def _typed(page: Path, fences: Fences) -> list[list[str]]:
-    lines = [line for _, text in fences(page, "console") for line in text.splitlines() if line.startswith("$ ")]
-    return [words for line in lines for words in _commands(line.removeprefix("$ "))]
+def _typed(page: Path) -> list[list[str]]:
+    return [words for command in commands(page) for words in _commands(command.line)]
 
 
 def _commands(line: str) -> list[list[str]]:
@@ -64,9 +64,9 @@ def _problem(words: list[str]) -> str | None:
     return f"{' '.join(words)}: no option {unknown}" if unknown else None
 
 
-def test_make_targets_exist(page: Path, fences: Fences, root: Path) -> None:
+def test_make_targets_exist(page: Path, root: Path) -> None:
     """Every `make` command that a page names can be made."""
-    named = {words[1] for words in _typed(page, fences) if words[0] == "make"}
+    named = {words[1] for words in _typed(page) if words[0] == "make"}
     named |= set(re.findall(r"`make ([a-z-]+)`", page.read_text(encoding="utf-8")))
     assert named <= _targets(root)
 
@@ -77,15 +77,15 @@ def test_make_targets_are_explained(root: Path) -> None:
     assert _targets(root) == set(re.findall(r"^\| `make ([a-z-]+)` \|", text, re.MULTILINE))
 
 
-def test_headgate_commands_exist(page: Path, fences: Fences) -> None:
+def test_headgate_commands_exist(page: Path) -> None:
     """Every `headgate` command that a page shows has a verb and options that exist."""
-    problems = [_problem(words) for words in _typed(page, fences) if words[0].endswith("headgate")]
+    problems = [_problem(words) for words in _typed(page) if words[0].endswith("headgate")]
     assert not list(filter(None, problems))
 
 
-def test_the_readme_shows_the_two_commands(root: Path, fences: Fences) -> None:
+def test_the_readme_shows_the_two_commands(root: Path) -> None:
     """The README begins with `make serve` and `make test`."""
-    assert _typed(root / "README.md", fences)[:2] == [["make", "serve"], ["make", "test"]]
+    assert _typed(root / "README.md")[:2] == [["make", "serve"], ["make", "test"]]
 
 
 def test_the_shown_refusal_is_what_people_see(

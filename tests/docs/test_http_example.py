@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,9 +36,17 @@ def service(root: Path, tmp_path: Path) -> Iterator[str]:
         assert running.stdout is not None
         address = re.search(r"http://\S+", running.stdout.readline())
         assert address is not None
+        # The first moments are decided by the file itself, without a number, until its rules are in the database.
+        wait_until(lambda: httpx.get(f"{address[0]}/readyz").is_success and _snapshot(address[0]) > 0)
         yield address[0]
         running.send_signal(2)
         running.communicate(timeout=20)
+
+
+def _snapshot(url: str) -> int:
+    """The number of the active rules; nothing is counted."""
+    number: int = httpx.post(f"{url}/v1/peek", json={"user": "u1"}).json()["snapshot"]
+    return number
 
 
 def _asked(readme: Path, fences: Fences) -> str:

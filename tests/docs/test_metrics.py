@@ -94,6 +94,20 @@ def test_the_dashboard_has_panels_that_do_not_overlap(root: Path) -> None:
     assert len({panel["title"] for panel in board["panels"]}) == len(board["panels"])
 
 
+def test_every_panel_says_what_it_shows_and_what_to_do(root: Path) -> None:
+    """A description of its own: what is shown, and then what a bad value means; other panels are named in quotes."""
+    panels = json.loads((root / "deploy/grafana/headgate.json").read_text(encoding="utf-8"))["panels"]
+    titles = [panel["title"] for panel in panels]
+    described = [panel.get("description", "") for panel in panels]
+    for title, text in zip(titles, described, strict=True):
+        shown, _, advice = text.partition(". ")
+        assert shown, title
+        assert advice.endswith("."), title
+        assert {*_NAME.findall(text)} <= {*_series()}, title
+        assert {*re.findall(r'"(.*?)"', text)} <= {*titles}, title
+    assert len({*described}) == len(panels)
+
+
 def test_every_alert_says_what_to_do(root: Path) -> None:
     """Every alert has a severity, a summary and a runbook, which names only metrics that exist."""
     alerts = yaml.safe_load((root / "deploy/prometheus/alerts.yaml").read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from tests.integration.test_http_connection import Echo
 from tests.support.valkey import free_port
 from tests.support.waiting import wait_until_async
 
+from headgate.edge import listening
 from headgate.edge.http.server import Transport, serving_http
 from headgate.edge.listening import Address
 
@@ -73,6 +74,13 @@ class Clients:
         """Wait until so many more have their answers."""
         enough = self.seen["answered"] + number
         await wait_until_async(lambda: self.seen["answered"] >= enough, interval=0.005)
+
+
+@pytest.fixture(params=["filter", "hops"], autouse=True)
+def _how_new_connections_are_refused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a filter; and as where the kernel allows filters to root only, which many containers are not."""
+    if request.param == "hops":
+        monkeypatch.setattr(listening, "_WITHOUT_SYN", b"")  # which the kernel refuses
 
 
 @pytest.mark.parametrize("requests", [1, 20])

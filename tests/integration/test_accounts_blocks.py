@@ -75,7 +75,7 @@ def test_a_block_is_changed_at_the_version_that_was_read(database_url: str) -> N
             await accounts.blocks.replace(block.id, {}, "me", 1)
         with pytest.raises(Stale):
             await accounts.blocks.delete(block.id, "me", 1)
-        with pytest.raises(InvalidFields, match=r"network: it is '10.0.0.0/8' and stays that"):
+        with pytest.raises(InvalidFields, match=r"network: it is '10.0.0.0/8' and cannot be changed"):
             await accounts.blocks.replace(block.id, {"network": "11.0.0.0/8"}, "me")
         with pytest.raises(InvalidFields, match=r"until: .* has passed"):
             await accounts.blocks.replace(block.id, {"until": "2020-01-01T00:00:00Z"}, "me")

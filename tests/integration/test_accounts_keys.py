@@ -65,7 +65,7 @@ def test_a_key_is_changed_but_not_given_away(database_url: str) -> None:
         assert (changed.name, changed.user, changed.tier, changed.version) == ("b", "u1", "free", 2)
         with pytest.raises(Stale):
             await accounts.keys.replace(key.id, {"name": "c"}, "me", 1)
-        with pytest.raises(InvalidFields, match="user: it is 'u1' and stays that"):
+        with pytest.raises(InvalidFields, match="user: it is 'u1' and cannot be changed"):
             await accounts.keys.replace(key.id, {"user": "u2"}, "me")
         await accounts.sql("UPDATE api_keys SET expires_at = '2020-01-01T00:00:00Z'")
         kept = await accounts.keys.replace(key.id, {"name": "d", "expires_at": "2020-01-01T01:00:00+01:00"}, "me")

@@ -60,7 +60,7 @@ def test_there_is_one_default_from_the_first_tier_on(database_url: str) -> None:
         assert json.loads(zlib.decompress(published.body))["default_tier"] == "free"
         kept = await accounts.tiers.replace("free", {"price": 5}, "me")
         assert kept.is_default
-        with pytest.raises(InvalidFields, match="make another tier the default"):
+        with pytest.raises(InvalidFields, match="set is_default at another tier"):
             await accounts.tiers.replace("free", {"is_default": False}, "me")
 
     with_accounts(database_url, test, rules=False)

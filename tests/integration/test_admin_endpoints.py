@@ -207,6 +207,8 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
         await admin.good("POST", "/v1/users", {"id": "u1"})
         for _ in range(3):
             await admin.parts.limiter.check(Request(user="u1"))
+        resets = datetime.fromisoformat((await admin.good("GET", "/v1/users/u1"))["quota_reset_at"])
+        assert timedelta() < resets - datetime.now(UTC) <= timedelta(minutes=2)  # of a sliding window
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert (entry["rule"], entry["limit"], entry["used"], entry["remaining"]) == ("search", "100/minute", 3, 97)
         (expected,) = await quota(admin.parts.limiter, Request(user="u1"))
@@ -224,7 +226,8 @@ def test_quota_and_explanation_are_live(database_url: str) -> None:
         assert (reset["counters"], reset["user"]) == (1, "u1")
         (entry,) = (await admin.good("GET", "/v1/users/u1/quota"))["items"]
         assert entry["used"] == 0
-        assert (await admin.good("GET", "/v1/users/u1"))["quota_reset"] == reset["quota_reset"]
+        found = await admin.good("GET", "/v1/users/u1")
+        assert (found["quota_reset"], found["quota_reset_at"]) == (reset["quota_reset"], None)
         problem_of(await admin.ask("POST", "/v1/users/unknown/quota/reset"), 404)
 
     with_admin(database_url, test)

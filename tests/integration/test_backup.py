@@ -113,6 +113,24 @@ def test_a_restored_database_is_the_same(postgres: Postgres, on: On) -> None:
     assert on(empty, "db", "status").endswith("The schema is up to date.\n")
 
 
+def test_only_the_newest_backups_of_a_database_are_kept(postgres: Postgres, on: On, place: Path) -> None:
+    """With `--keep` older ones of the same database are deleted, file by file; another one's in that place stay.
+
+    A backup without events takes the place of none with them.
+    """
+    url, other = postgres.new_database(), postgres.new_database()
+    execute(other, "UPDATE origin SET id = gen_random_uuid()")  # a copy has that of what it was copied from
+    names = [_name(on(each, "backup")) for each in (other, url, url)]
+    made = json.loads(on(url, "backup", "--keep", "2", "--json"))
+    assert made["deleted"] == [names[1]]
+    assert {folder.name for folder in (place / "backups").iterdir()} == {names[0], names[2], made["name"]}
+    assert on(url, "backup", "verify", made["name"]).startswith("whole")
+    small = _name(on(url, "backup", "--without-events", "--keep", "1"))
+    last = on(url, "backup", "--keep", "1")
+    assert f"deleted  {names[2]}, {made['name']}\n" in last
+    assert {folder.name for folder in (place / "backups").iterdir()} == {names[0], small, _name(last)}
+
+
 def test_every_table_is_kept(postgres: Postgres) -> None:
     """A backup has all tables of the schema, but for two that it says why it has not."""
     rows = execute(

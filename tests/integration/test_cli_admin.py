@@ -142,7 +142,7 @@ def test_rules_as_code(headgate: Headgate, tmp_path: Path) -> None:
     owner = ("--owner", "examples/rules.yaml")
     assert "the same" in headgate("rules", "plan", str(dumped), "--delete", *owner).out
     dumped.write_text("# notes of mine\n")
-    assert "is there already" in headgate("rules", "dump", "-o", str(dumped), code=1).err
+    assert "exists already" in headgate("rules", "dump", "-o", str(dumped), code=1).err
     assert dumped.read_text() == "# notes of mine\n"
     headgate("rules", "dump", "-o", str(dumped), "--force")
     headgate("rules", "dump", "-o", str(dumped))
@@ -191,6 +191,15 @@ def test_what_is_wrong_with_files_is_told_with_their_lines(headgate: Headgate, t
         f"b.yaml:2: rules[0].name: the name 'a' is taken by {files[0]}:2"
         in headgate("rules", "apply", *files, code=1).err
     )
+
+
+def test_the_quota_of_a_blocked_user_says_that_it_is_blocked(headgate: Headgate) -> None:
+    """What is left under the limits is of no use to it; without a block there is no such line."""
+    headgate("rules", "apply", EXAMPLES)
+    assert "blocked" not in headgate("quota", "mallory").out.splitlines()[0]
+    headgate("blocks", "add", "--user", "mallory", "--reason", "scraping")
+    assert headgate("quota", "mallory").out.splitlines()[1] == "blocked for good: scraping"
+    assert "for good" not in headgate("quota", "mall").out
 
 
 def test_quota_and_explanation(headgate: Headgate) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -10,7 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headgate.adapters.postgres import Database
+from headgate.archive import schedule
 from headgate.cli.commands import run
+from headgate.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,3 +125,35 @@ def test_a_status_without_an_answer_is_a_failure(
     shown = " ".join(capsys.readouterr().out.split())
     assert "service no answer from http://127.0.0.1:1 (Connection refused)" in shown
     assert "control plane none" in shown
+
+
+def test_a_job_that_ran_is_in_the_status(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How each ended, when, and when it comes again; before the first, which settings ask for jobs."""
+    monkeypatch.setenv("HEADGATE_DATABASE_URL", database_url)
+    monkeypatch.setenv("HEADGATE_URL", "http://127.0.0.1:1")
+    assert run(["db", "migrate"]) == 0
+    capsys.readouterr()
+    assert run(["status"]) == 1
+    text = " ".join(capsys.readouterr().out.split())
+    for name in ("HEADGATE_ARCHIVE_DAILY", "HEADGATE_BACKUP_DAILY", "HEADGATE_BASE_BACKUP_FOLDER"):
+        assert name in text
+    asyncio.run(_run_jobs(database_url, tmp_path))
+    run(["status"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"archive done \S+ \S+, next \S+ \S+ UTC", text), text
+    assert re.search(r"backup failed \S+ \S+, next \S+ \S+ UTC: exit code 3", text), text
+    run(["status", "--json"])
+    jobs = json.loads(capsys.readouterr().out)["control_plane"]["jobs"]
+    assert [(each["name"], each["outcome"]) for each in jobs] == [("archive", "done"), ("backup", "failed")]
+
+
+async def _run_jobs(url: str, folder: Path) -> None:
+    """One look of the scheduler, with a job that does well and one that does not."""
+    database = Database(url)
+    settings = Settings(database_url=url, data_dir=folder)
+    for name, code in (("archive", 0), ("backup", 3)):
+        job = schedule.Job(name, (sys.executable, "-c", f"raise SystemExit({code})"))
+        await schedule._run_if_due(database, job, settings)
+    await database.close()

@@ -10,10 +10,14 @@ from headgate.adapters.postgres import Database
 from headgate.cli.showcase.past import slices, store_past
 from headgate.cli.showcase.scenario import read_scenario
 
+DAY = 86_400_000_000
+NOON = DAY // 2
+
 
 async def _stored(url: str) -> tuple[Any, dict[str, Any], list[float]]:
     database = Database(url)
-    wanted = slices(wall_clock(), 1)
+    now = wall_clock()
+    wanted = slices(now - (now - NOON) % DAY, 1)  # up to noon: at night fewer rules deny
     shares: list[float] = []
 
     def done() -> bool:

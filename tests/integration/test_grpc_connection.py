@@ -176,15 +176,10 @@ def test_what_is_not_understood_is_refused(fields: list[tuple[str, str]], block:
     talk(run)
 
 
-def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
-    """A message over the limit ends its call, and so do two messages, or none."""
+def test_messages_that_are_not_one_are_refused() -> None:
+    """Two messages end the call, and so does none."""
 
     async def run(client: Client) -> None:
-        client.send(client.headers(1))
-        for _ in range(MAX_MESSAGE // frames.MAX_FRAME + 1):
-            client.send(frames.frame(Kind.DATA, 0, 1, bytes(frames.MAX_FRAME)))
-        assert b"grpc-status\x018" in (await client.next(Kind.HEADERS)).content
-        assert (await client.next(Kind.RST_STREAM)).content == bytes(4)
         client.send(client.headers(3), frames.frame(Kind.DATA, END_STREAM, 3, bytes(10)))
         assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
         client.send(client.headers(5, flags=END_HEADERS | END_STREAM))
@@ -193,6 +188,67 @@ def test_messages_that_are_too_large_or_not_one_are_refused() -> None:
         assert b"grpc-status\x013" in (await client.next(Kind.HEADERS)).content
 
     talk(run)
+
+
+def test_a_method_gets_the_beginning_of_a_message_that_is_too_large() -> None:
+    """It answers before the rest arrives, which is passed over; the connection goes on."""
+
+    def count(message: bytes) -> bytes:
+        return str(len(message)).encode()
+
+    async def run(client: Client) -> None:
+        client.send(client.headers(1))
+        for number in range(12):
+            client.send(frames.frame(Kind.DATA, END_STREAM if number == 11 else 0, 1, bytes(MAX_MESSAGE // 4)))
+            if number == 4:
+                assert int(await client.answer()) > MAX_MESSAGE - 5
+        client.send(client.call(3, b"four"))
+        assert await client.answer() == b"4"
+
+    talk(run, {"/test/echo": count})
+
+
+@pytest.mark.parametrize("kind", ["message", "error"])
+def test_a_message_that_is_too_large_is_not_awaited_after_its_response(kind: str) -> None:
+    """The stream is reset once the whole response is sent, so that a client with more to send is not half open."""
+
+    def answer(_message: bytes) -> bytes:
+        if kind == "error":
+            raise InvalidRequest(SENTENCE)
+        return b"response"
+
+    async def run(client: Client) -> None:
+        large = 5 * frames.frame(Kind.DATA, 0, 1, bytes(MAX_MESSAGE // 4))
+        client.send(client.headers(1), large)
+        kinds = (Kind.DATA, Kind.HEADERS, Kind.RST_STREAM)
+        got = [await client.next(*kinds) for _ in range(4 if kind == "message" else 2)]
+        assert got[-2].flags & END_STREAM
+        assert (got[-1].kind, got[-1].content) == (Kind.RST_STREAM, ErrorCode.NO_ERROR.to_bytes(4, "big"))
+        client.send(frames.frame(Kind.DATA, END_STREAM, 1, b"was on its way"))
+        client.send(client.headers(3), frames.frame(Kind.DATA, END_STREAM, 3, bytes(5)))
+        assert (await client.next(*kinds)).stream == 3
+
+    talk(run, {"/test/echo": answer})
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_response_that_waits_is_not_cut_off_by_the_reset(ended: bool) -> None:  # noqa: FBT001 (parametrized)
+    """The reset follows the last byte; a client that has ended its side by then gets none."""
+
+    async def run(client: Client) -> None:
+        client.send(frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}), client.headers(1))
+        client.send(5 * frames.frame(Kind.DATA, 0, 1, bytes(MAX_MESSAGE // 4)))
+        kinds = (Kind.DATA, Kind.HEADERS, Kind.RST_STREAM, Kind.PING)
+        assert (await client.next(*kinds)).kind == Kind.HEADERS
+        if ended:
+            client.send(frames.frame(Kind.DATA, END_STREAM, 1, b"the rest"))
+        client.send(frames.frame(Kind.PING, 0, 0, bytes(8)))
+        assert (await client.next(*kinds)).kind == Kind.PING
+        client.send(frames.window_update(1, 100), frames.frame(Kind.PING, 0, 0, bytes(8)))
+        expected = [Kind.DATA, Kind.HEADERS, Kind.PING if ended else Kind.RST_STREAM]
+        assert [(await client.next(*kinds)).kind for _ in range(3)] == expected
+
+    talk(run, {"/test/echo": lambda _message: b"response"})
 
 
 SENTENCE = "there must be something"

@@ -58,7 +58,7 @@ def test_a_table_of_before_is_taken_over_with_all_its_rows(postgres: Postgres) -
             await apply_on(connection, _BEFORE_MONTHS)
         await _add_days(database, ["2025-10-31", "2025-11-01", "2026-10-31", "2026-11-18", "2027-06-01"])
         earlier = await stored_metrics(database, "day")
-        assert [step.name for step in await migrate(database)] == ["metrics_by_month"]
+        assert next(step.name for step in await migrate(database)) == "metrics_by_month"
         assert await _partitions(database) == {"metrics_default": 5}
         assert await stored_metrics(database, "day") == earlier
         months = MetricMonths(database, lambda: _NOW, 12)

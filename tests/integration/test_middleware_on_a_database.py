@@ -164,7 +164,8 @@ def test_keys_rules_and_blocks_of_a_control_plane(
     for application in making(_url(valkey), database_url=database_url):
         application.comes_to_say("ann premium 9", x_api_key=secret)
         assert application.said().startswith("None None ")
-        assert application.said(x_api_key=f"{secret[:-1]}x").startswith("None None ")
+        mistyped = secret[:-1] + ("x" if secret[-1] != "x" else "y")
+        assert application.said(x_api_key=mistyped).startswith("None None ")
         assert application.said("/own", x_api_key=secret) == "own"
         operator.do(lambda accounts: accounts.blocks.create({"user": "ann", "reason": "Enough."}, "me"))
         application.comes_to_say("403", x_api_key=secret)

@@ -58,7 +58,7 @@ def test_a_schema_of_the_next_version_is_borne(postgres: Postgres, caplog: pytes
 
     asyncio.run(run())
     assert [line for line in caplog.messages if "migration 9999" in line] == [
-        "database schema: migration 9999 (more_columns) is of a newer headgate; this one goes on, upgrade it"
+        "database schema: migration 9999 (more_columns) is of a newer headgate; this process continues, upgrade it"
     ]
 
 

@@ -122,7 +122,7 @@ def test_a_server_without_memory_left(valkey: Server) -> None:
 def test_a_server_that_answers_but_refuses_writes_stays_unavailable(
     valkey: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A probe writes, so a server that answers PING and refuses writes does not close its circuit."""
+    """A probe writes, so a server that answers PING and refuses writes gets no calls that it would refuse, too."""
 
     def probes() -> int:
         """How many were answered, whatever they are."""
@@ -144,6 +144,7 @@ def test_a_server_that_answers_but_refuses_writes_stays_unavailable(
                 while await asyncio.to_thread(probes) < 10:
                     assert (await limiter.hit("k", LIMIT)).source is Source.DEGRADED_ALLOW
                     await asyncio.sleep(0.005)
+                assert calls(valkey, "evalsha") == 0
             finally:
                 valkey.ask("CONFIG", "SET", "min-replicas-to-write", "0")
             assert "circuit closed" not in caplog.text

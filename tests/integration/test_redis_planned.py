@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.test_redis_sentinel import PRIMARY, Actors, _at
 from tests.support.sentinel import NAME
 from tests.support.waiting import wait_until_async
 
-from headgate.adapters.redis import feed_at, store_at
+from headgate.adapters.redis import feed_at, sentinel_watch, store_at
 from headgate.adapters.redis.topology import slot_of
 from headgate.core.decision import Hit, Source
 from headgate.core.limit import Rate
@@ -69,6 +69,27 @@ def test_a_planned_failover_is_followed(undemoted: SentinelSetup, caplog: pytest
     asyncio.run(asyncio.wait_for(scenario(), 60))
     (line,) = [record.getMessage() for record in caplog.records if "primary changed" in record.getMessage()]
     assert line.startswith(f"primary changed: redis {NAME} (by Sentinel), from 127.0.0.1:{old.port} to 127.0.0.1:")
+
+
+def test_a_message_is_enough_to_follow(undemoted: SentinelSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentinels publish that the primary changes; nothing is asked by the clock here."""
+    monkeypatch.setattr(sentinel_watch, "_SECONDS", 600.0)
+    old = undemoted.primary()
+
+    async def scenario() -> None:
+        store = store_at(f"{undemoted.url}?deadline_ms=5000")
+        await store.take([_HIT])
+        topology: Any = store.topology
+        watch = topology._watch
+        await wait_until_async(lambda: len([*filter(None, watch._subscribed.values())]) == 3, interval=0.02)
+        await wait_until_async(lambda: watch._timer is not None, interval=0.02)
+        await asyncio.to_thread(undemoted.sentinels[0].ask, "SENTINEL", "FAILOVER", NAME)
+        await wait_until_async(lambda: topology._in_use.port != old.port, interval=0.05)
+        await store.take([_HIT])
+        assert "role:master" in old.text("INFO", "replication"), "it was demoted; then its replies say so"
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_the_feed_follows_a_planned_failover(undemoted: SentinelSetup) -> None:

@@ -18,6 +18,7 @@ from headgate.adapters.postgres import Database
 from headgate.archive import retention as maintenance
 from headgate.archive import schedule
 from headgate.archive.retention import Retention
+from headgate.errors import DatabaseError
 from headgate.settings import Settings
 
 if TYPE_CHECKING:
@@ -262,6 +263,99 @@ def test_a_job_whose_service_was_killed_is_run_again_when_its_claim_ends(
 
     ((name, outcome, failures, waits),) = asyncio.run(run())
     assert (name, outcome, failures, waits) == ("base_backup", "done", 1, timedelta(days=1))
+
+
+def test_a_job_that_kills_its_service_is_begun_again_later_each_time(database_url: str) -> None:
+    """Once its claim ends the first time, then after growing pauses, as the list of jobs says, until a run ends."""
+
+    async def run() -> None:
+        database = Database(database_url)
+
+        async def claim(seconds: float = 0.0) -> int | None:
+            row = await database.row("jobs.claim", "backup", "host", seconds)
+            return None if row is None else row["cut_off"]
+
+        async def pass_by(minutes: int) -> None:
+            connection = await asyncpg.connect(database_url)
+            await connection.execute("UPDATE jobs SET next_run = now() - $1::interval", timedelta(minutes=minutes))
+            await connection.close()
+
+        assert [await claim() for _ in range(3)] == [0, 1, None]
+        (job,) = await database.rows("jobs.list")
+        assert (job["outcome"], job["failures"]) == ("failed", 2)
+        assert job["detail"] == "its service was killed while it ran, 2 times in a row"
+        assert timedelta(minutes=3) < job["next_run"] - job["began"] < timedelta(minutes=5)
+        for number, pause in ((2, 4), (3, 8), (4, 16)):
+            await pass_by(pause - 1)
+            assert await claim() is None
+            await pass_by(pause)
+            assert await claim() == number
+        for _ in range(20):
+            await pass_by(24 * 60)
+            last = await claim(120.0)
+        assert last == 24
+        (job,) = await database.rows("jobs.list")
+        assert (job["outcome"], job["detail"]) == ("running", "")
+        await database.rows("jobs.end", "backup", job["began"], "done", "", 0, 0.0)
+        assert [await claim() for _ in range(2)] == [0, 1]
+        await database.close()
+
+    asyncio.run(run())
+
+
+def test_tables_that_cannot_be_maintained_are_a_warning_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the cause; the pauses grow; when it works again the log says so, and a new failure is a new warning."""
+    waits: list[float] = []
+    outcomes = iter([False, False, False, True, False])
+    caplog.set_level(logging.INFO, "headgate")
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    async def move() -> None:
+        works = next(outcomes, None)
+        if works is None:
+            raise asyncio.CancelledError
+        if not works:
+            msg = "the month 2026-11 is locked"
+            raise DatabaseError(msg, transient=True)
+
+    monkeypatch.setattr("headgate.archive.retention.asyncio.sleep", wait)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(maintenance.maintain_tables(move))
+    assert waits == [1.0, 60.0, 120.0, 240.0, 3_600.0, 60.0]
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings == ["tables not maintained, retry in 60 s: the month 2026-11 is locked"] * 2
+    assert caplog.text.count("tables are maintained again") == 1
+
+
+def test_upkeep_goes_on_for_ever_and_names_each_new_problem(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After two months of failures it still tries every hour; a problem that lasts silences no other one."""
+    rounds = 3_000
+    done = iter(range(rounds))
+
+    async def wait(_seconds: float) -> None:
+        if next(done, None) is None:
+            raise asyncio.CancelledError
+
+    async def forbidden() -> None:
+        msg = "permission denied"
+        raise DatabaseError(msg, transient=False)
+
+    async def make_ahead() -> None:
+        if next(done, 0) > rounds // 2:
+            msg = "no partition"
+            raise DatabaseError(msg, transient=False)
+
+    monkeypatch.setattr("headgate.archive.retention.asyncio.sleep", wait)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(maintenance.maintain_tables(forbidden, make_ahead))
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [text.partition(" s: ")[2] for text in warnings] == ["permission denied", "no partition"]
 
 
 async def _renewed_after(database: Database, earlier: datetime) -> datetime:

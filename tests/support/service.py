@@ -193,12 +193,13 @@ class Run(Protocol):
 
 @pytest.fixture(scope="session")
 def headgate() -> Run:
-    """Run the command to its end; without a reader its output is not read."""
+    """Run the command to its end, in no one's way on the usual ports; without a reader its output is not read."""
 
     def run(*arguments: str, reader: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
         command = [HEADGATE, *arguments]
+        ports = {"port": "0", "grpc_port": "0"} if arguments[0] == "serve" else {}
         process = subprocess.Popen(  # noqa: S603 (our own command)
-            command, env=environment(**settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, env=environment(**ports | settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         with process:
             assert process.stdout is not None

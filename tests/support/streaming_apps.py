@@ -102,7 +102,7 @@ def litestar(store: str) -> Any:  # noqa: ANN401 (an application)
     ticks.__annotations__ = {"return": Stream}
     echo.__annotations__ = {"socket": WebSocket, "return": None}
     handlers: list[Any] = [get("/ticks")(rate_limit(LIMIT)(ticks)), websocket("/echo")(rate_limit(LIMIT)(echo))]
-    return Litestar(handlers, plugins=[RateLimiter(store, identify=_user)])
+    return Litestar(handlers, plugins=[RateLimiter(store, identify=_user)], logging_config=None)
 
 
 def aiohttp(store: str) -> Any:  # noqa: ANN401 (an application)

@@ -108,7 +108,7 @@ async def _wait(url: str, limit: str, algorithm: str, waiters: int, cancelled: i
         await asyncio.gather(*tasks, return_exceptions=True)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
-        assert limiter.acquirer._patience._queues.waiting == 0
+        assert limiter.acquirer._waiter._queues.waiting == 0
     return {"order": order, "admitted": admitted, "refused": len(refusals), "early": early}
 
 

@@ -61,7 +61,7 @@ def test_clients_without_await() -> None:
 
 def test_a_client_of_django() -> None:
     """So is the client of Django, with and without await."""
-    options = {"RULES": RULES}
+    options = {"RULES": [{**RULES[0], "limits": "3/day"}]}  # by the real clock, and this may take a while
     middleware = ["headgate.django.RateLimitMiddleware"]
     with override_settings(HEADGATE=options, MIDDLEWARE=middleware, ROOT_URLCONF=django_project.__name__):
         assert assert_limited(Client(), "GET", "/plain/a/", after=3).status_code == 429

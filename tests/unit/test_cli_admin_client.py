@@ -237,7 +237,7 @@ def test_another_limiters_configuration_is_written_as_rules(
     said = capsys.readouterr()
     assert api.asked[0].body == {"domain": "x"}
     assert said.out == "rules:\n  - name: a\n    limits: 1/day\n"
-    assert said.err == f"headgate: {file} says more than was carried over:\n  shadow mode was left out\n"
+    assert said.err == f"headgate: {file} has settings that were not carried over:\n  shadow mode was left out\n"
 
 
 def test_results_go_to_a_file(api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

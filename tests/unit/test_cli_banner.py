@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headgate import Limiter, Request, parse_rule_set
-from headgate.cli.banner import example_commands
+from headgate.cli.banner import Addresses, example_commands, hints
 from headgate.dataplane.limiter import run_now
+from headgate.edge.listening import Address
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TIERS = {"free": {"limits": {"x": "3/minute"}}, "paid": {"limits": {"x": "unlimited"}}}
 
@@ -55,3 +60,27 @@ def test_rules_that_refuse_nothing_soon_have_something_to_try_too() -> None:
     """Without a limit that is soon reached the commands ask for the plainest request, a dozen times."""
     assert asked([]) == ({"user": "u1", "method": "GET", "path": "/"}, asked([])[1])
     assert "seq 12" in asked([{"name": "free-tier", "limits": "tier:x", "match": {"tiers": ["paid"]}}], tiers=TIERS)[1]
+
+
+def test_a_newcomer_reads_how_to_call_headgate_and_how_to_change_ports(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After `make serve` the command is in the environment of the clone, which no shell knows yet."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv/bin/headgate"), "serve"])
+    where = Addresses(Address("127.0.0.1", 8080), Address("127.0.0.1", 8081), None)
+    assert hints(where) == [
+        "http://127.0.0.1:8081 in a browser is the dashboard",
+        "in another terminal, call headgate as .venv/bin/headgate, or after: source .venv/bin/activate",
+        "other ports: HEADGATE_PORT, HEADGATE_ADMIN_PORT",
+    ]
+
+
+def test_who_has_the_command_reads_nothing_about_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command on the PATH is called by its name."""
+    program = tmp_path / "headgate"
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(program), "serve"])
+    assert hints(Addresses(None, None, Address("127.0.0.1", 8082))) == ["other ports: HEADGATE_GRPC_PORT"]

@@ -12,6 +12,7 @@ import typer.main
 import typer.testing
 
 from headgate.cli import commands, main
+from headgate.cli.examples import EXAMPLES
 from headgate.errors import HeadgateError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def test_the_version_is_shown(capsys: pytest.CaptureFixture[str], monkeypatch: p
         (["check", "--url", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1 (Connection refused)"),
         (["check", "--url", "gopher://x"], "--url is 'gopher://x'; write an address such as http://127.0.0.1:8080"),
         (["check", "--cost", "1.5"], "--cost is '1.5'; write a whole number from 0 to 1000000000000"),
-        (["check", "--attribute", "a=b", "--attribute", "a=c"], "--attribute 'a' is there twice"),
+        (["check", "--attribute", "a=b", "--attribute", "a=c"], "--attribute 'a' appears twice"),
         (["quota", "", "--url", "http://127.0.0.1:1", "--token", "x" * 16], "a name or an id is empty; is a variable"),
         (["check", "--cost", "9" * 400], "--cost is "),
         (["serve", "--admin-port", "x"], "--admin-port is 'x'; write a whole number"),
@@ -203,3 +204,15 @@ def test_help_fills_the_terminal() -> None:
         .stdout
     )
     assert not [line for line in shown.splitlines() if line.strip().endswith("it starts no server,")]
+
+
+def test_examples_ask_the_same_of_each_verb() -> None:
+    """A rule for GET concerns a request only if it says its method, so a newcomer compares the same request."""
+    asked = {
+        command.partition(" --user")[2]
+        for examples in EXAMPLES.values()
+        for _, command in examples
+        if command.startswith(("headgate check", "headgate peek", "headgate explain"))
+    }
+    assert len(asked) == 1
+    assert "--method GET" in asked.pop()

@@ -112,7 +112,7 @@ def test_the_command_writes_what_it_made(tmp_path: Path, capsys: pytest.CaptureF
     assert made.read_text(encoding="utf-8") == shown.out
     made.write_text("mine", encoding="utf-8")
     assert run(["migrate", str(source), "--out", str(made)]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert run(["migrate", str(source), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["source"] == "nginx"
     assert run(["migrate", str(tmp_path / "missing")]) == 1

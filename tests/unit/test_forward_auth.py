@@ -64,7 +64,7 @@ def who(**more: Any) -> Identity:  # noqa: ANN401 (parts of an identity)
 def test_a_header_that_is_there_twice_is_refused(name: str, values: tuple[str, str]) -> None:
     """A gateway that adds its own line behind the caller's would be asked about the caller's."""
     status, _, body = Gateway(SEARCH, identity=who()).ask(*((name, value) for value in values))
-    assert (status, body["detail"]) == (400, f"the header {name} is there 2 times; send it once")
+    assert (status, body["detail"]) == (400, f"the header {name} appears 2 times; send it once")
     status, headers, _ = Gateway(SEARCH, identity=who()).ask(
         *((name.replace("forwarded", "original"), value) for value in values), query="mode=nginx"
     )

@@ -46,7 +46,7 @@ def test_a_member_that_is_there_twice_is_refused(members: dict[str, object], dat
     copies = 1 if name in members else 2
     for _ in range(copies):
         pairs.insert(data.draw(st.integers(0, len(pairs))), f'"{name}":{data.draw(st.sampled_from(values))}')
-    with pytest.raises(InvalidRequest, match=f"'{name}' is there twice"):
+    with pytest.raises(InvalidRequest, match=f"'{name}' appears twice"):
         read_check(f"{{{','.join(pairs)}}}".encode())
 
 

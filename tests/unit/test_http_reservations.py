@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from headgate import Limiter
 from headgate.edge.http.application import HttpRequest
 from headgate.edge.http.service import DecisionService
 from headgate.protocols.http1.messages import Head
+from headgate.settings import Settings
 from headgate.testing import FakeClock
+from headgate.wiring.serving import reservation_secret
 
 RULES: list[dict[str, Any]] = [
     {"name": "hour", "per": ["user"], "limits": "100/hour", "algorithm": "fixed_window"},
@@ -217,3 +220,12 @@ def test_a_bad_body_gets_a_sentence(fleet: Fleet, path: str, members: dict[str, 
     status, problem = fleet.ask(f"/v1/{path}", members)
     assert status == 400
     assert sentence in problem["detail"]
+
+
+def test_what_services_share_to_settle_is_the_same_in_every_version() -> None:
+    """A reservation that was made before an upgrade is settled after it; each region settles its own."""
+    settings = Settings(service_token="token-of-the-service", redis_url="redis://10.0.0.5:6379")  # noqa: S106 (made up)
+    assert reservation_secret(settings) == "token-of-the-service\nredis://10.0.0.5:6379"
+    assert reservation_secret(Settings(redis_url="redis://a")) == "None\nredis://a"
+    eu, us = (reservation_secret(replace(settings, region=region)) for region in ("eu", "us"))
+    assert len({eu, us, reservation_secret(settings)}) == 3

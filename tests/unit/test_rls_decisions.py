@@ -10,7 +10,8 @@ import pytest
 
 from headgate import InvalidRequest, Limiter, StoreError
 from headgate.core import degraded
-from headgate.edge.rls.decisions import RateLimits, prepare
+from headgate.core.api_key import RANDOM_BYTES, new_api_key
+from headgate.edge.rls.decisions import UNMATCHABLE, DescriptorCheck, RateLimits, prepare
 from headgate.edge.rls.messages import (
     Code,
     CurrentLimit,
@@ -150,6 +151,20 @@ def test_no_api_key_names_a_counter() -> None:
     assert codes == [Code.OK, Code.OVER_LIMIT, Code.OK, Code.OVER_LIMIT]
 
 
+def test_keys_whose_records_cannot_be_read_have_counters_of_their_own() -> None:
+    """In an outage valid keys are not denied together. What cannot be a key of ours shares a counter even then."""
+
+    async def stated(request: Request) -> Request:
+        return request._replace(api_key=None, assumed=True)
+
+    envoy = Envoy()
+    envoy.service = RateLimits(envoy.limiter, stated)
+    keys = [new_api_key(bytes((number,)) * RANDOM_BYTES) for number in range(2)]
+    asked = [described(limit=Override(1, Unit.HOUR), api_key=key) for key in (*keys, keys[0], "hg_1", "sk_1")]
+    codes = [envoy.ask("web", each).overall_code for each in asked]
+    assert codes == [Code.OK, Code.OK, Code.OVER_LIMIT, Code.OK, Code.OVER_LIMIT]
+
+
 def test_watched_rules_let_everything_pass() -> None:
     """A rule with the action log answers OK however often it is asked."""
     envoy = Envoy()
@@ -171,13 +186,59 @@ def test_a_block_is_over_the_limit() -> None:
         RateLimitRequest("web", (Descriptor((("", "x"),)),)),
         RateLimitRequest("web", (described(limit=Override(1, 0), a="b"),)),
         RateLimitRequest("web", (described(2**63, path="/search", remote_address="::1"),)),
-        RateLimitRequest("web", (described(remote_address="not an address"),)),
     ],
 )
 def test_unsound_questions_are_refused(question: RateLimitRequest) -> None:
     """What makes no sense is an error, not an answer."""
     with pytest.raises(InvalidRequest):
         asyncio.run(Envoy().service.decide(prepare(question)))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [{"ip": "not an address"}, {"remote_address": "::1::"}, {"ip": "::g", "remote_address": "::1"}, {"path": "/a%00"}],
+)
+def test_what_a_caller_can_put_into_an_entry_is_no_error(entries: dict[str, str]) -> None:
+    """Envoy admits calls that end in an error: what no rule can be found for is over the limit, and says why."""
+    answer = Envoy().ask("web", Descriptor((*entries.items(),)))
+    assert (answer.overall_code, answer.statuses[0].code) == (Code.OVER_LIMIT, Code.OVER_LIMIT)
+    problem = json.loads(answer.raw_body)
+    assert problem["detail"].startswith("The path, method, address or size of the request is malformed")
+    assert problem["message"] == problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("part", "checks"),
+    [
+        ("path", prepare(RateLimitRequest("web", (described(path="/a%00"),)))),
+        ("method", prepare(RateLimitRequest("web", (described(method="GET "),)))),
+        ("address", prepare(RateLimitRequest("web", (described(remote_address="fe80::g"),)))),
+        ("size", UNMATCHABLE),
+    ],
+)
+def test_a_line_says_why_no_rule_can_be_found(
+    part: str, checks: tuple[DescriptorCheck, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """One for many calls, without what the caller sent."""
+    service = Envoy().service
+    assert {asyncio.run(service.decide(checks)).overall_code for _ in range(3)} == {Code.OVER_LIMIT}
+    expected = f"Envoy's calls denied, whose {part} is malformed: 1 since the last such line"
+    assert [record.getMessage() for record in caplog.records] == [expected]
+
+
+def test_bytes_that_are_not_utf8_are_counted() -> None:
+    """By rules and by limits in descriptors; different bytes have different counters."""
+    envoy = Envoy([{"name": "one", "per": ["user"], "limits": "1/day"}])
+    first, second = (part.decode("utf-8", "surrogateescape") for part in (b"\xff", b"\xfe"))
+    for own in (None, Override(1, Unit.DAY)):
+        asked = [envoy.ask("web", described(limit=own, user=user)).overall_code for user in (first, first, second)]
+        assert asked == [Code.OK, Code.OVER_LIMIT, Code.OK]
+
+
+def test_an_entry_called_domain_does_not_replace_the_domain() -> None:
+    """Rules of one domain are not met with an entry from another."""
+    codes = [Envoy().ask("other", described(domain="llm", model="m"), hits=10**10 + 1).overall_code for _ in range(2)]
+    assert codes == [Code.OK, Code.OK]
 
 
 def test_without_a_decision_there_is_no_answer() -> None:
@@ -235,6 +296,10 @@ def test_what_is_asked_most_is_decided_at_once() -> None:
     assert looked_up.decide_now(prepare(RateLimitRequest("web", (SEARCH,)))) is None
     answer = asyncio.run(looked_up.decide(prepare(RateLimitRequest("web", (SEARCH,)))))
     assert answer.overall_code is Code.OVER_LIMIT
+    keys_only = RateLimits(envoy.limiter, stated, looks_up_keys_only=True)
+    assert keys_only.decide_now(prepare(RateLimitRequest("web", (SEARCH,)))) is not None
+    with_key = SEARCH._replace(entries=(*SEARCH.entries, ("api_key", "sk_1")))
+    assert keys_only.decide_now(prepare(RateLimitRequest("web", (with_key,)))) is None
 
 
 @pytest.mark.parametrize(

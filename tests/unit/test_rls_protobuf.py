@@ -135,12 +135,19 @@ def test_unknown_fields_are_passed_over() -> None:
         b"\xf8\xff\xff\xff\x1f\x00",
         b"\x88\x80\x80\x80\x80\x00\x00",
         b"\x0a\x01\xff",
+        b"\x12\x05\x0a\x03\x0a\x01\xff",
     ],
 )
 def test_broken_messages_are_refused(message: bytes) -> None:
     """Cut off, too long a number, field 0, groups that do not end, unknown wire types, long tags, not UTF-8."""
     with pytest.raises(InvalidRequest):
         read_request(message)
+
+
+def test_bytes_of_values_that_are_not_utf8_are_kept() -> None:
+    """A header that Envoy passes on has any bytes; none of them is an error, and different bytes stay different."""
+    read = read_request(b"\x0a\x01a\x12\x08\x0a\x06\x0a\x01k\x12\x01\xff")
+    assert read.descriptors[0].entries == (("k", b"\xff".decode("utf-8", "surrogateescape")),)
 
 
 def tagged(number: int, kind: int, content: bytes) -> bytes:
@@ -197,8 +204,10 @@ def test_any_message_means_what_it_means_to_protobuf(message: bytes) -> None:
 
 
 def meant_by(read: Any) -> Descriptor:  # noqa: ANN401 (protobuf makes its classes at run time)
+    values = [each.value for each in read.entries]
+    texts = [each.decode(errors="surrogateescape") if isinstance(each, bytes) else each for each in values]
     return Descriptor(
-        tuple((entry.key, entry.value) for entry in read.entries),
+        tuple(zip([entry.key for entry in read.entries], texts, strict=True)),
         Override(read.limit.requests_per_unit, read.limit.unit) if read.HasField("limit") else None,
         read.hits_addend.value if read.HasField("hits_addend") else None,
         read.is_negative_hits,

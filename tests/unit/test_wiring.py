@@ -255,3 +255,11 @@ def test_regions_run_on_a_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> No
     in_tests = regional(shared, regions, fake)
     assert isinstance(in_tests, Regional)
     assert in_tests.clock() == fake()
+
+
+@pytest.mark.parametrize("opened", [Limiter.open, facade.Limiter.open])
+@pytest.mark.parametrize("options", [{"region": "eu"}, {"regions": {"us": "redis://10.1.0.1"}}])
+def test_memory_is_in_no_region(opened: Any, options: dict[str, Any]) -> None:  # noqa: ANN401 (both faces)
+    """No other program counts there, so a region would have no effect: it is refused, not ignored."""
+    with pytest.raises(InvalidSettings, match="region and regions have no effect on memory://"):
+        opened("memory://", **options)

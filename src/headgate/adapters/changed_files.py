@@ -52,7 +52,7 @@ class ReloadedValue(Generic[T]):
 def _identity(file: str) -> object:
     """What differs between a file and the next one of that name, also where a link is set to another folder."""
     try:
-        found = os.stat(file)  # noqa: PTH116 (also of a link's target, and in a hurry)
+        found = os.stat(file)  # noqa: PTH116 (also of a link's target, and fast)
     except (OSError, ValueError):
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

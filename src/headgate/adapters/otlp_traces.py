@@ -66,7 +66,7 @@ class Traces:
 
     async def close(self) -> None:
         """Deliver what is there, within a few seconds."""
-        self._delivery.hurry()
+        self._delivery.stop_retrying()
         try:
             async with asyncio.timeout(_SECONDS_TO_CLOSE):
                 await asyncio.to_thread(self._provider.shutdown)
@@ -121,7 +121,7 @@ class _Delivery(SpanExporter):
         self._is_failing = is_failing
         return result
 
-    def hurry(self) -> None:
+    def stop_retrying(self) -> None:
         """Try nothing twice from now on."""
         self._is_ending = True
         if self._is_failing:

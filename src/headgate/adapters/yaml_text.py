@@ -132,7 +132,7 @@ class Document:
             name = event.value
             if name in found:
                 first = self.lines[*path, name]
-                self.problem((*path, name), f"is there twice, first on line {first}", line)
+                self.problem((*path, name), f"appears twice, first on line {first}", line)
             self.lines.setdefault((*path, name), line)
             found[name] = self._value(next(events), events, (*path, name))
         return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.archive.part import Month
 from headgate.core.units import SECOND
-from headgate.errors import DatabaseError
+from headgate.errors import DatabaseError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +26,7 @@ MONTHS_AHEAD: Final = 2
 _SECONDS_AFTER_START: Final = 1.0
 _SECONDS_BETWEEN_ROUNDS: Final = 3_600.0
 _SECONDS_AFTER_ERROR: Final = 60.0
+_MAX_DOUBLINGS: Final = 6
 
 
 class Retention:
@@ -61,18 +62,38 @@ class Retention:
 
 
 async def maintain_tables(*steps: Callable[[], Awaitable[object]]) -> None:
-    """Take the steps every hour, such as to make partitions ahead, until cancelled."""
-    wait = _SECONDS_AFTER_START
+    """Take the steps every hour, such as to make partitions ahead, until cancelled. After an error sooner."""
+    wait, failed = _SECONDS_AFTER_START, 0
+    said: set[str] = set()
     while True:
         await asyncio.sleep(wait)
-        wait = _SECONDS_BETWEEN_ROUNDS
-        for step in steps:
-            try:
-                await step()
-            except DatabaseError as error:
-                # Debug only: the event sink logs that the database is unavailable.
-                log.debug("partitions were not made or dropped, retry in %.0f s: %s", _SECONDS_AFTER_ERROR, error)
-                wait = _SECONDS_AFTER_ERROR
-            except Exception:
-                log.exception("partitions were not made or dropped, retry in %.0f s", _SECONDS_AFTER_ERROR)
-                wait = _SECONDS_AFTER_ERROR
+        problems = [problem for step in steps if (problem := await _problem(step)) is not None]
+        if not problems:
+            if failed:
+                log.info("tables are maintained again")
+            wait, failed = _SECONDS_BETWEEN_ROUNDS, 0
+            said.clear()
+            continue
+        wait = min(_SECONDS_BETWEEN_ROUNDS, _SECONDS_AFTER_ERROR * 2 ** min(failed, _MAX_DOUBLINGS))
+        # Once for as long as it lasts: what is missing is made up for, and there are months of time.
+        for problem in problems:
+            log.log(
+                logging.DEBUG if problem in said else logging.WARNING,
+                "tables not maintained, retry in %.0f s: %s",
+                wait,
+                problem,
+            )
+        said.update(problems)
+        failed += 1
+
+
+async def _problem(step: Callable[[], Awaitable[object]]) -> str | None:
+    """Take a step; what went wrong, or None."""
+    try:
+        await step()
+    except DatabaseError as error:
+        return str(error)
+    except Exception as error:
+        log.exception("tables not maintained")
+        return short_repr(error)
+    return None

@@ -3,13 +3,14 @@
 Every job runs in a process of its own, so that no decision waits for it. A run is claimed in the database, so of all
 services on one database one does it. The next run is a day after the last one began: runs that were missed, because
 no service was there, are made up for by one. A claim is renewed while its run goes on, so that one that was cut off,
-because the service was killed, is begun again two minutes later.
+because the service was killed, is begun again two minutes later, and after longer pauses if that happens again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import shutil
 import socket
 import sys
@@ -39,6 +40,7 @@ _RENEWALS: Final = 4
 _SECONDS_AFTER_START: Final = 1.0
 _SECONDS_BETWEEN_LOOKS: Final = 60.0
 _MAX_DETAIL: Final = 500
+_BASE_BACKUP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 
 
 class Job(NamedTuple):
@@ -50,6 +52,8 @@ class Job(NamedTuple):
     """Where its result belongs. It writes to the same name with `.partial`: half of one is not taken for a whole."""
     password: str | None = None
     """Of the database, for programs of PostgreSQL; every user of the machine can read a command line."""
+    keep: int | None = None
+    """How many of the newest folders are kept beside each other; without, all are."""
 
 
 def jobs_of(settings: Settings, now: Micros) -> list[Job]:
@@ -59,14 +63,16 @@ def jobs_of(settings: Settings, now: Micros) -> list[Job]:
     if settings.archive_daily:
         jobs.append(Job("archive", (*here, "archive", "run")))
     if settings.backup_daily:
-        jobs.append(Job("backup", (*here, "backup")))
+        keep = () if settings.backup_keep is None else ("--keep", str(settings.backup_keep))
+        jobs.append(Job("backup", (*here, "backup", *keep)))
     if settings.base_backup_folder is not None:
         day = datetime.fromtimestamp(now / SECOND, UTC).strftime("%Y-%m-%dT%H%M%SZ")
         folder = settings.base_backup_folder / day
         program = shutil.which("pg_basebackup") or "pg_basebackup"
         options = ("--pgdata", str(_partial(folder)), "--checkpoint=fast", "--wal-method=stream", "--no-password")
         url, password = _without_password(settings.database_url or "")
-        jobs.append(Job("base_backup", (program, "--dbname", url, *options), folder, password))
+        command = (program, "--dbname", url, *options)
+        jobs.append(Job("base_backup", command, folder, password, settings.backup_keep))
     return jobs
 
 
@@ -108,6 +114,10 @@ async def _run_if_due(database: Statements, job: Job, settings: Settings) -> Non
     claimed = await database.row("jobs.claim", job.name, socket.gethostname(), _SECONDS_OF_A_CLAIM)
     if claimed is None:
         return
+    if claimed["cut_off"]:
+        log.warning(
+            "job %s: begun again; its service was killed while it ran, runs in a row: %d", job.name, claimed["cut_off"]
+        )
     renewing = asyncio.create_task(_renew(database, job.name, claimed["began"]))
     try:
         problem = await run_in_child(job, settings)
@@ -178,8 +188,18 @@ async def _keep(job: Job, *, is_whole: bool) -> None:
     partial = _partial(job.folder)
     if is_whole and partial.exists():
         await asyncio.to_thread(partial.rename, job.folder)
+        if job.keep is not None:
+            await asyncio.to_thread(_delete_old, job.folder, job.keep)
     else:
         await asyncio.to_thread(shutil.rmtree, partial, ignore_errors=True)
+
+
+def _delete_old(made: Path, keep: int) -> None:
+    """Delete all base backups beside the one just made but the newest; what has another kind of name is not touched."""
+    others = sorted(each for each in made.parent.iterdir() if _BASE_BACKUP.fullmatch(each.name) and each != made)
+    for folder in others[: max(0, len(others) - (keep - 1))]:
+        shutil.rmtree(folder, ignore_errors=True)
+        log.info("job base_backup: %s deleted, the newest %d are kept", folder.name, keep)
 
 
 def _changes(settings: Settings) -> dict[str, str]:

@@ -54,6 +54,27 @@ async def find(store: ObjectStore, name: str, origin: str | None = None) -> Mani
     raise ArchiveError(msg)
 
 
+async def delete_old(store: ObjectStore, made: Manifest, keep: int) -> Sequence[str]:
+    """Delete all backups of the database of `made` but that one and the newest others; returns their names.
+
+    Only backups that hold the same count: one without events replaces none with them. Whatever a clock said, the one
+    that was just made stays. A manifest goes first: a backup that is deleted in part is none.
+    """
+    backups, _ = await list_backups(store)
+    others = [
+        each.name
+        for each in backups
+        if each.origin == made.origin and each.name != made.name and _holds(each) == _holds(made)
+    ]
+    old = others[: max(0, len(others) - (keep - 1))]
+    for name in old:
+        folder = manifests.folder_of(name)
+        files = await asyncio.to_thread(store.names, f"{folder}/")
+        for file in sorted(files, key=lambda each: not _is_manifest(each)):
+            await asyncio.to_thread(store.delete, file)
+    return old
+
+
 async def verify(store: ObjectStore, manifest: Manifest, progress: Callable[[int, int], None]) -> None:
     """Read every file of a backup; raises `ArchiveError` if one is missing or damaged."""
     done = 0
@@ -66,6 +87,11 @@ async def verify(store: ObjectStore, manifest: Manifest, progress: Callable[[int
     folder = manifests.folder_of(manifest.name)
     for file in manifest.files:
         await asyncio.to_thread(verify_file, store, f"{folder}/{file.name}", file, read)
+
+
+def _holds(manifest: Manifest) -> tuple[bool, bool]:
+    """Whether a backup has the events, and whether it has the counters."""
+    return any(file.holds == manifests.EVENTS for file in manifest.files), manifest.counters is not None
 
 
 def _is_manifest(name: str) -> bool:

@@ -58,16 +58,17 @@ def metrics(
         for kind in ("total", "denied", "throttled", "blocked", "shadow", "degraded")
         if kind in {"total", "denied"} or any(each[kind] for each in found)
     ]
+    is_timed = user is None and "user" not in dimensions
     rows = [
         (
             moment(each["at"]),
             *(each[name] or "none" for name in dimensions),
             *(f"{each[kind]:,}" for kind in kinds),
-            *_times(each),
+            *(_times(each) if is_timed else ()),
         )
         for each in found
     ]
-    numbers = (*kinds, *_MILLISECONDS)
+    numbers = (*kinds, *(_MILLISECONDS if is_timed else ()))
     print_rows(("at (UTC)", *dimensions, *numbers), rows, numbers=numbers)
     if more:
         print_more(limit)

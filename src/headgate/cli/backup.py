@@ -16,6 +16,8 @@ from headgate.cli.output import complain, counted, moment, print_done, print_jso
 from headgate.errors import ArchiveError, Conflict, HeadgateError, InvalidSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headgate.adapters.object_store import ObjectStore
     from headgate.adapters.redis.counter_copies import Restored
     from headgate.backup.manifest import Manifest
@@ -51,6 +53,12 @@ def backup(
         False
     ),
     redis: Annotated[bool, typer.Option("--redis", help="Back up the counters too.")] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep", metavar="N", min=1, help="Then delete all but the newest N of this database that hold the same."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Back up the whole database as of one moment. Reads HEADGATE_DATABASE_URL directly.
@@ -66,13 +74,26 @@ def backup(
         raise InvalidSettings(msg)
     with progress_bar("backing up", show=not as_json) as progress:
         made, url = asyncio.run(_create(chosen, to, progress, with_events=not without_events, with_counters=redis))
+    try:
+        deleted = asyncio.run(_delete_old(chosen, to, made, keep)) if keep is not None else ()
+    except HeadgateError as error:
+        msg = f"the backup {made.name} is whole, but older ones could not be deleted: {error}"
+        raise ArchiveError(msg) from error
     if as_json:
-        print_json(_summary(made) | {"place": url})
+        print_json(_summary(made) | {"place": url} | ({} if keep is None else {"deleted": [*deleted]}))
     else:
         rows = sum(file.count for file in made.tables)
         counters = f", {counted(made.counters.count, 'counter')}" if made.counters else ""
         print_done("backed up", f"{made.name}: {counted(rows, 'row')}{counters}, {bytes_in_words(made.size)}, in {url}")
+        if deleted:
+            print_done("deleted", ", ".join(deleted))
     return 0
+
+
+async def _delete_old(chosen: "Settings", to: str | None, made: "Manifest", keep: int) -> "Sequence[str]":
+    from headgate.backup import catalog, factory  # noqa: PLC0415 (see `_create`)
+
+    return await catalog.delete_old(factory.backup_store(chosen, to), made, keep)
 
 
 async def _create(

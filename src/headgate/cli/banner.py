@@ -82,7 +82,7 @@ def announce(limiter: Limiter, control: ControlPlane | None, chosen: Settings, w
         out.print(Text(f"  # {purpose}", "dim"), soft_wrap=True)
         out.print(Text(indent(command, "  "), "green"), soft_wrap=True)
     out.print()
-    for hint in _hints(where):
+    for hint in hints(where):
         out.print(Text(f"  {hint}", "dim"), soft_wrap=True)
     out.print(Text("  ctrl-c stops it", "dim"))
     sys.stdout.flush()
@@ -100,7 +100,7 @@ def _commands(rule_set: RuleSet, chosen: Settings, where: Addresses) -> list[Exa
     return commands
 
 
-def _hints(where: Addresses) -> list[str]:
+def hints(where: Addresses) -> list[str]:
     """Where the dashboard is, how to call the command, and how to listen elsewhere."""
     hints = [] if where.admin is None else [f"{where.admin.url} in a browser is the dashboard"]
     program = Path(sys.argv[0])

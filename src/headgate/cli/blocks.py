@@ -48,7 +48,7 @@ def add(
     if as_json:
         print_json(made)
     else:
-        print_done("blocked", f"{_whom(made)} {_until(made)} (block {made['id']})")
+        print_done("blocked", f"{_whom(made)} {block_end(made)} (block {made['id']})")
         print_applied(client.applied)
 
 
@@ -80,5 +80,6 @@ def _whom(block: dict[str, Any]) -> str:
     return f"key {block['api_key']}" if block["api_key"] is not None else str(block["network"])
 
 
-def _until(block: dict[str, Any]) -> str:
+def block_end(block: dict[str, Any]) -> str:
+    """Until when it holds, as in a sentence."""
     return f"until {moment(block['until'])}" if block["until"] else "for good"

@@ -28,7 +28,10 @@ from headgate.sync import Limiter
 DENIED = 2
 
 _Url: TypeAlias = Annotated[
-    Text, typer.Option("--url", help="The service to ask; http://127.0.0.1:8080 unless told.", rich_help_panel="Whom")
+    Text,
+    typer.Option(
+        "--url", help="The service to ask; http://127.0.0.1:8080 unless told.", rich_help_panel="Which service"
+    ),
 ]
 _Rules: TypeAlias = Annotated[
     Text,
@@ -36,7 +39,7 @@ _Rules: TypeAlias = Annotated[
         "--rules",
         metavar="FILE",
         help="Decide here, by this file, on new counters.",
-        rich_help_panel="Whom",
+        rich_help_panel="Which service",
     ),
 ]
 _Json: TypeAlias = Annotated[bool, typer.Option("--json", help="The verdict as JSON, for programs.")]

@@ -37,7 +37,7 @@ def attributes_of(pairs: list[str] | None) -> dict[str, str]:
             msg = f"--attribute is {pair!r}; write NAME=VALUE, for example region=eu"
             raise InvalidRequest(msg)
         if name in attributes:
-            msg = f"--attribute {name!r} is there twice; a request has one value of each"
+            msg = f"--attribute {name!r} appears twice; a request has one value of each"
             raise InvalidRequest(msg)
         attributes[name] = value
     return attributes

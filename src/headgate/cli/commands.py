@@ -3,8 +3,8 @@
 A verb returns its exit code: 0 is success, 1 is failure, 2 is a denial (`check`, `peek`, `explain`)
 or a difference (`rules plan`, `db status`, `usage reconcile`). So usage errors, which are 2 elsewhere, are 1 here.
 
-A new verb is a function in a module of this package and a line in `VERBS` or `GROUPS`. Only the module of the
-verb that is called is imported; the overview of ``headgate --help`` reads the docstrings of the others.
+A new verb is a function in a module of this package, a line in `VERBS` or `GROUPS`, and its name in `SUBJECTS`. Only
+the module of the verb that is called is imported; ``headgate --help`` reads the docstrings of the others.
 """
 
 import ast

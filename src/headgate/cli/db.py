@@ -10,7 +10,7 @@ import typer
 from headgate.adapters.embedded import open_database
 from headgate.cli.options import settings
 from headgate.cli.output import console, counted, print_json, table
-from headgate.errors import InvalidSettings
+from headgate.errors import DatabaseError, InvalidSettings
 
 if TYPE_CHECKING:
     from headgate.adapters.postgres import Database, Migration
@@ -56,13 +56,16 @@ async def _status(url: str | None, *, as_json: bool) -> int:
     async with _database(url) as database:
         from headgate.adapters import postgres  # noqa: PLC0415 (an extra, which is there if this is reached)
 
+        forbidden = await postgres.forbidden_tables(database)
+        if "migrations" in forbidden:
+            raise DatabaseError(_rights(forbidden), transient=False)
         done = await postgres.applied(database)
         known = postgres.known()
     left = sum(step.number not in done for step in known)
     if as_json:
         times = {number: at.isoformat() for number, at in done.items()}
         steps = [{"number": step.number, "name": step.name, "at": times.get(step.number)} for step in known]
-        print_json({"pending": left, "migrations": steps})
+        print_json({"pending": left, "migrations": steps, "forbidden": forbidden})
     else:
         rows = table()
         for heading in ("migration", "applied"):
@@ -74,6 +77,9 @@ async def _status(url: str | None, *, as_json: bool) -> int:
         out.print(rows)
         sentence = f"{counted(left, 'migration')} to come: run 'headgate db migrate'."
         out.print(sentence if left else "The schema is up to date.")
+        if forbidden:
+            sentence = _rights(forbidden)
+            out.print(f"{sentence[0].upper()}{sentence[1:]}.")
     return PENDING if left else 0
 
 
@@ -94,6 +100,11 @@ async def _database(url: str | None) -> AsyncIterator["Database"]:
         yield opened.database
     finally:
         await opened.close()
+
+
+def _rights(forbidden: list[str]) -> str:
+    names = ", ".join(forbidden)
+    return f"the role may not read and write {names}: grant it SELECT, INSERT, UPDATE and DELETE there, as their owner"
 
 
 def _label(step: "Migration") -> str:

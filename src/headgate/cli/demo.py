@@ -107,7 +107,7 @@ def _service(chosen: Settings, grpc_port: int) -> Iterator[None]:
         deadline = monotonic() + _PATIENCE
         while (running := running_service(chosen)) is None or not running.is_ready:
             if process.poll() is not None or monotonic() > deadline:
-                msg = "the service has not started; what it said is above"
+                msg = "the service has not started; its output is above"
                 raise HeadgateError(msg)
             sleep(_POLL)
         yield

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "": (
         ("make it run", "headgate serve --rules rules.yaml"),
-        ("ask it", "headgate check --user u1 --path /api/search"),
+        ("ask it", "headgate check --user u1 --method GET --path /api/search"),
         ("see what happens", "headgate top --url http://127.0.0.1:8081 --token TOKEN"),
         ("find what is wrong", "headgate doctor"),
     ),
@@ -23,8 +23,8 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "demo": (("more traffic, and a month of the past", "headgate demo --rate 100 --days 30"),),
     "check": (("a request, counted if it passes", "headgate check --user u1 --method GET --path /api/search"),),
-    "peek": (("the same without counting", "headgate peek --user u1 --path /api/search"),),
-    "explain": (("which rules apply, and why", "headgate explain --user u1 --path /api/search"),),
+    "peek": (("the same without counting", "headgate peek --user u1 --method GET --path /api/search"),),
+    "explain": (("which rules apply, and why", "headgate explain --user u1 --method GET --path /api/search"),),
     "quota": (("what a user has left", "headgate quota u1"),),
     "top": (
         ("every five seconds", "headgate top --interval 5"),

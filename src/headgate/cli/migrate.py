@@ -17,7 +17,7 @@ def migrate(
         str,
         typer.Argument(
             metavar="FILE",
-            help=f"What is moved: {', '.join(SOURCES)}.",
+            help=f"The program or configuration to move, of {', '.join(SOURCES[:-1])} or {SOURCES[-1]}.",
             show_default=False,
         ),
     ],

@@ -24,12 +24,12 @@ from headgate.settings import (
 )
 
 Text: TypeAlias = str | None
-_WHOM: Final = "Whom"
+_SERVICE: Final = "Which service"
 Url: TypeAlias = Annotated[
-    Text, typer.Option("--url", help="The admin API to ask; HEADGATE_ADMIN_URL unless told.", rich_help_panel=_WHOM)
+    Text, typer.Option("--url", help="Its admin API; HEADGATE_ADMIN_URL unless told.", rich_help_panel=_SERVICE)
 ]
 Token: TypeAlias = Annotated[
-    Text, typer.Option("--token", help="A token of it; HEADGATE_ADMIN_TOKEN unless told.", rich_help_panel=_WHOM)
+    Text, typer.Option("--token", help="A token of it; HEADGATE_ADMIN_TOKEN unless told.", rich_help_panel=_SERVICE)
 ]
 Json: TypeAlias = Annotated[bool, typer.Option("--json", help="The answer as JSON, for programs.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print the secret and nothing else.")]

@@ -12,7 +12,7 @@ from headgate.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Write over a file that is there already.")]
+Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Write over a file that exists already.")]
 
 
 def _never(_: str) -> bool:
@@ -21,7 +21,7 @@ def _never(_: str) -> bool:
 
 def already_there(path: object) -> str:
     """Why a file is not written."""
-    return f"{path} is there already, with other contents; name another file, or write over it with --force"
+    return f"{path} exists already, with other contents; name another file, or write over it with --force"
 
 
 def write_file(path: str, text: str, *, force: bool, is_ours: Callable[[str], bool] = _never) -> None:

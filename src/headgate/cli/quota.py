@@ -7,6 +7,7 @@ import typer
 from rich.text import Text as Styled
 
 from headgate.cli.admin_client import admin, at
+from headgate.cli.blocks import block_end
 from headgate.cli.options import Json, Token, Url
 from headgate.cli.output import counted, print_done, print_json, print_line, print_rows
 from headgate.cli.tables import printable
@@ -28,17 +29,21 @@ def quota(
     with admin(url, token, decides=True) as client:
         path = at("users", user, "quota")
         answer = client.post(f"{path}/reset") if reset else client.get(path)
+        blocks = [] if reset or as_json else client.some(at("blocks"), 50, subject=user)[0]
     if as_json:
         print_json(answer)
     elif reset:
         print_done("reset", f"user {user}: {counted(answer['counters'], 'counter')} forgotten; shared ones stay")
     else:
-        _print(answer)
+        _print(answer, next((each for each in blocks if each["user"] == user), None))
 
 
-def _print(answer: dict[str, Any]) -> None:
+def _print(answer: dict[str, Any], block: dict[str, Any] | None) -> None:
     tier = f", tier {answer['tier']}" if answer["tier"] else ""
     print_line(Styled.assemble((printable(answer["user"]), "bold"), printable(tier)))
+    if block is not None:
+        reason = f": {block['reason']}" if block["reason"] else ""
+        print_line(Styled.assemble(("blocked", "red"), printable(f" {block_end(block)}{reason}")))
     print_limits(answer["items"])
 
 

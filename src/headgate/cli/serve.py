@@ -48,14 +48,17 @@ def serve(
     role: Annotated[
         str | None, typer.Option(metavar="ROLE", help="decisions, admin, or all of it in one service; all unless told.")
     ] = None,
-    workers: Annotated[str | None, typer.Option(metavar="NUMBER", help="How many processes answer.")] = None,
+    workers: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="How many processes answer; 1 unless told.")
+    ] = None,
 ) -> int:
     """Run the decision service. Each option can also be set as HEADGATE_RULES_FILE, HEADGATE_DATABASE_URL, and so on.
 
     With a database there is an admin API too, and changes made there are active within a second. Without
-    a rules file there is always one: servers of our own, in the data directory, unless told. A rules file
-    that changes is picked up; a broken one is refused, and the active rules stay. SIGTERM ends the service
-    in order: /readyz says 503, then requests in flight are finished. A process that dies is started again.
+    a rules file there is always a database: unless one is named, headgate starts its own servers, with their
+    data in the data directory. A rules file that changes is picked up; a broken one is refused, and the active
+    rules stay. SIGTERM ends the service in order: /readyz says 503, then requests in flight are finished. A
+    process that dies is started again.
     """
     options = {
         "rules_file": rules,

@@ -25,7 +25,7 @@ from headgate.edge.fairness import TimeSlice
 from headgate.edge.http.server import ShutdownTimes, StopSignals, freeze_gc
 from headgate.edge.http.server import serve as serve_http
 from headgate.edge.refused_sign_ins import RefusedSignIns
-from headgate.edge.supervisor import KEEPER, Link
+from headgate.edge.supervisor import KEEPER, SupervisorPipes
 from headgate.edge.telemetry import LEADER, Telemetry
 from headgate.errors import HeadgateError
 from headgate.setting_effects import idle_rule_fields
@@ -53,37 +53,39 @@ class Service(NamedTuple):
 class Supervision:
     """What the supervisor says, on the event loop of one of its processes."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: SupervisorPipes) -> None:
         """Listen from now on."""
         self.all_answer = asyncio.Event()
         self.all_ended = asyncio.Event()
         self._link = link
-        asyncio.get_running_loop().add_reader(link.says, self._hear)
+        asyncio.get_running_loop().add_reader(link.status_fd, self._hear)
 
     def _hear(self) -> None:
-        said = os.read(self._link.says, 64)
+        said = os.read(self._link.status_fd, 64)
         if self._link.all_answer(said):
             self.all_answer.set()
         if self._link.all_ended(said):
             self.all_ended.set()
         if not said:  # a dead supervisor cannot end this process, so it ends itself
-            asyncio.get_running_loop().remove_reader(self._link.says)
+            asyncio.get_running_loop().remove_reader(self._link.status_fd)
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def run_main(service: Service, link: Link) -> int:
+def run_main(service: Service, link: SupervisorPipes) -> int:
     """Run the main process; what keeps it from its first start is told in a sentence."""
     log_to_stderr(service.chosen)
     return _run(partial(uvloop.run, _main(service, link)), in_log=link.restarts > 0)
 
 
-def run_worker(service: Service, number: int, link: Link) -> int:
+def run_worker(service: Service, number: int, link: SupervisorPipes) -> int:
     """Run one worker."""
     log_to_stderr(service.chosen, str(number))
     return _run(partial(uvloop.run, _worker(service, number, link)), in_log=True)
 
 
-def run_servers(service: Service, servers: Sequence[EmbeddedServer], release: Callable[[], None], link: Link) -> int:
+def run_servers(
+    service: Service, servers: Sequence[EmbeddedServer], release: Callable[[], None], link: SupervisorPipes
+) -> int:
     """Run the process that keeps the embedded servers running. It has no use for ports, and releases them."""
     release()
     log_to_stderr(service.chosen, KEEPER)
@@ -106,7 +108,7 @@ def _run(process: Callable[[], None], *, in_log: bool) -> int:
     return 0
 
 
-async def _main(service: Service, link: Link) -> None:
+async def _main(service: Service, link: SupervisorPipes) -> None:
     chosen, where = service.chosen, service.where
     supervision = Supervision(link)
     carrying = transport(chosen)
@@ -202,7 +204,7 @@ async def _until_the_workers_have_ended(running: Running, supervision: Supervisi
     await supervision.all_ended.wait()
 
 
-async def _worker(service: Service, number: int, link: Link) -> None:
+async def _worker(service: Service, number: int, link: SupervisorPipes) -> None:
     Supervision(link)
     carrying = transport(service.chosen)
     telemetry = Telemetry(str(number), service.folder, restarts=link.restarts)

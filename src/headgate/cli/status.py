@@ -16,6 +16,7 @@ from headgate.settings import Settings
 BEHIND = 2
 _SECONDS = 5.0
 _READY = "ready"
+_JOB_SETTINGS = "HEADGATE_ARCHIVE_DAILY, HEADGATE_BACKUP_DAILY and HEADGATE_BASE_BACKUP_FOLDER"
 
 
 def status(url: Url = None, token: Token = None, *, as_json: Json = False) -> int:
@@ -102,7 +103,7 @@ def _control_lines(control: dict[str, Any] | None) -> dict[str, str | Styled | l
         **_overview_lines(control.get("overview")),
         "rules": rules,
         "processes": [have, *late] if processes else "none runs on this database",
-        "jobs": jobs or "none has run; see HEADGATE_ARCHIVE_DAILY and HEADGATE_BACKUP_DAILY",
+        "jobs": jobs or f"none has run; see {_JOB_SETTINGS}",
     }
 
 

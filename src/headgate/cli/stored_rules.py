@@ -158,7 +158,7 @@ def import_rules(
         imported = client.post(at("ruleset", "import"), document.data, form=form)
     _write(imported["rule_set"], into, force=force, as_json=as_json)
     if imported["notes"]:
-        complain(f"{file} says more than was carried over:", *imported["notes"])
+        complain(f"{file} has settings that were not carried over:", *imported["notes"])
 
 
 def schema(into: _Into = None, url: Url = None, token: Token = None, *, force: Force = False) -> None:

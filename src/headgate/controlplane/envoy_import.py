@@ -144,7 +144,7 @@ def _nodes(fields: Fields, keys: tuple[str, ...], made: ImportedRules) -> list[_
             descriptor.problem("a descriptor needs a key", "key")
         joined = f"{key}_{value}" if value else key  # by which it is looked up there
         if joined in seen:
-            descriptor.problem(f"the key {short_repr(key)} with the value {short_repr(value)} is there twice", "key")
+            descriptor.problem(f"the key {short_repr(key)} with the value {short_repr(value)} appears twice", "key")
         seen.add(joined)
         node = _node(descriptor, key, value, made)
         node.below = _nodes(descriptor, (*keys, key), made)
@@ -184,7 +184,7 @@ def _cannot_say(node: _Node, keys: tuple[str, ...]) -> str | None:
     if node.kind == _EXACT and node.value.endswith("*"):
         return f"the value {short_repr(node.value)} is a prefix, and attributes are matched whole"
     if node.key in keys:
-        return f"the key {key} is twice on the way, and a request has one value of an attribute"
+        return f"the key {key} appears twice on the path to it, and a request has one value of an attribute"
     if node.key in {_DOMAIN, DESCRIPTOR_KEYS}:
         return f"the key {key} is the attribute that rules find their descriptors by"
     if "," in node.key:

@@ -65,7 +65,12 @@ def id_before(after: str | None) -> UUID:
     before = UUID(int=0) if after is None else id_of(after)
     if before is None:
         raise InvalidFields(
-            [Problem(("after",), f"{short_repr(after)} is not where a page ended; take it from the last one")]
+            [
+                Problem(
+                    ("after",),
+                    f"{short_repr(after)} is not a cursor of this list; send `next` of the previous page, or omit it",
+                )
+            ]
         )
     return before
 
@@ -78,7 +83,7 @@ def at_most(longest: int) -> Callable[[str], str | None]:
 def stays(fields: Fields, name: str, value: object) -> None:
     """A field that may be given again, but not changed."""
     if fields.has(name) and fields.data[name] != value:
-        fields.problem(f"it is {short_repr(value)} and stays that", name)
+        fields.problem(f"it is {short_repr(value)} and cannot be changed", name)
 
 
 def tier(fields: Fields, tiers: Collection[str]) -> str | None:

@@ -122,7 +122,7 @@ class Presence:
             self._failed += 1
             if self._failed == _FAILURES_TO_SAY:
                 log.warning(
-                    "process list: this process could not be entered, so its rules version is not shown: %s", error
+                    "process list: this process is not registered, so its rules version is not shown: %s", error
                 )
         else:
             self._failed = 0

@@ -279,5 +279,5 @@ async def _check_tiers(statements: Statements, removed: Sequence[str]) -> None:
     rows = await statements.rows("rule_sets.tier_users", list(removed)) if removed else []
     for row in rows:
         are = f"{row['many']} {row['kind']} are" if row["many"] > 1 else f"a {row['kind'].removesuffix('s')} is"
-        msg = f"the tier {row['tier']!r} cannot go: {are} on it ({short_repr(row['example'])}, for example)"
+        msg = f"the tier {row['tier']!r} cannot be deleted: {are} on it ({short_repr(row['example'])}, for example)"
         raise Conflict(msg)

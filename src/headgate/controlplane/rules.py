@@ -202,10 +202,10 @@ class Rules:
             known = None if name_problem(name) else await writing.row("rules.known_id", name)
             row = None if known is None else await writing.row("rules.version", known["id"], change)
             if known is None or row is None:
-                msg = f"change {change} made nothing of a rule {short_repr(name)}; its history lists those that did"
+                msg = f"change {change} did not touch a rule {short_repr(name)}; its history lists the changes that did"
                 raise NotFound(msg)
             if row["data"] is None:
-                msg = f"change {change} took the rule {name!r} away; to go back to that, delete it"
+                msg = f"change {change} deleted the rule {name!r}; to go back to that, delete the rule"
                 raise Conflict(msg)
             before = await rule_rows.find(writing, name)
             _check_version(name, before, version)

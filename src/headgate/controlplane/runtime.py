@@ -26,7 +26,7 @@ log = logging.getLogger("headgate")
 _SECONDS_FOR_A_COMMAND: Final = 5.0
 
 
-class Patience(NamedTuple):
+class StartTimeouts(NamedTuple):
     """For how many seconds a start waits for servers, before it goes on without them."""
 
     database: float = 1.0
@@ -34,8 +34,8 @@ class Patience(NamedTuple):
     documents: float = 0.8
 
 
-WITH_SAVED_RULES: Final = Patience(0.3, 0.5)
-AS_APPLICATION: Final = Patience(documents=1.5)
+WITH_SAVED_RULES: Final = StartTimeouts(0.3, 0.5)
+AS_APPLICATION: Final = StartTimeouts(documents=1.5)
 
 
 class Resource(Protocol):
@@ -73,12 +73,12 @@ class ControlParts:
 class ControlRuntime:
     """Starts the parts in order, keeps them running, and stops them. Use it in ``async with``."""
 
-    def __init__(self, parts: ControlParts, patience: Patience) -> None:
-        """`patience` bounds how long `start` takes while servers do not answer."""
+    def __init__(self, parts: ControlParts, timeouts: StartTimeouts) -> None:
+        """`timeouts` bounds how long `start` takes while servers do not answer."""
         self.subscriber = parts.subscriber
         self.leader = parts.leader
         self._parts = parts
-        self._patience = patience
+        self._timeouts = timeouts
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -95,10 +95,10 @@ class ControlRuntime:
         parts = self._parts
         await parts.database.start()
         if parts.leader is not None:
-            await self._lead(parts.leader, self._patience.database)
+            await self._lead(parts.leader, self._timeouts.database)
         if parts.identity is not None:
             await parts.identity.start()
-        await parts.subscriber.start(self._patience.documents)
+        await parts.subscriber.start(self._timeouts.documents)
         if parts.file_rules is not None:
             await parts.file_rules.look()
         self._tasks += map(_logged, self._loops())

@@ -30,7 +30,7 @@ def span(
     until = until or now + _A_SECOND
     since = since or max(datetime.min.replace(tzinfo=UTC) + usual, until) - usual
     if until <= since:
-        raise InvalidFields([Problem(("since",), "it does not lie before `until`, or before now")])
+        raise InvalidFields([Problem(("since",), "it must be before `until` and before now")])
     if until - since > longest + _TOLERANCE:
         said = f"{longest.days} days" if longest > A_DAY else f"{longest // timedelta(hours=1)} hours"
         raise InvalidFields([Problem(("since",), f"at most {said} can be asked for at once; name `until` too")])
@@ -43,7 +43,7 @@ def days(now: datetime, first: date | None, last: date | None, *, most: int, usu
     before = (usual - 1) * A_DAY
     first = first or max(date.min + before, last) - before
     if last < first:
-        raise InvalidFields([Problem(("from",), "it lies behind `to`")])
+        raise InvalidFields([Problem(("from",), "it must not be after `to`")])
     if (last - first).days >= most:
         raise InvalidFields([Problem(("from",), f"at most {most} days can be asked for at once")])
     return first, last

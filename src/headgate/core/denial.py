@@ -75,7 +75,7 @@ class Denial(NamedTuple):
     """When it would be admitted if no other caller comes."""
 
 
-class Standing(NamedTuple):
+class KnownAdmission(NamedTuple):
     """How a counter stood that would have admitted its part of a refused request."""
 
     meter: Meter
@@ -140,7 +140,7 @@ def refusal(known: Denial, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | 
     return answer
 
 
-def as_it_stood(known: Standing, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | None:
+def as_it_stood(known: KnownAdmission, hit: Hit, now: Nanos, end: Nanos) -> FromDenyCache | None:
     """The answer to a hit of a refused request that would have been admitted; None if that is not known."""
     meter, known_cost, decision, received, _ = known
     if not received <= now < end or hit.cost > known_cost or hit.forced or not is_same_meter(hit.meter, meter):

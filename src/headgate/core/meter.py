@@ -97,12 +97,12 @@ class Meter:
         "creditable_until",
         "decide",
         "expires_at",
-        "fullest",
         "give_back",
         "is_calendar",
         "limit",
         "max_delay",
-        "most_overdrawn",
+        "max_level",
+        "max_overdraft",
         "period",
     )
 
@@ -142,9 +142,9 @@ class Meter:
         self.period: Final = numbers.period
         self.capacity: Final = numbers.capacity
         self.max_delay: Final = numbers.max_delay
-        self.fullest: Final = numbers.fullest
+        self.max_level: Final = numbers.max_level
         """Buckets: the most shares there can be in one, unless by force."""
-        self.most_overdrawn: Final = numbers.most_overdrawn
+        self.max_overdraft: Final = numbers.max_overdraft
         """Buckets: how many shares beyond those are counted."""
         self.code: Final = traits.code + numbers.period_code
 
@@ -196,8 +196,8 @@ class _Numbers(NamedTuple):
     period: Micros
     capacity: int
     max_delay: Micros
-    fullest: int
-    most_overdrawn: int
+    max_level: int
+    max_overdraft: int
     period_code: str
 
 
@@ -209,14 +209,14 @@ def _rate_numbers(limit: Rate, algorithm: Algorithm, max_delay: Micros | None) -
     capacity = limit.burst or limit.amount
     if max_delay is None:
         max_delay = NO_DELAY_LIMIT if algorithm is Algorithm.LEAKY_BUCKET else 0
-    fullest = capacity * limit.period
+    max_level = capacity * limit.period
     if algorithm is Algorithm.TOKEN_BUCKET:
         _check_delay(limit, max_delay)
-        fullest += max_delay * limit.amount
-    most_overdrawn = min(MAX_WAIT * limit.amount, MAX_COUNTED * limit.period)
+        max_level += max_delay * limit.amount
+    max_overdraft = min(MAX_WAIT * limit.amount, MAX_COUNTED * limit.period)
     # The amount is left out: a raised or lowered limit goes on with the same counter.
     period = str(limit.calendar).replace(" ", "-") if limit.calendar else format_duration(limit.period)
-    return _Numbers(limit.period, capacity, max_delay, fullest, most_overdrawn, period)
+    return _Numbers(limit.period, capacity, max_delay, max_level, max_overdraft, period)
 
 
 def _check_fit(limit: Rate | Slots, algorithm: Algorithm, traits: Traits) -> None:

@@ -16,14 +16,14 @@ QUOTA_EXCEEDED: Final = "https://iana.org/assignments/http-problem-types#quota-e
 def for_verdict(verdict: Verdict) -> dict[str, Any]:
     """Say what happened, to people (`message`) and to programs (`error`, `violated-policies`)."""
     rule = verdict.rule
+    custom = None if rule is None else rule.response.message
     violated = [each.policy for each in verdict.findings if not each.shadow and not each.decision.allowed]
     if violated:
         kind, error, title = QUOTA_EXCEEDED, "rate_limit_exceeded", "Rate limit exceeded"
         detail = _detail(verdict)
     else:
         kind, error, title = "about:blank", "blocked", "Blocked"
-        detail = f"Blocked by policy {verdict.policy}."
-    custom = None if rule is None else rule.response.message
+        detail = custom or f"Blocked by policy {verdict.policy}."
     return {
         "type": kind,
         "title": title,

@@ -109,7 +109,7 @@ class ShardView:
         """Whether all parts together have so much left, as far as is known."""
         return cost <= sum(self.rooms(now))
 
-    def could_ever(self, cost: int) -> bool:
+    def fits_limit(self, cost: int) -> bool:
         """Whether all parts together can have so much."""
         return cost <= sum(self.capacities)
 

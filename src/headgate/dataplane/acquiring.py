@@ -12,7 +12,7 @@ from headgate.core.meter import DEFAULT_ALGORITHM
 from headgate.core.request import Request
 from headgate.core.verdict import bare_verdict
 from headgate.dataplane.reservations import back, charges
-from headgate.dataplane.waiting import Patience, check_timeout
+from headgate.dataplane.waiting import AdmissionWaiter, check_timeout
 from headgate.errors import InvalidRequest, short_repr
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ class Acquirer:
         self._limiter = limiter
         self._plan_for = plan_for
         self._store = store
-        self._patience = Patience(queues, store, suspends=not queues.blocks and limiter.hit_now is None)
-        self.close = self._patience.close
+        self._waiter = AdmissionWaiter(queues, store, suspends=not queues.blocks and limiter.hit_now is None)
+        self.close = self._waiter.close
 
     async def acquire(self, terms: Terms) -> Verdict:
         """Wait until the limit, or all rules for a request, admit it."""
         ask, counters = self._asking(terms)
-        return await self._patience.until_admitted(ask, counters, self._patience.deadline(terms.timeout))
+        return await self._waiter.until_admitted(ask, counters, self._waiter.deadline(terms.timeout))
 
     def waiting_for_slot(self, wait: float | bool) -> Callable[[Hit], Awaitable[Verdict]] | None:  # noqa: FBT001 (as `Limiter.slot` is given it)
         """How to take a slot as soon as one is free, within so many seconds; None if it is not waited for."""
@@ -72,8 +72,8 @@ class Acquirer:
         timeout = check_timeout(None if wait is True else wait)
 
         async def take(hit: Hit) -> Verdict:
-            deadline = self._patience.deadline(timeout)
-            return await self._patience.until_admitted(self._asking_for_slot(hit), (hit.key,), deadline)
+            deadline = self._waiter.deadline(timeout)
+            return await self._waiter.until_admitted(self._asking_for_slot(hit), (hit.key,), deadline)
 
         return take
 

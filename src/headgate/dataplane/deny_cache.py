@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.core import denial
 from headgate.core.decision import Decision, Source, undoing
-from headgate.core.denial import MAX_AGE, NO_END, Denial, Standing
+from headgate.core.denial import MAX_AGE, NO_END, Denial, KnownAdmission
 from headgate.dataplane.entry_table import EntryTable
 from headgate.dataplane.single_flight import SingleFlight, wait_for
 from headgate.errors import Overloaded
@@ -66,7 +66,7 @@ class DenyCache:
         self._clock = clock
         of_standings = megabytes * _MEGABYTE // _OF_STANDINGS
         self._denials: EntryTable[Denial] = EntryTable(megabytes * _MEGABYTE - of_standings)
-        self._standings: EntryTable[Standing] = EntryTable(of_standings)
+        self._standings: EntryTable[KnownAdmission] = EntryTable(of_standings)
         self.denied = self._denied = self._denials.entries
         """The known denials, by counter."""
         self._standing_entries = self._standings.entries
@@ -240,7 +240,7 @@ class DenyCache:
                         new = denial.denial(hit, decision, sent, received)
                         self._denials.put(key, denial.confirmed(known, new, received), received)
                     continue
-                standing = Standing(hit.meter, hit.cost, decision, received, sent + MAX_AGE)
+                standing = KnownAdmission(hit.meter, hit.cost, decision, received, sent + MAX_AGE)
                 self._standings.put(key, standing, received)
                 if known is not None and known.cost <= hit.cost:  # it has ended early, elsewhere
                     self._denials.pop(key)
@@ -326,7 +326,7 @@ class DenyCache:
     def _dropped_at(self, key: Key) -> Nanos:
         return self._dropped.get(key, self._all_dropped)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: another thread of its parent may have been changing something."""
         self._lock = threading.RLock()
         self._flights.forget()
@@ -343,7 +343,7 @@ _caches: weakref.WeakSet[DenyCache] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for cache in _caches:
-        cache.begin_anew()
+        cache.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

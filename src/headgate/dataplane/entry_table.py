@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from headgate.core.denial import Denial, Standing
+from headgate.core.denial import Denial, KnownAdmission
 
 if TYPE_CHECKING:
     from headgate.core.decision import Key
     from headgate.core.denial import Nanos
 
-E = TypeVar("E", Denial, Standing)
+E = TypeVar("E", Denial, KnownAdmission)
 
 BYTES_OF_AN_ENTRY: Final = 900
 """All of it but the key: both tuples, their numbers, the slot in the dictionary, and a meter of its own."""

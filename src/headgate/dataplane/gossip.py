@@ -102,7 +102,7 @@ class Gossip:
         """The hits on this region's store that count one hit; None if this region's share is less than a unit."""
         name, meter = hit.key, hit.meter
         own = share_meter(meter, shares or equal_shares((self._region, *self._others)), self._region)
-        is_by_sum = hit.forced or self.is_heard(name, meter)
+        is_by_sum = hit.forced or self.is_up_to_date(name, meter)
         if own is None and not is_by_sum:
             return None
         share = Hit(share_name(name), own or meter, hit.cost, forced=is_by_sum)
@@ -119,7 +119,7 @@ class Gossip:
         """Hear of a counter anew."""
         self._counters.pop(key, None)
 
-    async def hear(self, hit: Hit) -> None:
+    async def fetch_counts(self, hit: Hit) -> None:
         """Before the first hit of this process on a counter, hear of the other regions, if they answer."""
         counter = self._counters.get(hit.key)
         if counter is None:
@@ -133,7 +133,7 @@ class Gossip:
         if counter.hearing is not None and not counter.hearing.done():
             await asyncio.wait([counter.hearing])
 
-    def is_heard(self, key: Key, meter: Meter) -> bool:
+    def is_up_to_date(self, key: Key, meter: Meter) -> bool:
         """Whether all other regions were heard of lately about a counter, which is in use from now on."""
         counter = self._counters.get(key)
         if counter is None:

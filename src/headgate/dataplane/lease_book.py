@@ -293,7 +293,7 @@ class LeaseBook:
                     self._in_flight[key] = False
             self._owed = [receipt for receipt in self._owed if receipt.key not in void]
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the blocks are its parent's."""
         self.lock = threading.RLock()
         self.named.clear()

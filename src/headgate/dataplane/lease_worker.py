@@ -31,7 +31,7 @@ class LeaseWorker(Protocol):
     async def stop(self) -> None:
         """Let what is running end, and do not begin anew until `wake`."""
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: task and thread are its parent's."""
 
 
@@ -72,8 +72,8 @@ class LoopWorker:
             await asyncio.wait([task], timeout=_SECONDS_TO_STOP)
             task.cancel()
 
-    def begin_anew(self) -> None:
-        """See `LeaseWorker.begin_anew`."""
+    def reset_after_fork(self) -> None:
+        """See `LeaseWorker.reset_after_fork`."""
         self._task = self._loop = None
 
 
@@ -118,8 +118,8 @@ class ThreadWorker:
         if thread is not None and thread is not threading.current_thread():
             thread.join(_SECONDS_TO_STOP)
 
-    def begin_anew(self) -> None:
-        """See `LeaseWorker.begin_anew`."""
+    def reset_after_fork(self) -> None:
+        """See `LeaseWorker.reset_after_fork`."""
         self._thread = None
         self._lock = threading.Lock()
         self._woken = threading.Event()

@@ -276,10 +276,10 @@ class Leased:
         finally:
             await self.store.close()
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: what is held is its parent's."""
-        self._book.begin_anew()
-        self._worker.begin_anew()
+        self._book.reset_after_fork()
+        self._worker.reset_after_fork()
 
 
 def _nothing_known(_hit: Hit) -> None:
@@ -299,7 +299,7 @@ _stores: weakref.WeakSet[Leased] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for store in _stores:
-        store.begin_anew()
+        store.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -223,9 +223,16 @@ class SharedRecords:
         """Let other processes know. Not that a key is unknown: a caller can invent as many as it likes."""
         now = self._clock() // SECOND
         known, unknown = {}, {}
+        plain: dict[Any, bytes] = {}  # by tier: most users have one and nothing else, and are written alike
         for name, data in found.items():
             if data is not None:
-                known[_PREFIX + name] = _encode((now + int(FRESH_SECONDS), data)).encode()
+                is_plain = name.startswith(USER) and not data.get("overrides")
+                written = plain.get(data.get("tier")) if is_plain else None
+                if written is None:
+                    written = _encode((now + int(FRESH_SECONDS), data)).encode()
+                    if is_plain:
+                        plain[data.get("tier")] = written
+                known[_PREFIX + name] = written
             elif name.startswith(USER):
                 unknown[_PREFIX + name] = _encode((now + int(UNKNOWN_SECONDS), None)).encode()
         if known:
@@ -251,8 +258,13 @@ def record_of(name: str, data: object) -> UserRecord | KeyRecord | None:
     """A record from its data; what makes no sense is not there."""
     if data is None:
         return None
+    is_user = name.startswith(USER)
+    if is_user and isinstance(data, dict) and not data.get("overrides") and isinstance(data.get("tier"), str):
+        known = _plain_users.get(data["tier"])  # fast path: one look in place of what follows, for nearly all users
+        if known is not None:
+            return known
     try:
-        if not name.startswith(USER):
+        if not is_user:
             return KeyRecord.read(data)
         user = UserRecord.read(data)
     except (ValueError, OverflowError):

@@ -25,7 +25,7 @@ from headgate.core.spread import RegionMode
 from headgate.dataplane.borrowed import Borrower
 from headgate.dataplane.gossip import DEFAULT_SECONDS, Gossip, receipts_here
 from headgate.dataplane.regional_request import RegionalRequest, unknown_decision
-from headgate.errors import HeadgateError, PartlyAnswered, StoreError
+from headgate.errors import HeadgateError, NotFound, PartlyAnswered, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -167,7 +167,7 @@ class Regional:
         for hit in hits:
             is_shared = MARK in hit.key and not is_companion(hit.key)
             if is_shared and sharing_of(hit.key).mode is RegionMode.GOSSIP:
-                await self.gossip.hear(hit)
+                await self.gossip.fetch_counts(hit)
 
     async def _peek(self, hits: Sequence[Hit]) -> list[Decision]:
         await self._hear(hits)
@@ -185,7 +185,10 @@ class Regional:
     # Everything else
 
     async def give_back(self, receipts: Sequence[Receipt]) -> None:
-        """See `CounterStore.give_back`. What other regions have heard of counts there until its time is over."""
+        """See `CounterStore.give_back`. What other regions have heard of counts there until its time is over.
+
+        `NotFound` if something was counted in a region that is not known here; then nothing is given back.
+        """
         by_region: dict[str, list[Receipt]] = {}
         for receipt in receipts:
             region, mine = self._receipts(receipt)
@@ -201,7 +204,13 @@ class Regional:
         if home in self.others:
             return home, [receipt] if mode is RegionMode.CENTRAL else self.borrowers[home].receipts(receipt)
         counted_in, stamp = without_region(receipt.stamp)
-        region = self.region if counted_in is None or counted_in not in self.others else counted_in
+        region = counted_in or self.region
+        if region != self.region and region not in self.others:
+            known = ", ".join([self.region, *self.others])
+            msg = (
+                f"this was counted in the region {region!r}, which this process does not know: {known}; refund it there"
+            )
+            raise NotFound(msg)
         if mode is RegionMode.SPLIT:
             meter, stamp = read_share_stamp(receipt.meter, stamp)
             return region, [receipt._replace(meter=meter, stamp=stamp)]

@@ -233,7 +233,7 @@ class _Request:
         """Throttling: the part that admits a cost soonest; all parts, if it is too much for one of them."""
         alone = [Share(part, hit.cost) for part in view.fitting(hit.cost)]
         if not alone:
-            return view.even_shares(hit.cost) if view.could_ever(hit.cost) else None
+            return view.even_shares(hit.cost) if view.fits_limit(hit.cost) else None
         found = await self._look(hit, view, alone)
         admitting = [share for share in alone if share.part in found and found[share.part].allowed]
         return [min(admitting, key=lambda share: found[share.part].delay)] if admitting else None
@@ -302,7 +302,7 @@ class _Request:
 
     async def _wait(self, hit: Hit, view: ShardView) -> Micros | None:
         """How long until a refused cost is admitted if no other request comes; None is never."""
-        if not view.could_ever(hit.cost):
+        if not view.fits_limit(hit.cost):
             return None
         shares, is_any_enough = view.awaited(hit.cost)
         if not shares:  # there is room, or the cost is nothing and the counter is overdrawn

@@ -150,7 +150,7 @@ class WaitQueues:
             msg = "the limiter was closed; nothing can be acquired from it any more"
             raise StoreError(msg, transient=False)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: those who wait are threads of the parent."""
         self._lock = threading.RLock()
         for queue in self._queues.values():
@@ -201,7 +201,7 @@ _all: weakref.WeakSet[WaitQueues] = weakref.WeakSet()
 
 def _after_fork_in_child() -> None:
     for queues in _all:
-        queues.begin_anew()
+        queues.reset_after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

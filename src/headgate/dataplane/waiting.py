@@ -76,7 +76,7 @@ class Deadline:
         return AcquireTimeout(self.timeout or 0.0, max(0, wait) / _SECOND, verdict)
 
 
-class Patience:
+class AdmissionWaiter:
     """Waits until something is admitted."""
 
     def __init__(self, queues: WaitQueues, store: CounterStore, *, suspends: bool) -> None:

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from headgate.core.metrics import Sample
+from headgate.edge.listening import accept_all_segments
 from headgate.edge.problems import LogLimit
 
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ class Acceptor(Generic[C]):
                 self._close_idle()
                 self._pause(_SECONDS_WITHOUT_FILES)
                 return
+            if self._is_finishing:
+                accept_all_segments(accepted)
             accepted.setblocking(False)  # noqa: FBT003 (its only argument)
             task = self._loop.create_task(self._connect(accepted))
             self._connecting[task] = self._loop.time()

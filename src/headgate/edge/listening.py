@@ -10,6 +10,7 @@ import resource
 import socket
 import ssl
 import struct
+import sys
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -43,6 +44,10 @@ _WITHOUT_SYN: Final = b"".join(
     )
 )
 """A filter in the kernel's own code: the first segment of a new connection is dropped, all others pass."""
+_MAX_HOPS: Final = 255
+_MIN_HOPS: Final = {socket.AF_INET: (socket.IPPROTO_IP, 21), socket.AF_INET6: (socket.IPPROTO_IPV6, 73)}
+"""IP_MINTTL and IPV6_MINHOPCOUNT of Linux. They are looked at before a connection is made, and after; not for the last
+segment of a handshake, so what is half made is completed."""
 _REASONS: Final = {
     errno.EADDRINUSE: "another program uses it; stop that program, or choose another port",
     errno.EACCES: "permission denied; choose a port from 1024 on",
@@ -202,8 +207,25 @@ def _refuse_new(listener: socket.socket) -> None:
     """Have the kernel ignore new connections: clients retry a second later, and reach the next server there."""
     program = ctypes.create_string_buffer(_WITHOUT_SYN, len(_WITHOUT_SYN))
     count = len(_WITHOUT_SYN) // struct.calcsize("HBBI")
-    with suppress(OSError):  # not on Linux, or not permitted: then those that come just now may be reset
+    try:
         listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HP", count, ctypes.addressof(program)))
+    except OSError:  # not permitted: some kernels and containers allow filters to root only
+        _accept_from(listener, _MAX_HOPS)
+
+
+def accept_all_segments(accepted: socket.socket) -> None:
+    """Of a connection that was made after `_refuse_new`; it inherits what the listening socket refuses."""
+    _accept_from(accepted, 0)
+
+
+def _accept_from(connected: socket.socket, hops_left: int) -> None:
+    """Have the kernel ignore segments with fewer hops left. Hardly any peer sends some with all of them."""
+    if sys.platform != "linux":  # there the numbers mean something else: clients that connect just now may be reset
+        return
+    for family in (socket.AF_INET, connected.family):  # :: accepts IPv4 too
+        level, option = _MIN_HOPS[family]
+        with suppress(OSError):
+            connected.setsockopt(level, option, hops_left)
 
 
 def connection_limit(wanted: int) -> int:
@@ -234,6 +256,7 @@ def _listening_socket(address: Address) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):  # what `_refuse_new` left there for a process that ended in order
             listener.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        accept_all_segments(listener)
         listener.listen(_BACKLOG)
         listener.setblocking(False)  # noqa: FBT003 (its only argument)
         return listener

@@ -47,12 +47,12 @@ _PR_SET_NAME: Final = 15
 _TITLES: Final = {MAIN: "the main process", KEEPER: "the process of the embedded servers"}
 
 
-class Link(NamedTuple):
+class SupervisorPipes(NamedTuple):
     """What a process has of its supervisor."""
 
     restarts: int
     """How often this process was started again."""
-    says: int
+    status_fd: int
     """A descriptor: a byte comes when all processes answer, another when all workers have ended, and the end of the
     file when the supervisor is dead."""
     ready: int
@@ -64,7 +64,7 @@ class Link(NamedTuple):
 
     @staticmethod
     def all_answer(said: bytes) -> bool:
-        """Whether that is what `says` said."""
+        """Whether that is what `status_fd` said."""
         return _ALL_ANSWER in said
 
     @staticmethod
@@ -78,7 +78,7 @@ class Task(NamedTuple):
 
     name: str
     """``main``, ``keeper``, or the number of a worker."""
-    run: Callable[[Link], int]
+    run: Callable[[SupervisorPipes], int]
     """Runs until SIGTERM; returns the exit code."""
 
     @property
@@ -100,20 +100,20 @@ class _Child:
         self.has_answered = False
         self.due: float | None = None
         """When it is to be started again."""
-        self.ready = self.says = -1
+        self.ready = self.status_fd = -1
         """Our ends of its two pipes."""
 
     def close(self) -> None:
         """Close our ends."""
-        for descriptor in (self.ready, self.says):
+        for descriptor in (self.ready, self.status_fd):
             if descriptor >= 0:
                 os.close(descriptor)
-        self.ready = self.says = -1
+        self.ready = self.status_fd = -1
 
     def tell(self, what: bytes) -> None:
-        if self.says >= 0:
+        if self.status_fd >= 0:
             with suppress(OSError):  # it has just ended
-                os.write(self.says, what)
+                os.write(self.status_fd, what)
 
 
 class Supervisor:
@@ -183,8 +183,8 @@ class Supervisor:
 
     def _start(self, child: _Child) -> None:
         ready, its_ready = os.pipe()
-        its_says, says = os.pipe()
-        link = Link(child.restarts, its_says, its_ready)
+        its_status_fd, status_fd = os.pipe()
+        link = SupervisorPipes(child.restarts, its_status_fd, its_ready)
         supervisor = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -192,11 +192,11 @@ class Supervisor:
         if pid == 0:
             self._forget()
             os.close(ready)
-            os.close(says)
+            os.close(status_fd)
             os._exit(_run(child.task, link, supervisor))
         os.close(its_ready)
-        os.close(its_says)
-        child.pid, child.ready, child.says = pid, ready, says
+        os.close(its_status_fd)
+        child.pid, child.ready, child.status_fd = pid, ready, status_fd
         child.started, child.answers, child.due = monotonic(), False, None
         self._selector.register(ready, selectors.EVENT_READ)
         if child is self._main and child.has_answered:
@@ -318,7 +318,7 @@ def _wake_up(_number: int, _frame: FrameType | None) -> None:
     """The number is read from the wake-up pipe; the handler only has to exist."""
 
 
-def _run(task: Task, link: Link, supervisor: int) -> int:
+def _run(task: Task, link: SupervisorPipes, supervisor: int) -> int:
     """Run a task in a process that was just forked; returns its exit code, whatever it does."""
     code = 1
     try:
@@ -337,7 +337,7 @@ def _run(task: Task, link: Link, supervisor: int) -> int:
 
 
 def _end_with(supervisor: int, name: str) -> None:
-    """Have Linux kill this process when the supervisor is dead, and give it a name; elsewhere `Link.says` ends."""
+    """Have Linux kill this process when the supervisor is dead, and give it a name; elsewhere `status_fd` ends."""
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None)

@@ -18,6 +18,7 @@ from headgate.core.rule import RuleSet
 from headgate.dataplane.bare_keys import BareKeys
 from headgate.dataplane.deny_cache import DEFAULT_MEGABYTES
 from headgate.dataplane.snapshots import Follower, Snapshots
+from headgate.errors import InvalidSettings
 from headgate.wiring.memory_address import is_in_memory
 from headgate.wiring.regions import NO_REGIONS, Regions
 from headgate.wiring.stores import (
@@ -66,6 +67,9 @@ def parts(
     regions: Regions = NO_REGIONS,
 ) -> tuple[CounterStore, Snapshots, BareKeys, Follower | None]:
     """The parts of a limiter on the store at `url`; rules are a file, a mapping, a list, or a `RuleSet`."""
+    if is_in_memory(url) and (regions.name or regions.others):
+        msg = "region and regions have no effect on memory://, whose counters are of this process alone; leave them out"
+        raise InvalidSettings(msg)
     store = open_store(url, clock, deny_cache_mb=deny_cache_mb, regions=regions)
     return store, *rest_of(url, rules, clock, regions)
 

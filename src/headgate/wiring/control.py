@@ -27,7 +27,7 @@ from headgate.controlplane.leader import Leader, Preparation
 from headgate.controlplane.notifier import Notifier
 from headgate.controlplane.processes import Presence, ProcessName
 from headgate.controlplane.rollups import Rollups
-from headgate.controlplane.runtime import WITH_SAVED_RULES, ControlParts, ControlRuntime, Patience
+from headgate.controlplane.runtime import WITH_SAVED_RULES, ControlParts, ControlRuntime, StartTimeouts
 from headgate.controlplane.subscriber import Subscriber
 from headgate.controlplane.usage_totals import UsageTotals
 from headgate.core.tally import Tally
@@ -96,7 +96,7 @@ def control_plane(
     simulate = SimulatorProcess(child_environment(settings))
     admin = admin_parts(opened.database, notifier.announce, limiter, identity, token, telemetry, counters.hot, simulate)
     usage = UsageTotals(opened.another(_SECONDS_FOR_A_RECORD), Tally(wall_clock))
-    patience = WITH_SAVED_RULES if saved.has(RULES) else Patience()
+    timeouts = WITH_SAVED_RULES if saved.has(RULES) else StartTimeouts()
     parts = ControlParts(
         opened,
         subscriber,
@@ -107,7 +107,7 @@ def control_plane(
         _leader(settings, opened, notifier, admin, rules) if leads and settings.role.administers else None,
         (counters.feed,),
     )
-    return ControlPlane(ControlRuntime(parts, patience), identity, opened, usage, admin, token)
+    return ControlPlane(ControlRuntime(parts, timeouts), identity, opened, usage, admin, token)
 
 
 def _leader(

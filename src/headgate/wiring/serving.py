@@ -110,7 +110,7 @@ async def decision_service(settings: Settings, telemetry: Telemetry, *, leads: b
             shedding_for=counters.shedding_for,
             running_on=(lambda: {"rules": "file"}) if control is None else control.runtime.running_on,
             token=settings.service_token,
-            secret=_secret(settings),
+            secret=reservation_secret(settings),
             metrics=telemetry.text,
             reset=Reset(settings.reset_header),
         )
@@ -142,9 +142,9 @@ def check_workers(settings: Settings) -> None:
         raise InvalidSettings(msg)
 
 
-def _secret(settings: Settings) -> str:
+def reservation_secret(settings: Settings) -> str:
     """What services must share to settle each other's reservations, which are only good for the same counters."""
     store = settings.redis_url or ""
-    if store.startswith(_IN_THIS_PROCESS):
-        store = new_id()  # the next process has other counters
-    return f"{settings.service_token}\n{store}"
+    store = new_id() if store.startswith(_IN_THIS_PROCESS) else store  # the next process has other counters
+    # Each region has counters of its own. Without one it is what it always was: reservations outlive an upgrade.
+    return "\n".join([str(settings.service_token), store, *([settings.region] if settings.region else [])])

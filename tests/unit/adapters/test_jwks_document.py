@@ -7,6 +7,7 @@ import ssl
 import threading
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,11 +47,11 @@ class Issuer(BaseHTTPRequestHandler):
 def issuer(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
     """An issuer with a certificate of its own: its address, and who believes in it."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "issuer")])
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
         .sign(key, hashes.SHA256())
     )
     file = tmp_path / "certificate.pem"
@@ -63,7 +64,7 @@ def issuer(tmp_path: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
     server.socket = context.wrap_socket(server.socket, server_side=True)
     serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     serving.start()
-    yield f"https://localhost:{server.server_port}", ssl.create_default_context(cafile=str(file))
+    yield f"https://127.0.0.1:{server.server_port}", ssl.create_default_context(cafile=str(file))
     server.shutdown()
     serving.join()
     server.server_close()

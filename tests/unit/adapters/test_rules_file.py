@@ -107,7 +107,7 @@ MISTAKES = [
         "10: rules[1].limits: there is no time zone",
     ),
     ("name: login", "name: Search", "8: rules[1].name: the name 'Search' is taken by rules[0]"),
-    ("name: login", "limits: 5/minute", "10: rules[1].limits: is there twice, first on line 8"),
+    ("name: login", "limits: 5/minute", "10: rules[1].limits: appears twice, first on line 8"),
     ("- name: login", "-", "9: rules[1].name: a rule needs a name"),
     ("name: login", "name:", "8: rules[1].name: a rule needs a name"),
     ("methods: [GET]", "methods: [GET, 'G T']", "5: rules[0].match.methods[1]: 'G T' is not an HTTP method"),
@@ -124,7 +124,7 @@ MISTAKES = [
     ("per: [user]", "per: !!seq [user]", "6: rules[0].per: tags ("),
     ("per: [user]", "per: [[user]]", "6: rules[0].per[0]: expected a text, not ['user']"),
     ("per: [user]", "per: {user: true}", "6: rules[0].per: expected a list of texts, not {'user': True}"),
-    ("overrides:", "rules:", "11: rules: is there twice, first on line 3"),
+    ("overrides:", "rules:", "11: rules: appears twice, first on line 3"),
     ("overrides:", "---\noverrides:", "11: a second document starts here"),
 ]
 

@@ -169,9 +169,9 @@ def test_a_name_that_is_there_twice_is_refused() -> None:
     """The second of two fields with one name would silently win; all of them are told."""
     text = "rules: []\ntiers:\n  free: {price: 1, price: 2}\nrules: []\n'rules': []\n"
     assert lines(text) == [
-        "3: tiers.free.price: is there twice, first on line 3",
-        "4: rules: is there twice, first on line 1",
-        "5: rules: is there twice, first on line 1",
+        "3: tiers.free.price: appears twice, first on line 3",
+        "4: rules: appears twice, first on line 1",
+        "5: rules: appears twice, first on line 1",
     ]
 
 

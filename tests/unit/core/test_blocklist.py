@@ -158,3 +158,12 @@ def test_a_malformed_list_is_refused_as_a_whole(data: object, problem: str) -> N
     """Everything that is wrong is said, so that the active list can stay."""
     with pytest.raises(InvalidFields, match=problem):
         BlockList(data)
+
+
+def test_a_range_ends_where_the_next_one_begins() -> None:
+    """Of two ranges side by side each address has the end of its own, also the first address of the second."""
+    blocks = BlockList(
+        [{"id": "lower", "network": "10.0.0.0/25"}, {"id": "upper", "network": "10.0.0.128/25", "until": 5}]
+    )
+    assert [found(blocks, 4, ip=ip) for ip in ("10.0.0.127", "10.0.0.128", "10.0.0.129")] == ["lower", "upper", "upper"]
+    assert [found(blocks, 6, ip=ip) for ip in ("10.0.0.127", "10.0.0.128", "10.0.0.129")] == ["lower", None, None]

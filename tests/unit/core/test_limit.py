@@ -95,6 +95,12 @@ def test_writes_limits(limit: Limit, text: str) -> None:
     assert str(limit) == text
 
 
+def test_one_limit_has_one_spelling() -> None:
+    """However a limit is written, people read it in the same words, without numbers like 1e-06."""
+    assert {str(parse_limit(text)) for text in ("10 per 1 min", "10/60s", "10/1m", "10 per minute")} == {"10/minute"}
+    assert str(parse_limit("10/1us")) == "10/us"
+
+
 def refusal(text: str) -> str | None:
     """Why a text is not a limit; None if it is one that survives being written and read."""
     try:

@@ -19,6 +19,7 @@ MALFORMED: Final = [
     ("100 minute", "'100 minute' is not a limit"),
     ("100", "'100' has no period; write for example '100/minute'"),
     ("1_000", "'1_000' has no period; write for example '1_000/minute'"),
+    ("5/minuet", "'minuet' in '5/minuet' is not a unit of time"),
     # the amount
     ("/minute", "'/minute' has no amount"),
     ("per minute", "'per minute' has no amount"),

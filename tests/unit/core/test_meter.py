@@ -107,8 +107,8 @@ def test_slots_have_a_largest_number() -> None:
 @pytest.mark.parametrize("algorithm", BUCKETS)
 def test_a_bucket_fills_within_fifty_years(algorithm: Algorithm) -> None:
     """A burst that would take longer than any counter can say is refused, with the way out."""
-    assert meter("1/day burst 18300", algorithm).fullest == MAX_WAIT
-    assert meter(f"{MAX_AMOUNT}/3660 days", algorithm).fullest == MAX_AMOUNT * MAX_PERIOD
+    assert meter("1/day burst 18300", algorithm).max_level == MAX_WAIT
+    assert meter(f"{MAX_AMOUNT}/3660 days", algorithm).max_level == MAX_AMOUNT * MAX_PERIOD
     for limit in ("1/day burst 18301", "1/hour burst 1000000000000"):
         with pytest.raises(InvalidLimit, match=r"takes more than 50 years to fill again; lower the burst or raise"):
             meter(limit, algorithm)
@@ -149,8 +149,8 @@ def test_how_long_a_bucket_may_delay() -> None:
     assert meter("5/second", Algorithm.TOKEN_BUCKET).max_delay == 0
     assert meter("5/second", Algorithm.LEAKY_BUCKET).max_delay == NO_DELAY_LIMIT
     throttled = meter("5/second burst 10", Algorithm.TOKEN_BUCKET, 2 * SECOND)
-    assert (throttled.max_delay, throttled.fullest) == (2 * SECOND, 10 * SECOND + 2 * SECOND * 5)
-    assert meter("5/second", Algorithm.LEAKY_BUCKET, SECOND).fullest == 5 * SECOND
+    assert (throttled.max_delay, throttled.max_level) == (2 * SECOND, 10 * SECOND + 2 * SECOND * 5)
+    assert meter("5/second", Algorithm.LEAKY_BUCKET, SECOND).max_level == 5 * SECOND
 
 
 def test_says_what_it_is() -> None:

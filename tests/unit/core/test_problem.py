@@ -75,6 +75,12 @@ def test_a_block_is_a_plain_problem() -> None:
     }
 
 
+def test_a_block_says_what_its_rule_says() -> None:
+    """The rule's own message is why, and so it is the detail as well."""
+    problem = refused({"name": "banned", "action": "block", "response": {"message": "Gone for good."}})
+    assert (problem["detail"], problem["message"]) == ("Gone for good.", "Gone for good.")
+
+
 def test_a_bare_keys_denial_is_a_problem_too() -> None:
     """A refused `hit` has a problem document under the policy `default`."""
     gate = Limiter.open(clock=FakeClock())

@@ -17,7 +17,7 @@ from headgate.core.meter import Algorithm
 from headgate.core.parsing.rule_set import parse_rule_set
 from headgate.core.rule import Action, Match, Response, Rule
 from headgate.core.rule_data import brief_rule, brief_rule_set, complete_rule, complete_tier, rule_data
-from headgate.core.spread import Spread, SpreadMode
+from headgate.core.spread import RegionMode, Spread, SpreadMode
 from headgate.core.units import MINUTE, SECOND
 from headgate.errors import InvalidRules
 
@@ -26,6 +26,18 @@ RULES = [
     Rule("plain", limits=LIMITS, layer="global"),
     Rule("tiered", tier_limit="search", layer="global"),
     Rule("in-parts", limits=LIMITS, layer="global", spread=Spread(SpreadMode.SHARDS, shards=8)),
+    Rule(
+        "in-regions",
+        limits=LIMITS,
+        layer="global",
+        spread=Spread(SpreadMode.REGIONS, regions=RegionMode.SPLIT, shares=MappingProxyType({"eu": 2, "us": 1})),
+    ),
+    Rule(
+        "at-home",
+        limits=LIMITS,
+        layer="global",
+        spread=Spread(SpreadMode.REGIONS, regions=RegionMode.CENTRAL, home="eu"),
+    ),
     Rule("gate", action=Action.BLOCK, layer="global", response=Response(451, "Not here.")),
     Rule(
         "full",

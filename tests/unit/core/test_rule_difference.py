@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from headgate.core.rule_difference import Contents, Difference, FieldChange, OwnLimitHolders, difference
 
@@ -101,3 +102,10 @@ def test_whose_limits_go_and_come_with_rules_is_told() -> None:
     assert data["dormant"] == [{"rule": "old", "users": 7, "keys": 0, "some_users": ["u1", "u2"], "some_keys": []}]
     assert (data["returning"][0]["keys"], data["delete_at_most"], data["set_back"]) == (1, None, [])
     assert Difference(set_back=(("a", "a.yaml"),)).as_dict()["set_back"] == [{"rule": "a", "owner": "a.yaml"}]
+
+
+def test_long_values_are_cut_and_those_that_fit_are_whole() -> None:
+    """A line shows the first 80 characters of a value, and says with a … that there are more."""
+    for length, shown in ((79, "x" * 79), (80, "x" * 80), (81, "x" * 80 + "…")):
+        changed = replace(BEFORE, rules={**BEFORE.rules, "search": SEARCH | {"description": "x" * length}})
+        assert difference(BEFORE, changed).lines() == [f"~ rule search: description (none) → {shown}"]

@@ -56,7 +56,7 @@ def test_a_task_runs_while_there_is_something_to_do() -> None:
         worker.wake()
         await settled()
         assert tended.times == 4
-        worker.begin_anew()
+        worker.reset_after_fork()
         await worker.stop()
 
     asyncio.run(scenario())
@@ -128,7 +128,7 @@ def test_a_thread_runs_while_there_is_something_to_do() -> None:
     tended.answers = [None]
     run_now(worker.stop())
     assert worker._thread is None
-    worker.begin_anew()
+    worker.reset_after_fork()
 
 
 def test_a_thread_that_is_woken_while_it_ends_begins_anew() -> None:

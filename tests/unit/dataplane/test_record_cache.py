@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.fake_records import FakeCache
 
 from headgate.adapters.zones import zone
 from headgate.core.meter import Calendars
 from headgate.core.parsing.rule_set import parse_rule_set
-from headgate.dataplane.record_cache import Entry, RecordCache, record_of, size_of
+from headgate.dataplane.record_cache import Entry, RecordCache, Shared, SharedRecords, record_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from headgate.core.records import KeyRecord, UserRecord
 
 MANY = 20_000
 PLENTY = 10**9
@@ -135,3 +139,41 @@ def test_users_of_one_tier_share_one_record() -> None:
         assert user is not None
         assert user.tier == f"tier-{number}"
     assert record_of("user:u", {"tier": "shared"}) is not one
+
+
+def test_each_process_reads_what_another_one_shared() -> None:
+    """Users who are alike are written alike: with one tier, another, none, or limits of their own, and so are keys."""
+    found: dict[str, Any] = {
+        "user:a": {"tier": "free", "overrides": None},
+        "user:b": {"tier": "free", "overrides": {}},
+        "user:c": {"tier": "premium", "overrides": None},
+        "user:d": {"tier": None, "overrides": None},
+        "user:e": {"tier": None, "overrides": None},
+        "user:f": {"tier": "free", "overrides": {"search": ["5/minute"]}},
+        "user:g": None,
+        "user:h": {"tier": "free", "overrides": None},
+        **dict([api_key(1), api_key(2)]),
+    }
+
+    async def shared() -> list[Shared | None]:
+        records = SharedRecords(FakeCache(), lambda: 0, keeps_last_known=True)
+        await records.put(found, "era")
+        return (await records.get([*found]))[0]
+
+    there = [(each.record, each.is_fresh) if each else None for each in asyncio.run(shared())]
+    assert [(_parts(each[0]), each[1]) if each else None for each in there] == [
+        (_parts(record_of(name, data)), True) for name, data in found.items()
+    ]
+
+
+def _parts(record: UserRecord | KeyRecord | None) -> tuple[object, ...] | None:
+    return None if record is None else (getattr(record, "id", None), record.tier, dict(record.limits.by_rule))
+
+
+@pytest.mark.parametrize(
+    "data", [{"tier": ["free"]}, {"tier": 5}, {"tier": "free", "overrides": [1]}, ["free"], "free"]
+)
+def test_a_record_that_makes_no_sense_is_none(data: object) -> None:
+    """A tier that is known already is no reason to believe the rest."""
+    assert record_of("user:u", {"tier": "free"}) is not None
+    assert record_of("user:u", data) is None

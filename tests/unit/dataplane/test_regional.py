@@ -410,7 +410,7 @@ def test_counters_that_are_not_used_are_not_exchanged(world: World, monkeypatch:
         world.links["eu", "us"].calls = 0
         await eu.gossip.exchange()
         assert world.links["eu", "us"].calls == 2
-        assert not eu.gossip.is_heard("rl:{u=0}:all:fw1m|@gossip", TWELVE)
+        assert not eu.gossip.is_up_to_date("rl:{u=0}:all:fw1m|@gossip", TWELVE)
         world.clock.advance(seconds=61)
         await eu.gossip.exchange()
         assert world.links["eu", "us"].calls == 2

@@ -15,7 +15,7 @@ from headgate.core.spread import RegionMode
 from headgate.core.units import MINUTE, SECOND
 from headgate.dataplane.deny_cache import DenyCache
 from headgate.dataplane.regional import Regional
-from headgate.errors import Overloaded, StoreError
+from headgate.errors import NotFound, Overloaded, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,6 +194,26 @@ def test_a_refund_of_a_window_reaches_the_other_regions(world: World) -> None:
         assert await left(world, each) == [87, 87, 97]
         await us.take([each._replace(cost=15)])
         assert await left(world, each) == [82, 82, 82]
+        await world.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("mark", ["gossip", "split"])
+def test_a_refund_of_a_region_that_is_not_known_is_refused(world: World, mark: str) -> None:
+    """It is credited nowhere, and neither is what comes with it: another region's units were never counted here."""
+
+    async def scenario() -> None:
+        each = hit(mark, 10, meter=HUNDRED, policy=spread(RegionMode(mark), ap=1, eu=1, us=1))
+        eu, us = world.regions["eu"], world.regions["us"]
+        (theirs,), (here,) = await us.take([each]), await eu.take([each])
+        del eu.others["us"]  # type: ignore[attr-defined] # eu starts again without it
+        before = (await eu.peek([each]))[0].remaining
+        with pytest.raises(NotFound, match="counted in the region 'us', which this process does not know: eu, ap"):
+            await eu.give_back([receipt_of(each, here), receipt_of(each, theirs)])
+        assert (await eu.peek([each]))[0].remaining == before
+        await eu.give_back([receipt_of(each, here)])
+        assert (await eu.peek([each]))[0].remaining == before + 10
         await world.close()
 
     run(scenario())

@@ -72,7 +72,7 @@ def test_waiters_are_admitted_in_order_at_the_rate(algorithm: str) -> None:
                 assert len(served) <= 3 + 3 * seconds(clock) + (0 if algorithm == "token_bucket" else 3)
             await asyncio.gather(*tasks)
             assert served == list(range(9))
-            assert limiter.acquirer._patience._queues.waiting == 0
+            assert limiter.acquirer._waiter._queues.waiting == 0
 
     run(scenario())
 
@@ -370,7 +370,7 @@ def test_a_cancelled_waiter_leaves_nothing(position: int) -> None:
                 clock.advance(seconds=1)
                 await settle_down()
             assert served == [number for number in range(3) if number != position]
-            queues = limiter.acquirer._patience._queues
+            queues = limiter.acquirer._waiter._queues
             assert (queues.waiting, queues._queues, queues._by_counter) == (0, {}, {})
             assert asyncio.all_tasks() == {asyncio.current_task()}
             assert clock._calls == []

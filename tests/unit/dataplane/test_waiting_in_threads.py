@@ -34,7 +34,7 @@ RATES = [algorithm.value for algorithm in Algorithm if algorithm is not Algorith
 
 def queues_of(limiter: Limiter) -> WaitQueues:
     asynchronous: Any = limiter.waiting
-    queues: WaitQueues = asynchronous.acquirer._patience._queues
+    queues: WaitQueues = asynchronous.acquirer._waiter._queues
     return queues
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import django
+import litestar as of_litestar
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from django.conf import settings
 from django.http import HttpResponse
 from django.test import Client, override_settings
@@ -20,8 +24,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from tests.support.applications import hello, scope_of, sent, statuses
 from tests.unit.frameworks import django_project
+from yarl import URL
 
-from headgate import asgi, fastapi, starlette, wsgi
+from headgate import aiohttp, asgi, fastapi, litestar, starlette, wsgi
 from headgate.edge.frameworks.routes import routed_path
 from headgate.flask import RateLimiter
 
@@ -32,9 +37,25 @@ if TYPE_CHECKING:
 
 assert django_project.urlpatterns
 django.setup()
+
+from rest_framework.views import APIView  # noqa: E402 (Django's settings come first)
+
 _RULES: list[dict[str, Any]] = [
     {"name": "search", "match": {"endpoints": ["/api/search", "/users/{id}/posts"]}, "limits": "1/day"}
 ]
+
+
+class _Search(APIView):  # type: ignore[misc] # it has no types
+    authentication_classes = ()
+
+    def get(self, _request: Any) -> HttpResponse:  # noqa: ANN401 (Django's)
+        return HttpResponse("found")
+
+
+class _RestUrls:
+    urlpatterns = [re_path(r"^api/search$", _Search.as_view())]  # noqa: RUF012 (Django's)
+
+
 urlpatterns = [
     at("api/search", lambda _request: HttpResponse("found")),
     re_path(r"^(?i:users)/(?P<name>[^/]+)/posts$", lambda _request, name: HttpResponse(name)),
@@ -96,7 +117,42 @@ def _django(path: str) -> list[int]:
         return [client.get(path, PATH_INFO=path).status_code for _ in range(3)]
 
 
-_FRAMEWORKS = [_asgi, _starlette, _mounted, _fastapi, _wsgi, _flask, _django]
+def _litestar(path: str) -> list[int]:
+    async def view() -> str:
+        return "found"
+
+    view.__annotations__ = {"return": str}
+    route = of_litestar.get("/api/{name:str}")(
+        view
+    )  # it compares words of a route exactly, and answers others with 404
+    app = of_litestar.Litestar([route], plugins=[litestar.RateLimiter(rules=_RULES)], logging_config=None)
+    return statuses(app, *(scope_of(path, app=app, state={}) for _ in range(3)))
+
+
+def _rest_framework(path: str) -> list[int]:
+    middleware = ["headgate.django.RateLimitMiddleware"]
+    project = {"HEADGATE": {"RULES": _RULES}, "MIDDLEWARE": middleware, "ROOT_URLCONF": _RestUrls}
+    with override_settings(**project, REST_FRAMEWORK={"UNAUTHENTICATED_USER": None}):
+        client = Client(raise_request_exception=False)
+        return [client.get(path, PATH_INFO=path).status_code for _ in range(3)]
+
+
+def _aiohttp(path: str) -> list[int]:
+    async def found(_request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def ask() -> list[int]:
+        app = web.Application()
+        app.router.add_get("/api/search", found)
+        aiohttp.setup(app, rules=_RULES)
+        async with TestClient(TestServer(app)) as client:
+            url = client.make_url("/").join(URL(quote(path), encoded=True))
+            return [(await client.session.get(url)).status for _ in range(3)]
+
+    return asyncio.run(ask())
+
+
+_FRAMEWORKS = [_asgi, _starlette, _mounted, _fastapi, _wsgi, _flask, _django, _litestar, _aiohttp, _rest_framework]
 
 
 @pytest.mark.parametrize("call", _FRAMEWORKS)

@@ -30,7 +30,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except asyncpg.UniqueViolationError as error:
-        msg = f"it is there already ({error.constraint_name})"
+        msg = f"it exists already ({error.constraint_name})"
         raise Conflict(msg) from error
     except asyncpg.ForeignKeyViolationError as error:
         msg = f"it belongs to something that is not there, or is still needed ({error.constraint_name})"

@@ -93,6 +93,11 @@ async def applied(database: Database, *, bears_newer: bool = False) -> Mapping[i
         return await applied_on(connection, bears_newer=bears_newer)
 
 
+async def forbidden_tables(database: Database) -> list[str]:
+    """Tables that the role of this connection may not read and write: it owns them, or needs grants."""
+    return [row["name"] for row in await database.rows("inspection.forbidden", [*tables(), "migrations"])]
+
+
 async def require_schema(database: Database) -> None:
     """Raise `DatabaseError` unless the schema is that of this version. Changes nothing."""
     done = await applied(database, bears_newer=True)
@@ -199,7 +204,9 @@ async def applied_on(
 @cache
 def _say_newer(number: int, name: str) -> None:
     """Once in a process for each migration."""
-    log.warning("database schema: migration %d (%s) is of a newer headgate; this one goes on, upgrade it", number, name)
+    log.warning(
+        "database schema: migration %d (%s) is of a newer headgate; this process continues, upgrade it", number, name
+    )
 
 
 async def _has_table(connection: PoolConnectionProxy[asyncpg.Record]) -> bool:

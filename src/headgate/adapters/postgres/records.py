@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from headgate.adapters.postgres.database import Database
 
-_TRIES: Final = 2
-"""A connection that the server has ended while it was idle is found out by asking; reading twice harms nothing."""
+_TRIES: Final = 3
+"""One more than there are connections: one that the server has ended while it was idle is found out by asking, and
+reading again harms nothing."""
 
 _BROKEN: Final = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What asyncpg says of a connection whose end it has read and not yet understood."""
@@ -42,7 +43,7 @@ class PostgresRecords:
     async def users(self, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """See `RecordSource.users`."""
         rows = await self._rows("identity.users", list(names))
-        return {row["id"]: {"tier": row["tier"], "overrides": row["overrides"]} for row in rows}
+        return {user: {"tier": tier, "overrides": overrides} for user, tier, overrides in rows}
 
     async def keys(self, digests: Sequence[bytes]) -> Mapping[bytes, Mapping[str, Any]]:
         """See `RecordSource.keys`."""

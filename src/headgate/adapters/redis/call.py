@@ -38,6 +38,7 @@ class Call:
         "_redirects",
         "arguments",
         "attempts",
+        "command",
         "is_asking",
         "keys",
         "node",
@@ -64,6 +65,8 @@ class Call:
         self.script = script
         self.keys = keys
         self.arguments = arguments
+        self.command: Command = (*arguments,) if script is None else ("EVALSHA", script.sha, keys, *arguments)
+        """What goes over the wire."""
         self.replicas = replicas
         self.attempts = 0
         """How often it was sent. A timeout belongs to one attempt."""
@@ -90,15 +93,6 @@ class Call:
         else:
             node.send(self)
 
-    def command(self) -> Command:
-        """What goes over the wire."""
-        script = self.script
-        if script is None:
-            return (*self.arguments,)
-        if self._form == _IN_FULL:
-            return ("EVAL", script.text, self.keys, *self.arguments)
-        return ("EVALSHA", script.sha, self.keys, *self.arguments)
-
     @property
     def is_concluded(self) -> bool:
         """Whether the owner has its reply."""
@@ -118,7 +112,8 @@ class Call:
             return
         on_reply, self._on_reply = self._on_reply, None
         if on_reply is not None:
-            self._on_split, self.arguments = None, ()  # the timeout watch keeps the call a little longer, but no batch
+            self._on_split = None
+            self.arguments = self.command = ()  # the timeout watch keeps the call a little longer, but no batch
             on_reply(reply)
 
     def _is_sent_again(self, error: Exception) -> bool:
@@ -134,7 +129,8 @@ class Call:
             self._on_reply = self._on_split or self._on_reply
             return False
         self._redirects += 1
-        self._form = _BY_DIGEST
+        if self.script is not None:
+            self._by_digest(self.script, _BY_DIGEST)
         self.is_asking = redirect.is_asking
         self.send_to(redirect.node)
         return True
@@ -142,8 +138,13 @@ class Call:
     def _send_script(self, script: Script) -> None:
         """Send the script in full, unless another call is doing that: then by its digest once more."""
         if self._form == _BY_DIGEST and script.sha in self.node.loading:
-            self._form = _BY_DIGEST_AGAIN
+            self._by_digest(script, _BY_DIGEST_AGAIN)
         else:
             self._form = _IN_FULL
+            self.command = ("EVAL", script.text, self.keys, *self.arguments)
             self.node.loading.add(script.sha)
         self.send_to(self.node)
+
+    def _by_digest(self, script: Script, form: int) -> None:
+        self._form = form
+        self.command = ("EVALSHA", script.sha, self.keys, *self.arguments)

@@ -81,8 +81,8 @@ class CrossSlotTake:
             again = [(shard, [hit._replace(cost=0, forced=False) for hit in which]) for shard, which in admitted]
             try:
                 decisions |= await self._decisions(hits, again, only_peek=True, key_by_key=key_by_key)
-            except (PartlyAnswered, _PartlyShed):  # it is refused all the same; the others keep their decisions
-                log.debug("peek after a denial failed")
+            except (PartlyAnswered, _PartlyShed) as error:  # refused all the same; the others keep their decisions
+                log.debug("peek after a denial failed: %r", error)
         return [decisions[hit.key] for hit in hits]
 
     def _parts(self, hits: Sequence[Hit], *, key_by_key: bool) -> Parts:

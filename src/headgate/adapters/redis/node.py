@@ -35,6 +35,7 @@ _MAX_LOGGED: Final = 20
 _FIRST_WAIT: Final = 0.02
 _BETWEEN_TRIALS: Final = 0.05
 _ASKING: Final = ("ASKING",)
+_CLOSED: Final = State.CLOSED  # for every call: to look up a member of an enum takes a call
 _PROBE: Final = ("SET", "rl:probe", "1", "PX", "1000")
 """A write, because a server that is read-only, full or loading answers PING all the same."""
 
@@ -98,7 +99,7 @@ class Node:
 
     def send(self, call: Call) -> None:
         """Send a call, if the circuit lets it through."""
-        if not self._breaker.admits():
+        if self._breaker.state is not _CLOSED and not self._breaker.admits():
             self._recover()  # which is running, unless it failed
             call.conclude(StoreError(f"circuit open: redis {self.name}, {self._last_error}", transient=True))
             return
@@ -112,7 +113,7 @@ class Node:
     def _write(self, connection: Connection, call: Call) -> None:
         if call.is_asking:
             connection.send(_ASKING, _ignore)
-        connection.send(call.command(), call.on_reply)
+        connection.send(call.command, call.on_reply)
 
     def _hold(self, call: Call) -> None:
         """Without a connection: wait for the first attempt to connect, but for no other."""

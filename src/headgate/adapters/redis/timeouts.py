@@ -78,8 +78,8 @@ class TimeoutWatch:
         now = loop.time()
         if self._timer is None:
             self._calls.clear()
-            self._silence.begin(now, self._cpu_wait())
             self._check_after(loop, self._deadline / _CHECKS)
+            self._silence.begin(now, self._cpu_wait())
         # No later than the next check is due: the delay of a late check does not count for calls sent meanwhile either.
         silence = self._silence
         sent_at = silence.clock + min(now - silence.checked_at, self._pause + _SLACK_SECONDS)

@@ -1,7 +1,7 @@
 """What the two buckets share: a level that drains evenly.
 
 State: (instant of the last admission, what was in the bucket then, what was overdrawn
-then: charged by force beyond what the bucket can hold, up to `meter.most_overdrawn`).
+then: charged by force beyond what the bucket can hold, up to `meter.max_overdraft`).
 
 The level is counted in shares: one unit is `period` shares, and `amount` shares drain
 in each microsecond. At 7 a second one unit takes 142,857.14… µs, which no whole number
@@ -34,17 +34,17 @@ def level(state: tuple[int, ...] | None, meter: Meter, now: Micros) -> int:
     """How many shares are in the bucket now."""
     if state is None:
         return 0
-    shares = min(state[1], meter.fullest)
+    shares = min(state[1], meter.max_level)
     if state[2]:
-        shares += min(state[2], meter.most_overdrawn)
+        shares += min(state[2], meter.max_overdraft)
     shares -= (now - state[0]) * meter.amount
     return max(0, shares)
 
 
 def filled(now: Micros, shares: int, meter: Meter) -> State:
     """The state of a bucket with so many shares in it, of which what it cannot hold is overdrawn."""
-    held = min(shares, meter.fullest)
-    return (now, held, min(shares - held, meter.most_overdrawn))
+    held = min(shares, meter.max_level)
+    return (now, held, min(shares - held, meter.max_overdraft))
 
 
 def time_to_drain(shares: int, meter: Meter) -> Micros:
@@ -54,4 +54,4 @@ def time_to_drain(shares: int, meter: Meter) -> Micros:
 
 def expires_at(state: State, meter: Meter) -> Micros:
     """When the bucket is empty of debt: from then on it is the same as no bucket."""
-    return state[0] + time_to_drain(min(state[1], meter.fullest) + min(state[2], meter.most_overdrawn), meter)
+    return state[0] + time_to_drain(min(state[1], meter.max_level) + min(state[2], meter.max_overdraft), meter)

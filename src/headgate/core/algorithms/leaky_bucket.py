@@ -72,4 +72,4 @@ def _end(state: tuple[int, ...], meter: Meter) -> int:
 def creditable_until(stamp: Stamp, meter: Meter) -> Micros:
     """When the request has gone out."""
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
-    return stamp[0] + time_to_drain(min(stamp[1], meter.fullest), meter)
+    return stamp[0] + time_to_drain(min(stamp[1], meter.max_level), meter)

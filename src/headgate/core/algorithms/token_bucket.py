@@ -86,11 +86,11 @@ def give_back(state: State | None, meter: Meter, now: Micros, stamp: Stamp, amou
 def expires_at(state: State, meter: Meter) -> Micros:
     """When nothing is missing and no receipt is left that has to know what others put back."""
     at, shares, overdrawn, credited = state
-    most = meter.fullest if credited else min(shares, meter.fullest)
-    return at + time_to_drain(most + min(overdrawn, meter.most_overdrawn), meter)
+    most = meter.max_level if credited else min(shares, meter.max_level)
+    return at + time_to_drain(most + min(overdrawn, meter.max_overdraft), meter)
 
 
 def creditable_until(stamp: Stamp, meter: Meter) -> Micros:
     """When everything that was missing after the receipt has come back by itself."""
     assert isinstance(stamp, tuple)  # noqa: S101 (our own receipts)
-    return stamp[0] + time_to_drain(min(stamp[1], meter.fullest), meter)
+    return stamp[0] + time_to_drain(min(stamp[1], meter.max_level), meter)

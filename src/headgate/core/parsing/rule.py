@@ -147,7 +147,7 @@ def _cost(fields: Fields) -> Mapping[str, int]:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_AMOUNT:
             fields.problem(f"a cost is a whole number from 0 to {MAX_AMOUNT}, not {short_repr(value)}", *at)
         if name in costs:
-            fields.problem(f"the cost of {name} is there twice", *at)
+            fields.problem(f"the cost of {name} appears twice", *at)
         costs[name] = value
     return MappingProxyType(costs)
 

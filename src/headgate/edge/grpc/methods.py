@@ -6,12 +6,14 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.edge.access import GRPC_HEALTH
+from headgate.edge.grpc.bounds import MAX_MESSAGE
 from headgate.edge.problems import INTERNAL_ERROR, STORE_UNAVAILABLE
 from headgate.edge.rls.admission import Admissions
-from headgate.edge.rls.decisions import overload_response, prepare, response_of
+from headgate.edge.rls.decisions import UNMATCHABLE, overload_response, prepare, response_of
 from headgate.edge.rls.protobuf import read_request, read_text, write_response
 from headgate.errors import InvalidRequest, NoRules, Overloaded, StoreError, short_repr
 from headgate.protocols.http2.grpc_status import GrpcError, GrpcStatus
+from headgate.protocols.http2.sender import MESSAGE_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     Message: TypeAlias = "bytes | Delayed | Coroutine[Any, Any, bytes | Delayed]"
     """The message of a response, or a coroutine that returns it."""
     Method: TypeAlias = Callable[[bytes], Message]
-    """From the message of a call to the message of its response."""
+    """From the message of a call to the message of its response. Of one that is too large it gets the beginning."""
     ForCall: TypeAlias = Callable[[Method, Mapping[str, str]], Method]
     """Makes the method for one call, whose header fields are known."""
 
@@ -35,6 +37,7 @@ _MAX_CACHED_BYTES: Final = 512
 _MAX_CACHED_ENTRIES: Final = 16
 """Of a cached request: one of 512 bytes can have a hundred."""
 _SERVICES: Final = ("", RATE_LIMITS)
+_TOO_LARGE: Final = f"a message has at most {MAX_MESSAGE} bytes here"
 _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
 """`HealthCheckResponse`, whose only field is a status."""
 
@@ -55,6 +58,8 @@ def methods(
     """
 
     def check_health(message: bytes) -> bytes:
+        if is_too_large(message):
+            raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, _TOO_LARGE)
         service = read_text(message)
         if service not in _SERVICES:
             sentence = f"unknown service {short_repr(service)}"
@@ -63,6 +68,11 @@ def methods(
 
     should_rate_limit = _ShouldRateLimit(rate_limits, denies_on_overload=denies_on_overload).answer
     return {f"/{RATE_LIMITS}/ShouldRateLimit": should_rate_limit, GRPC_HEALTH: check_health}
+
+
+def is_too_large(message: bytes) -> bool:
+    """Whether this is only the beginning of a message."""
+    return len(message) > MAX_MESSAGE - MESSAGE_PREFIX
 
 
 class _ShouldRateLimit:
@@ -83,6 +93,8 @@ class _ShouldRateLimit:
         return self._decide(checks) if verdict is None else self._response(verdict, (verdict,))
 
     def _read(self, message: bytes) -> tuple[DescriptorCheck, ...]:
+        if is_too_large(message):
+            return UNMATCHABLE
         checks = prepare(read_request(message))
         if len(self._cached) >= _MAX_CACHED:
             self._cached.clear()

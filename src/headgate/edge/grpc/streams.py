@@ -47,7 +47,8 @@ class Streams:
         self._output = output
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self.sender = ResponseSender(output.write)
+        self._early_ends = EarlyEnds(MAX_STREAMS)
+        self.sender = ResponseSender(output.write, self._early_ends.streams)
         self.last = 0
         """The last stream that the client opened."""
         self.messages = 0
@@ -69,7 +70,6 @@ class Streams:
         self._is_starting_later = False
         self._last_method: tuple[HeaderFields | None, Method | None] = (None, None)
         """The header fields of the last valid call, and its method."""
-        self._early_ends = EarlyEnds(MAX_STREAMS)
         self._window = ReceiveWindow(WINDOW, output.write)
         self._is_draining = False
 
@@ -147,11 +147,12 @@ class Streams:
         self.incomplete += len(content)
         pieces = self._pieces.setdefault(stream, bytearray())
         pieces += content
-        if len(pieces) > MAX_MESSAGE:
+        if len(pieces) > MAX_MESSAGE:  # the method answers to the beginning
+            beginning = self._calls[stream], bytes(pieces[MESSAGE_PREFIX:]), len(pieces)
             self.drop(stream)
-            sentence = f"a message has at most {MAX_MESSAGE} bytes here"
-            self._fail(stream, GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, sentence))
-            self._reset(stream, ErrorCode.NO_ERROR, int(ended))
+            self._early_ends.add(stream, END_STREAM if ended else 0)
+            self._wait(stream, *beginning)
+            self.start_waiting()
         elif ended:
             method = self._calls.pop(stream)
             del self._pieces[stream]
@@ -195,10 +196,13 @@ class Streams:
         elif length != len(content) - MESSAGE_PREFIX:
             self._fail(stream, GrpcError(GrpcStatus.INVALID_ARGUMENT, "a call must have exactly one message"))
         elif self._in_flight >= MAX_IN_FLIGHT or self._waiting:
-            self._waiting[stream] = method, content[MESSAGE_PREFIX:], size
-            self.messages += size
+            self._wait(stream, method, content[MESSAGE_PREFIX:], size)
         else:
             self._call(stream, method, content[MESSAGE_PREFIX:], size)
+
+    def _wait(self, stream: int, method: Method, message: bytes, size: int) -> None:
+        self._waiting[stream] = method, message, size
+        self.messages += size
 
     def _call(self, stream: int, method: Method, message: bytes, size: int) -> None:
         """Call the method; answer at once, or once its task is done."""
@@ -207,11 +211,8 @@ class Streams:
         except Exception as error:  # noqa: BLE001 (the caller and the log get it)
             self._fail(stream, grpc_error(error))
             return
-        if isinstance(response, bytes):
-            self._budget.answered += 1
-            self.sender.send(stream, response)
-        elif isinstance(response, Delayed):
-            self._delay(stream, response)
+        if isinstance(response, (bytes, Delayed)):
+            self._respond(stream, response)
         else:
             self.messages += size
             self._in_flight += 1

@@ -97,7 +97,7 @@ def _once(pairs: list[tuple[str, object]]) -> None:
     seen = set()
     for name, _ in pairs:
         if name in seen:
-            msg = f"{short_repr(name)} is there twice"
+            msg = f"{short_repr(name)} appears twice"
             raise InvalidRequest(msg)
         seen.add(name)
 
@@ -159,7 +159,7 @@ def read_check(body: bytes) -> tuple[Request, int | None]:
     except ValueError:
         read = _check.read(body)  # which says what is wrong
     attributes = read.attributes
-    # Fast path: each member accounts for its quotes. If the body has no other quotes, no name is there twice, and
+    # Fast path: each member accounts for its quotes. If the body has no other quotes, no name appears twice, and
     # `_refuse_duplicates` need not read the body again. `tests/unit/test_http_check_body.py` compares the two.
     quotes = _QUOTES_OF_A_TEXT * (_MEMBERS - _values(read).count(None))
     if read.cost is not None:

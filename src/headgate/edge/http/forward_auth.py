@@ -107,7 +107,7 @@ def _only(head: Head, name: str) -> str | None:
     """The value of a header that a call has once. With two, the gateway or the upstream might mean the other one."""
     values = head.get_all(name)
     if len(values) > 1:
-        msg = f"the header {name} is there {len(values)} times; send it once"
+        msg = f"the header {name} appears {len(values)} times; send it once"
         raise InvalidRequest(msg)
     return values[0] if values else None
 

@@ -40,7 +40,7 @@ VERSION: Final = 1
 _NEWER: Final = re.compile(r"([0-9]{1,9})\.")
 _UNKNOWN: Final = (
     "there is no such reservation; send the text that /v1/reserve has answered as it was, to a service with the same "
-    "HEADGATE_SERVICE_TOKEN and HEADGATE_REDIS_URL"
+    "HEADGATE_SERVICE_TOKEN, HEADGATE_REDIS_URL and HEADGATE_REGION"
 )
 
 

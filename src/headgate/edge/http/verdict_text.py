@@ -88,7 +88,7 @@ class VerdictText:
 
     def admission(self, verdict: Verdict) -> Written | None:
         """Body and headers of a plain admission by the store or a lease; None for every other verdict."""
-        plan, decisions = verdict.plan, verdict.decisions
+        plan, decisions, verdict_id = verdict.plan, verdict.decisions, verdict.id
         bounds = plan.enforced
         if not verdict.allowed or not bounds or plan.shadows or plan.assumed:
             return None
@@ -100,15 +100,15 @@ class VerdictText:
             return self._joint_admission(verdict)
         phrases, cost = self._phrases_of(bounds[0]), bounds[0][0][2]
         _, left, reset_after, _, delay, _, _ = decision = decisions[0]
+        more_after, lasts = self._reset_after(bounds[0][0][1], decision), within(reset_after)
         # Each number is put into digits once, although it stands in the body twice.
         numbers = f'{left},"reset_after":{reset_after / SECOND},"retry_after":0.0,"cost":{cost}'
         body = (
-            f'{{"allowed":true,"id":"{verdict.id}","snapshot":{plan.snapshot},"source":"{source}","action":"'
+            f'{{"allowed":true,"id":"{verdict_id}","snapshot":{plan.snapshot},"source":"{source}","action":"'
             f'{phrases.binding}{delay / SECOND if delay else "0.0"},"policy":{phrases.gist}{numbers},'
             f'"decisions":[{phrases.admission}{numbers}}}]}}\n'
         )
-        lines = _lines_of_one(phrases, decision, cost, self._reset_after(bounds[0][0][1], decision))
-        return body.encode(), f"{_JSON}{lines}{within(reset_after)}\r\n"
+        return body.encode(), f"{_JSON}{_lines_of_one(phrases, decision, cost, more_after)}{lasts}\r\n"
 
     def _joint_admission(self, verdict: Verdict) -> Written:
         """The same, where several limits have admitted it."""

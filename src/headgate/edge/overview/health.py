@@ -148,7 +148,7 @@ def _of_redis(redis: Mapping[str, Any], rates: LiveRates) -> Iterator[Reason]:
             sentence = f"circuit {server['breaker'].replace('_', ' ')}: {server['server']}"
             yield Reason("redis", State.DEGRADED, sentence)
     if redis["feed_up"] is False:
-        sentence = "the feed does not tell of changes; processes read them from the database"
+        sentence = "the feed is unavailable; processes read changes from the database"
         yield Reason("redis", State.DEGRADED, sentence)
 
 

@@ -7,13 +7,16 @@ are that part too, and `remote_address` is `ip`.
 
 from __future__ import annotations
 
+import json
+import logging
 from math import ceil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from headgate.core import problem
-from headgate.core.api_key import public_name
+from headgate.core.address import parse_address
+from headgate.core.api_key import looks_like_api_key, public_name
 from headgate.core.decision import Source
 from headgate.core.endpoint import path_problem
 from headgate.core.headers import Reset, until_reset
@@ -25,7 +28,7 @@ from headgate.core.units import DAY, HOUR, MINUTE, SECOND, WEEK
 from headgate.core.verdict import bare_plan
 from headgate.dataplane import multi_descriptor
 from headgate.dataplane.multi_descriptor import CallVerdict, DescriptorPlan, Purpose
-from headgate.edge.problems import STORE_UNAVAILABLE
+from headgate.edge.problems import STORE_UNAVAILABLE, LogLimit
 from headgate.edge.rls.messages import MAX_UINT32, Code, CurrentLimit, RateLimitResponse, Status, Unit
 from headgate.errors import InvalidRequest, StoreError, short_repr
 
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from headgate.dataplane.limiter import Limiter
     from headgate.edge.rls.messages import Descriptor, Override, RateLimitRequest
     from headgate.errors import Overloaded
+
+log = logging.getLogger("headgate")
 
 MAX_DESCRIPTORS: Final = 100
 """Of one call. Each is decided and answered, in about twenty microseconds."""
@@ -64,6 +69,10 @@ _UNITS: Final = {
     **dict.fromkeys((365 * DAY, 366 * DAY), Unit.YEAR),
 }
 _DENY_ALL: Final = Plan(0, (), (), Rule("override", action=Action.BLOCK, response=Response(429)), ())
+_MALFORMED: Final = (
+    "The path, method, address or size of the request is malformed, so that no rule can be found for it."
+)
+_DENY_MALFORMED: Final = Plan(0, (), (), Rule("malformed", action=Action.BLOCK, response=Response(429, _MALFORMED)), ())
 _CONTENT_TYPE: Final = ("content-type", problem.CONTENT_TYPE)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -75,8 +84,13 @@ class DescriptorCheck(NamedTuple):
     key: str
     limit: str | None
     """None: the rules decide. Empty: nothing is admitted."""
-    cost: int | None
-    purpose: Purpose
+    cost: int | None = None
+    purpose: Purpose = Purpose.TAKE
+
+
+UNMATCHABLE: Final = (DescriptorCheck(Request(), "", ""),)
+"""A call that no rule can be found for, because of what its caller has sent. It is over the limit: Envoy admits calls
+that end in an error, unless configured otherwise, and so an error would be a way round every limit."""
 
 
 def prepare(call: RateLimitRequest) -> tuple[DescriptorCheck, ...]:
@@ -102,7 +116,7 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
         msg = f"{len(descriptor.entries)} entries are too many for one descriptor, which has at most {MAX_ENTRIES}"
         raise InvalidRequest(msg)
     hits, purpose = descriptor.hits_addend, _TAKE
-    attributes = {_DOMAIN: call.domain, **dict(descriptor.entries)}
+    attributes = {**dict(descriptor.entries), _DOMAIN: call.domain}
     is_report = attributes.pop(_REPORT, None) is not None
     attributes[DESCRIPTOR_KEYS] = ",".join([key for key, _ in descriptor.entries if key != _REPORT])
     if descriptor.is_negative_hits:
@@ -118,15 +132,34 @@ def _check_of(call: RateLimitRequest, descriptor: Descriptor) -> DescriptorCheck
     if method and method_problem(method) and method_problem(method.strip()):
         method = None  # nothing like a method of HTTP, such as the name of a gRPC method: an attribute only
     request = Request(get("user"), get("tenant"), get("api_key"), ip, get("tier"), method, get("path"), attributes)
-    if path_problem(request.path or "/") or method_problem(request.method or ""):
-        # An error would admit it: Envoy admits calls that have no response, unless configured otherwise.
-        return DescriptorCheck(request, "", "", cost, purpose)
+    if path_problem(request.path or "/") or method_problem(request.method or "") or (ip and not _is_address(ip)):
+        return UNMATCHABLE[0]._replace(request=request, purpose=purpose)
     if descriptor.limit is None:
         return DescriptorCheck(request, "", None, cost, purpose)
-    # Counters are named after the entries, and no API key may stand there.
-    entries = [(name, public_name(text) if name == "api_key" else text) for name, text in descriptor.entries]
-    key = _encode((call.domain, entries)).decode()
+    # Counters are named after the entries, and no API key may stand there: `_own_key` adds what stands for it.
+    entries = [(name, None if name == "api_key" else text) for name, text in descriptor.entries]
+    try:
+        key = _encode((call.domain, entries)).decode()
+    except UnicodeEncodeError:  # some bytes were not UTF-8
+        key = json.dumps((call.domain, entries))
     return DescriptorCheck(request, f"rls:{key}", _written(descriptor.limit), 1 if cost is None else cost, purpose)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parse_address(text)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _malformed_part(request: Request) -> str:
+    """Why no rule can be found for a request."""
+    if path_problem(request.path or "/"):
+        return "path"
+    if method_problem(request.method or ""):
+        return "method"
+    return "address" if request.ip else "size"
 
 
 def _written(limit: Override) -> str:
@@ -145,11 +178,18 @@ class RateLimits:
         limiter: Limiter,
         stated: Callable[[Request], Awaitable[Request]] | None = None,
         reset: Reset = Reset.NEXT,
+        *,
+        looks_up_keys_only: bool = False,
     ) -> None:
-        """`stated` adds the caller's record to a request; `reset` is what `X-RateLimit-Reset` says."""
+        """`stated` adds the caller's record to a request; `reset` is what `X-RateLimit-Reset` says.
+
+        `looks_up_keys_only`: `stated` leaves a request without an API key as it is.
+        """
         self.reset: Final = reset
         self._limiter = limiter
         self._stated = stated
+        self._looks_up_all = stated is not None and not looks_up_keys_only
+        self._lines = LogLimit()
 
     async def decide(self, checks: tuple[DescriptorCheck, ...]) -> RateLimitResponse:
         """The response; `StoreError` without a decision, so that Envoy's failure mode applies."""
@@ -160,25 +200,50 @@ class RateLimits:
         if not _is_simple(checks):
             return await multi_descriptor.decide(self._limiter, [await self._part(each) for each in checks])
         request, cost = checks[0].request, checks[0].cost
-        if self._stated is not None:
+        if self._stated is not None and (self._looks_up_all or request.api_key):
             request = await self._stated(request)
         made = await self._limiter.check(request, cost)
         return CallVerdict(made, (made,))
 
     def decide_now(self, checks: tuple[DescriptorCheck, ...]) -> Verdict | None:
         """The fast path of `decided`: the verdict on a simple check, if the store needs no waiting; else None."""
-        if self._stated is not None or not _is_simple(checks):
+        if self._looks_up_all or not _is_simple(checks) or (self._stated is not None and checks[0].request.api_key):
             return None
         return (self._limiter.check_now or self._limiter.check_held)(checks[0].request, checks[0].cost)
 
     async def _part(self, check: DescriptorCheck) -> DescriptorPlan:
         if check.limit is None:
-            request = check.request if self._stated is None else await self._stated(check.request)
+            request = check.request
+            if self._stated is not None and (self._looks_up_all or request.api_key):
+                request = await self._stated(request)
             return DescriptorPlan(self._limiter.plan(request, check.cost), check.purpose, request, check.cost)
         if not check.limit:
-            return DescriptorPlan(_DENY_ALL, check.purpose)
-        hit = self._limiter.bare_keys.hit(check.key, check.limit, check.cost or 0, Algorithm.FIXED_WINDOW)
+            if check.key:
+                return DescriptorPlan(_DENY_ALL, check.purpose)
+            self._log_malformed(_malformed_part(check.request))
+            return DescriptorPlan(_DENY_MALFORMED, check.purpose)
+        key = await self._own_key(check)
+        hit = self._limiter.bare_keys.hit(key, check.limit, check.cost or 0, Algorithm.FIXED_WINDOW)
         return DescriptorPlan(bare_plan(hit), check.purpose)
+
+    def _log_malformed(self, part: str) -> None:
+        times = self._lines.count(part)
+        if times:
+            log.warning("Envoy's calls denied, whose %s is malformed: %d since the last such line", part, times)
+
+    async def _own_key(self, check: DescriptorCheck) -> str:
+        """The counter of a limit that came with the descriptor. API keys that do not count share one.
+
+        A key whose record cannot be read is not one of these: in an outage valid keys would be denied together.
+        """
+        if not check.request.api_key:
+            return check.key
+        request = check.request if self._stated is None else await self._stated(check.request)
+        key = request.api_key
+        if not key and request.assumed and looks_like_api_key(check.request.api_key):
+            key = check.request.api_key
+        name = key and public_name(key)
+        return f"{check.key} {name}" if name else check.key
 
 
 def _is_simple(checks: tuple[DescriptorCheck, ...]) -> bool:

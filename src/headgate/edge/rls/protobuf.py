@@ -9,7 +9,8 @@
 
 By hand, because protobuf's own parser is a large dependency and, for messages this small, hardly faster.
 What protobuf does is done here: fields that are not in the table, or are written in another wire type, are passed
-over; a message that is there twice is merged; numbers are cut to the width of their field.
+over; a message that appears twice is merged; numbers are cut to the width of their field. One thing differs: bytes of
+a value that are not UTF-8 are kept, as surrogates.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def _pair(reading: _FieldReader, message: bytes) -> tuple[str, str]:
         if tag == _FIELD_1:
             key = _text(content)
         elif tag == _FIELD_2:
-            value = _text(content)
+            # From a header, as Envoy passes it on: an error would let its sender pass. Different bytes stay different.
+            value = content.decode(errors="surrogateescape")
     return key, value
 
 

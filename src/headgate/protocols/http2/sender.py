@@ -25,7 +25,7 @@ from headgate.protocols.http2.grpc_status import GrpcStatus
 from headgate.protocols.http2.hpack import literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from headgate.protocols.http2.grpc_status import GrpcError
 
@@ -60,9 +60,13 @@ class ResponseSender:
     So a larger connection window costs as much as can be sent, however many responses wait.
     """
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
-        """Start with the windows of the standard."""
+    def __init__(self, write: Callable[[bytes], None], unended: Container[int] = ()) -> None:
+        """Start with the windows of the standard.
+
+        A stream that is in `unended` when its response ends is then reset: the client need not send the rest.
+        """
         self._write = write
+        self._unended = unended
         self._window = DEFAULT_WINDOW
         self._initial = DEFAULT_WINDOW
         self._extra: dict[int, int] = {}
@@ -84,7 +88,8 @@ class ResponseSender:
             before = _BEFORE_MESSAGE(
                 _HEAD_SIZE, END_HEADERS, stream, _HEAD, size << 8 | DATA, 0, stream, 0, len(message)
             )
-            self._write(before + message + _end(stream))
+            end = _AFTER_MESSAGE(_OK_SIZE, _LAST, stream, _OK)
+            self._write(before + message + end + self._reset(stream))
             return
         self._write(frames.frame(Kind.HEADERS, END_HEADERS, stream, _HEAD))
         waiting = _Waiting(stream, _UNCOMPRESSED + len(message).to_bytes(4, "big") + message)
@@ -98,7 +103,8 @@ class ResponseSender:
     def send_error(self, stream: int, error: GrpcError) -> None:
         """End a stream with an error status."""
         fields = literal(b"grpc-status", b"%d" % error.status) + literal(b"grpc-message", error.message)
-        self._write(frames.frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream, _HEAD + fields))
+        end = frames.frame(Kind.HEADERS, END_HEADERS | END_STREAM, stream, _HEAD + fields)
+        self._write(end + self._reset(stream))
         self.drop(stream)
 
     def drop(self, stream: int) -> None:
@@ -161,14 +167,14 @@ class ResponseSender:
             self._window -= at
             self.held -= at
         if not each.rest:
-            self._write(_end(each.stream))
+            self._write(_AFTER_MESSAGE(_OK_SIZE, _LAST, each.stream, _OK) + self._reset(each.stream))
             self.drop(each.stream)
         elif at < of_stream:
             self._ready[each.stream] = each
 
-
-def _end(stream: int) -> bytes:
-    return _AFTER_MESSAGE(_OK_SIZE, _LAST, stream, _OK)
+    def _reset(self, stream: int) -> bytes:
+        """What follows the end of a response (RFC 9113, section 8.1)."""
+        return frames.reset(stream, ErrorCode.NO_ERROR) if stream in self._unended else b""
 
 
 def refuse_content_type(stream: int) -> bytes:

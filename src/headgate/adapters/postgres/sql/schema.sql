@@ -133,6 +133,7 @@ CREATE TABLE jobs (
     host text NOT NULL,
     failures bigint DEFAULT 0 NOT NULL,
     next_run timestamp with time zone NOT NULL,
+    cut_off bigint DEFAULT 0 NOT NULL,
     CONSTRAINT jobs_pkey PRIMARY KEY (name),
     CONSTRAINT jobs_outcome_check CHECK ((outcome = ANY (ARRAY['running'::text, 'done'::text, 'failed'::text])))
 );

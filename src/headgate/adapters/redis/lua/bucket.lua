@@ -75,7 +75,7 @@ local function present(state, now)
 end
 
 -- The fullest the bucket can be: its capacity and, throttling, what may be taken in advance.
-local function fullest(hit)
+local function max_level(hit)
   if hit.code == TOKEN_BUCKET and hit.max_delay > 0 then
     local units, rest = mul_div(hit.max_delay, hit.amount, hit.period)
     return hit.capacity + units, rest
@@ -84,7 +84,7 @@ local function fullest(hit)
 end
 
 -- How much can be overdrawn beyond that.
-local function most_overdrawn(hit)
+local function max_overdraft(hit)
   if MAX_WAIT * hit.amount / hit.period < 2 * MAX_COUNTED then -- above, the product is out of range
     return least(MAX_COUNTED, 0, mul_div(MAX_WAIT, hit.amount, hit.period))
   end
@@ -94,10 +94,10 @@ end
 -- What such a level amounts to under a limit: never more than it allows.
 local function bounded(units, rest, over, over_rest, hit)
   if units >= hit.capacity then -- below, it is less than the fullest for certain
-    units, rest = least(units, rest, fullest(hit))
+    units, rest = least(units, rest, max_level(hit))
   end
   if over > 0 or over_rest > 0 then
-    over, over_rest = least(over, over_rest, most_overdrawn(hit))
+    over, over_rest = least(over, over_rest, max_overdraft(hit))
     return plus(units, rest, over, over_rest, hit.period)
   end
   return units, rest
@@ -132,9 +132,9 @@ end
 
 -- The state of a bucket with so much in it, of which what it cannot hold is overdrawn.
 local function filled(now, units, rest, hit, credited, credited_rest)
-  local held, held_rest = least(units, rest, fullest(hit))
+  local held, held_rest = least(units, rest, max_level(hit))
   local over, over_rest = minus(units, rest, held, held_rest, hit.period)
-  over, over_rest = least(over, over_rest, most_overdrawn(hit))
+  over, over_rest = least(over, over_rest, max_overdraft(hit))
   return {now, held, held_rest, over, over_rest, credited or 0, credited_rest or 0}
 end
 
@@ -155,7 +155,7 @@ end
 
 -- When everything that was in the bucket after a receipt has drained.
 local function bucket_creditable_until(stamp, hit)
-  local units, rest = least(stamp[2], stamp[3], fullest(hit))
+  local units, rest = least(stamp[2], stamp[3], max_level(hit))
   return stamp[1] + time_to_drain(units, rest, hit)
 end
 

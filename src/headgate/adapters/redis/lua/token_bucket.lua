@@ -48,7 +48,7 @@ local token_bucket = {
     end
     local units, rest = state[2], state[3]
     if state[6] > 0 or state[7] > 0 then -- some receipt may still have to know what others put back
-      units, rest = fullest(hit)
+      units, rest = max_level(hit)
     end
     units, rest = bounded(units, rest, state[4], state[5], hit)
     return state[1] + time_to_drain(units, rest, hit)

@@ -11,13 +11,13 @@ const ID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/;
 const two = (value) => String(value).padStart(2, "0");
 function local(time) {
   const at = new Date(time);
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}T${two(at.getHours())}:${two(at.getMinutes())}`;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}T${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
 // Inputs for the end of a block, and what they say; `until` is the end of one that exists.
 export function ending(until) {
   const chosen = select(SPANS, until === undefined ? "3600" : until ? "at" : "", { name: "until" });
-  const at = h("input", { name: "at", type: "datetime-local", value: until ? local(until) : "" });
+  const at = h("input", { name: "at", type: "datetime-local", step: 1, value: until ? local(until) : "" });
   const when = field("Until", at, "in your time zone");
   const look = () => {
     when.hidden = chosen.value !== "at";
@@ -40,7 +40,7 @@ async function form(title, text, { subject, nodes = [] }, after) {
   const end = ending();
   await ask(title, {
     text,
-    fields: [nodes, end.nodes, field("Reason", reason, "operators see it")],
+    fields: [nodes, end.nodes, field("Reason", reason, "operators see it, and so does the caller")],
     yes: "Block",
     danger: true,
     act: async () => {

@@ -48,10 +48,10 @@ function subject(row, signal) {
 
 function change(row, again) {
   return button("Change", async () => {
-    const { etag } = await send("GET", `/v1/blocks/${part(row.id)}`);
-    const reason = h("input", { name: "reason", value: row.reason ?? "" });
-    const end = ending(row.until);
-    await ask("Change this block", { fields: [end.nodes, field("Reason", reason, "operators see it")], act: async () => {
+    const { data, etag } = await send("GET", `/v1/blocks/${part(row.id)}`); // the row may be older than what the etag stands for
+    const reason = h("input", { name: "reason", value: data.reason ?? "" });
+    const end = ending(data.until);
+    await ask("Change this block", { fields: [end.nodes, field("Reason", reason, "operators see it, and so does the caller")], act: async () => {
       await send("PUT", `/v1/blocks/${part(row.id)}`, { etag, body: { ...end.value(), ...(reason.value ? { reason: reason.value } : {}) } });
       tell("Changed");
       await again();
