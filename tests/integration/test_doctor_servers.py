@@ -182,7 +182,8 @@ def test_a_replica_is_found(server: Server, tmp_path: Path) -> None:
 
 def test_a_cluster_that_is_taken_for_one_server_is_found(tmp_path: Path) -> None:
     """And one whose slots are not all served."""
-    node = Server(tmp_path / "node", free_port(), options=(*DURABLE, "--cluster-enabled", "yes"))
+    options = (*DURABLE, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    node = Server(tmp_path / "node", free_port(), options=options)
     try:
         assert list(redis(node)) == ["redis-is-cluster"]
         node.ask("CLUSTER", "ADDSLOTSRANGE", "0", "9999")

@@ -56,7 +56,10 @@ def drawn(said: dict[str, Any] | None, columns: int, lines: int, trouble: str | 
 def test_it_fits_its_terminal(columns: int, lines: int, hot: list[dict[str, Any]] | None) -> None:
     """Nothing is wider or longer than the window, and no figure and no name is cut."""
     reasons = [{"part": "redis", "state": "degraded", "message": "the circuit is open"}]
-    for said in (figures(hot=hot), figures(hot=hot, state="failing_open", reasons=reasons)):
+    spool = {"state": "degraded", "spooled": 1_234_567, "dropped": 12_345}
+    behind = figures(hot=hot, processes=[{"behind": True}] * 12)
+    behind["health"] |= {"kafka": {"state": "degraded"}, "spool": spool}
+    for said in (figures(hot=hot), behind, figures(hot=hot, state="failing_open", reasons=reasons)):
         shown = drawn(said, columns, lines)
         assert len(shown) <= lines
         assert max(map(len, shown)) <= columns
@@ -75,6 +78,7 @@ def test_it_fits_its_terminal(columns: int, lines: int, hot: list[dict[str, Any]
         ):
             assert words in text
         assert "…" not in text
+        assert f"{len(said['processes'])} process" in text
         assert said["state"].replace("_", " ") in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.console import Group
@@ -32,8 +33,8 @@ RATES: Final = {
 }
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _WIDE: Final = 118
-_FIXED: Final = 7
-"""Lines above the tables: headline, rates, chart, health, and an empty one."""
+_FIXED: Final = 6
+"""Lines above the tables: headline, rates, chart, and an empty one. Reasons and health take as many as they need."""
 _MAX_ROWS: Final = 20
 _USUAL_ROWS: Final = 10
 _MIN_ROWS: Final = 3
@@ -58,11 +59,15 @@ def screen(figures: Mapping[str, Any] | None, look: Screen) -> RenderableType:
     if look.trouble is not None:
         lines.append(_trouble(look))
     reasons = [
-        Text(f"  {each['part']}: {printable(each['message'])}", "yellow", no_wrap=True, overflow="ellipsis")
+        Text(line, "yellow")
         for each in figures["reasons"][:2]
+        for line in wrap(
+            f"{each['part']}: {printable(each['message'])}", look.width, initial_indent="  ", subsequent_indent="    "
+        )
     ]
-    lines += [*reasons, _rates(figures), _chart(figures["history"], look.width), _health(figures), Text()]
-    used = _FIXED + len(reasons) + (look.trouble is not None)
+    health = _lines_of(_health(figures), look.width)
+    lines += [*reasons, _rates(figures), _chart(figures["history"], look.width), *health, Text()]
+    used = _FIXED + len(reasons) + len(health) + (look.trouble is not None)
     lines.append(_tables(figures, look, used))
     return Group(*lines)
 
@@ -124,21 +129,33 @@ def _bars(values: Sequence[float], highest: float) -> str:
     return "".join(" " if value <= 0 else _BARS[min(7, int(8 * value / highest))] for value in values)
 
 
-def _health(figures: Mapping[str, Any]) -> Text:
+def _health(figures: Mapping[str, Any]) -> Sequence[Text]:
+    """What is up, what waits, and who decides: phrases that stay whole."""
     health, spool = figures["health"], figures["health"]["spool"]
-    line = Text(no_wrap=True, overflow="ellipsis")
+    phrases = []
     for label, part in (("Redis", "redis"), ("PostgreSQL", "postgres"), ("Kafka", "kafka"), ("spool", "spool")):
         state = health[part]["state"]
-        line.append(f"{label} ", "dim").append(state.replace("_", " "), PARTS.get(state, "")).append("  ")
+        phrases.append(Text.assemble((f"{label} ", "dim"), (state.replace("_", " "), PARTS.get(state, ""))))
     if spool["spooled"] or spool["dropped"]:
-        line.append(f"{spool['spooled']:,} waiting, {spool['dropped']:,} dropped  ", "yellow")
+        phrases.append(Text(f"{spool['spooled']:,} waiting, {spool['dropped']:,} dropped", "yellow"))
     processes = figures["processes"]
     behind = sum(each["behind"] for each in processes)
     rules = "" if figures["snapshot"] is None else f", snapshot {figures['snapshot']['number']}"
-    line.append(f"{len(processes)} process{'' if len(processes) == 1 else 'es'}{rules}", "dim")
+    last = Text(f"{len(processes)} process{'' if len(processes) == 1 else 'es'}{rules}", "dim")
     if behind:
-        line.append(f", {behind} behind", "yellow")
-    return line
+        last.append(f", {behind} behind", "yellow")
+    return [*phrases, last]
+
+
+def _lines_of(phrases: Sequence[Text], width: int) -> Sequence[Text]:
+    """As few lines as hold all phrases, two blanks apart."""
+    lines = [phrases[0]]
+    for phrase in phrases[1:]:
+        if lines[-1].cell_len + 2 + phrase.cell_len <= width:
+            lines[-1] = Text.assemble(lines[-1], "  ", phrase)
+        else:
+            lines.append(phrase)
+    return lines
 
 
 def _tables(figures: Mapping[str, Any], look: Screen, used: int) -> RenderableType:
