@@ -15,10 +15,11 @@ NAME: Final = "mymaster"
 _QUICK: Final = ("--repl-diskless-sync-delay", "0")
 _DOWN_AFTER: Final = 500
 # Sentinels look around every second or two; in tests, ten times as often. One that was frozen, or starved by
-# a busy machine, does not trust its clock for 30 s ("tilt"); in tests, for one.
+# a busy machine, does not trust its clock for 30 s ("tilt"); in tests, for one. While the primary is down, sentinels
+# look at replicas once a second, and promote none that they saw longer than five pings ago.
 _HURRY: Final = {
     "info-period": 200,
-    "ping-period": 100,
+    "ping-period": 300,
     "ask-period": 100,
     "publish-period": 200,
     "tilt-period": 1_000,
