@@ -182,6 +182,16 @@ def test_an_archive_that_cannot_be_written_is_found(base: dict[str, str], tmp_pa
     assert "archive-unusable" not in found(**settings, archive_url=f"{tmp_path}/archive")
 
 
+def test_backups_that_are_never_deleted_are_found(base: dict[str, str], tmp_path: Path, database_url: str) -> None:
+    """Whichever kind is made every day; with a number of those that are kept, all is well."""
+    settings = base | {"database_url": database_url, "archive_url": f"{tmp_path}/archive"}
+    dump, files = {"backup_daily": "yes"}, {"base_backup_folder": f"{tmp_path}/base"}
+    for making, words in (dump, "beside HEADGATE_BACKUP_DAILY"), (files, "beside HEADGATE_BASE_BACKUP_FOLDER"):
+        assert words in found(**settings, **making)["backups-unbounded"]
+        assert "backups-unbounded" not in found(**settings, **making, backup_keep="7")
+    assert "backups-unbounded" not in found(**settings, backup_keep="7")
+
+
 RULES = {
     "rule-hidden": (
         "[{name: a, limits: 5/minute, priority: 1}, {name: b, limits: 9/minute}]",

@@ -67,6 +67,11 @@ KINDS: Final[Mapping[str, IssueKind]] = MappingProxyType(
             "the service listens on a network and trusts no proxy",
             "Behind a gateway, name its addresses in HEADGATE_TRUSTED_PROXIES; else ignore this.",
         ),
+        "backups-unbounded": IssueKind(
+            _W,
+            "a backup is made every day and none is deleted, so the disk fills",
+            "Say in HEADGATE_BACKUP_KEEP how many are kept, unless the store deletes old ones itself.",
+        ),
         # Packages
         "package-missing": IssueKind(
             _E, "a setting needs a package that is not installed", "Install it with the command in the message."

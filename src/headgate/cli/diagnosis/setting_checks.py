@@ -71,6 +71,7 @@ def check_settings(
     _try("tls-unusable", lambda: transport(chosen), report)
     _try("jwt-unusable", lambda: identity_from(chosen, None, None, wall_clock), report)
     _check_reach(chosen, report)
+    _check_backups(chosen, report)
     if len(report.issues) == before:
         report.well(_SUBJECT, f"{len(given)} given, all readable and with an effect")
 
@@ -91,6 +92,13 @@ def _check_reach(chosen: Settings, report: Report) -> None:
     if is_open and not chosen.trusted_proxies:
         sentence = "X-Forwarded-For and Forwarded are ignored, because HEADGATE_TRUSTED_PROXIES is not set"
         report.add(_SUBJECT, "proxies-none", sentence)
+
+
+def _check_backups(chosen: Settings, report: Report) -> None:
+    named = {"backup_daily": chosen.backup_daily, "base_backup_folder": chosen.base_backup_folder is not None}
+    making = " and ".join(variable_of(name) for name, is_set in named.items() if is_set)
+    if making and chosen.database_url is not None and chosen.backup_keep is None:
+        report.add(_SUBJECT, "backups-unbounded", f"HEADGATE_BACKUP_KEEP is not set beside {making}")
 
 
 def _is_too_wide(addresses: int, version: int) -> bool:
