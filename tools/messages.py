@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = ROOT / "docs/reference/messages.md"
 _SOURCE: Final = ROOT / "src/headgate"
+_WITH_TRACEBACK: Final = ", with a traceback"
 _LEVELS: Final = {
     "critical": "CRITICAL",
-    "exception": "ERROR, with a traceback",
+    "exception": "ERROR" + _WITH_TRACEBACK,
     "error": "ERROR",
     "warning": "WARNING",
     "info": "INFO",
@@ -157,7 +158,9 @@ class Messages:
             arguments = call.args[1:] if name == "log" else call.args
             for text in self._texts(module, function, arguments[0]):
                 values = [self._part(module, each) for each in arguments[1:]]
-                yield Message(_LEVELS[name], _filled(text, values), module.name, is_log=True)
+                has_traceback = any(keyword.arg == "exc_info" for keyword in call.keywords)
+                level = _LEVELS[name] + _WITH_TRACEBACK * has_traceback
+                yield Message(level, _filled(text, values), module.name, is_log=True)
             return
         kind = name if name in self._errors else self._maker(module, name) or _REPORTERS.get(name)
         if owner == "super()" and name == "__init__" and function.owner in self._errors:

@@ -175,17 +175,17 @@ def seconds(most: int) -> Callable[[str], float]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Names separated by commas."""
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
 def names_up_to(most: int) -> Callable[[str], tuple[str, ...]]:
-    """A reader for so many names at most, with commas between them."""
+    """A reader for so many names at most, separated by commas."""
 
     def read(text: str) -> tuple[str, ...]:
         found = names(text)
         if len(found) > most:
-            msg = f"at most {most} names with commas between them"
+            msg = f"at most {most} names separated by commas"
             raise ValueError(msg)
         return found
 
@@ -193,7 +193,7 @@ def names_up_to(most: int) -> Callable[[str], tuple[str, ...]]:
 
 
 def region_urls(text: str) -> tuple[tuple[str, str], ...]:
-    """Regions and the addresses of their stores, with blanks between them, because an address may have commas."""
+    """Regions and the addresses of their stores, separated by spaces, because an address may have commas."""
     pairs = tuple((name, url) for name, _, url in (part.partition("=") for part in text.split()))
     if all(_REGION.fullmatch(name) and "://" in url for name, url in pairs) and len(dict(pairs)) == len(pairs):
         if isinstance(text, TextFromFile):  # whose passwords may change
@@ -212,11 +212,11 @@ def _url_of_region(name: str, text: str) -> str:
 
 
 def networks(text: str) -> tuple[Network, ...]:
-    """Addresses and networks with commas between them."""
+    """Addresses and networks separated by commas."""
     try:
         return tuple(map(ip_network, names(text)))
     except ValueError:
-        msg = "addresses and networks with commas between them, as in 10.0.0.0/8, 192.0.2.7"
+        msg = "addresses and networks separated by commas, as in 10.0.0.0/8, 192.0.2.7"
         raise ValueError(msg) from None
 
 

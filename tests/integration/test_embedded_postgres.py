@@ -238,7 +238,7 @@ def test_the_pid_of_a_dead_server_may_be_reused(folder: Path) -> None:
 def test_data_of_another_version_is_refused(folder: Path) -> None:
     """Data that no server here can read is refused with the version that can, and left as it is."""
     (folder / "data" / "PG_VERSION").write_text("13\n", encoding="ascii")
-    assert f"the data in {folder}/data was made by PostgreSQL 13, and here is only " in _refusal(folder)
+    assert f"the data in {folder}/data was made by PostgreSQL 13, and only " in _refusal(folder)
     assert "install PostgreSQL 13, or name a server of your own" in _refusal(folder)
 
 
@@ -281,7 +281,7 @@ def test_what_initdb_complains_of_is_said(new_folder: Path, monkeypatch: pytest.
         (programs / name).write_text(f"#!/bin/sh\necho {words}\n")
         (programs / name).chmod(0o755)
     monkeypatch.setattr(postgres, "_found", lambda: iter([programs]))
-    assert _refusal(new_folder) == "a database cannot be made: no space"
+    assert _refusal(new_folder) == "initdb failed: no space"
     assert not (new_folder / "data").exists()
 
 
@@ -311,7 +311,7 @@ def test_root_may_keep_the_programs_where_no_other_user_can_enter(
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("x" * 90, "is too long for a socket, which can have 89 bytes"), ("a,b", "has a comma, and addresses of")],
+    [("x" * 90, "is too long for a socket, which can have 89 bytes"), ("a,b", "has a comma, which an address of")],
 )
 def test_a_folder_that_cannot_be_addressed_is_refused(new_folder: Path, name: str, sentence: str) -> None:
     """A path that no client could connect to is refused before anything is made there."""

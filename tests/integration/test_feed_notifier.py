@@ -312,7 +312,7 @@ def test_a_database_that_was_restored_is_noticed(
                 assert await publish(other.database, limit(5)) == last
                 await other.notifier.announce()
                 await _until_seen(seen, limit(5))
-                assert caplog.text.count("another database was announced on this Redis") == 1
+                assert caplog.text.count("this Redis served another headgate database") == 1
             task.cancel()
             await asyncio.wait([task])
 

@@ -167,7 +167,7 @@ def test_a_commit_without_an_answer_is_of_unknown_outcome(postgres: Postgres) ->
                     await record(writing, "me", Kind.TIER, "free", "created", None, None)
                     postgres.kill()
 
-            with pytest.raises(DatabaseError, match="look before you make it again"):
+            with pytest.raises(DatabaseError, match="check before you retry"):
                 await change()
             postgres.restart()
 

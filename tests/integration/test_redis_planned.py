@@ -137,7 +137,7 @@ def test_sentinels_that_allow_no_subscription_are_asked(caplog: pytest.LogCaptur
     asyncio.run(asyncio.wait_for(scenario(), 60))
     lines = [record.getMessage() for record in caplog.records if "no subscription" in record.getMessage()]
     assert len(lines) == 2
-    assert "it is asked every 2 s instead" in lines[0]
+    assert "polling it every 2 s instead" in lines[0]
 
 
 def test_one_of_two_sentinels_moves_nothing() -> None:

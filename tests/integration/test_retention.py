@@ -327,8 +327,8 @@ def test_tables_that_cannot_be_maintained_are_a_warning_once(
         asyncio.run(maintenance.maintain_tables(move))
     assert waits == [1.0, 60.0, 120.0, 240.0, 3_600.0, 60.0]
     warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert warnings == ["tables not maintained, retry in 60 s: the month 2026-11 is locked"] * 2
-    assert caplog.text.count("tables are maintained again") == 1
+    assert warnings == ["table maintenance failed, retry in 60 s: the month 2026-11 is locked"] * 2
+    assert caplog.text.count("table maintenance recovered") == 1
 
 
 def test_upkeep_goes_on_for_ever_and_names_each_new_problem(

@@ -156,7 +156,7 @@ def test_lists_are_fetched_page_by_page(api: Api) -> None:
         (
             422,
             {"problems": [{"field": "a", "message": "one"}, {"field": "", "message": "two"}]},
-            "that is refused, for 2 problems:\n  a: one\n  two",
+            "the input is refused, for 2 problems:\n  a: one\n  two",
         ),
     ],
 )
@@ -193,7 +193,10 @@ def test_problems_keep_their_places(api: Api) -> None:
             "no admin API and no database; set HEADGATE_ADMIN_URL and HEADGATE_ADMIN_TOKEN, or HEADGATE_DATABASE_URL",
         ),
         ({"ADMIN_URL": "http://127.0.0.1:1"}, "http://127.0.0.1:1 wants a token; write --token"),
-        ({"ADMIN_URL": "http://127.0.0.1:1", "ADMIN_TOKEN": "a\nb"}, "the token has characters that no token has"),
+        (
+            {"ADMIN_URL": "http://127.0.0.1:1", "ADMIN_TOKEN": "a\nb"},
+            "the token has characters that a token cannot have",
+        ),
         ({"ADMIN_URL": "http://127.0.0.1:1", "ADMIN_TOKEN": "a"}, "no answer from http://127.0.0.1:1 (Connection"),
     ],
 )

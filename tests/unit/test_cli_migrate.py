@@ -119,4 +119,4 @@ def test_the_command_writes_what_it_made(tmp_path: Path, capsys: pytest.CaptureF
     assert "cannot be read" in capsys.readouterr().err
     made.write_text("mine", encoding="utf-8")
     assert run(["migrate", str(made)]) == 1
-    assert "cannot be moved over" in capsys.readouterr().err
+    assert "cannot be migrated" in capsys.readouterr().err

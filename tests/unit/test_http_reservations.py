@@ -117,7 +117,7 @@ def test_an_expired_reservation_stays_taken(fleet: Fleet, actual: int | None) ->
     reservation = fleet.ask("/v1/reserve", {**KEY, "cost": 40, "ttl": 5})[1]["reservation"]
     fleet.clock.advance(seconds=5)
     status, problem = fleet.ask("/v1/settle", {"reservation": reservation, "actual": actual})
-    assert (status, problem["detail"]) == (404, "the reservation has expired; what it had taken stays taken")
+    assert (status, problem["detail"]) == (404, "the reservation has expired; what it took stays counted")
     assert fleet.left_of_key() == 60
 
 
@@ -204,7 +204,7 @@ def test_a_reservation_that_was_changed_is_none(fleet: Fleet, place: int) -> Non
         ("reserve", {"key": "", "limit": "5/hour"}, "a key must not be empty"),
         ("reserve", {"key": "k", "limit": "5/hours and more"}, "'hours and more' is not a duration"),
         ("reserve", {"key": "k", "limit": "5/hour", "algorithm": "magic"}, "'magic' is not an algorithm"),
-        ("reserve", {"key": "k", "limit": "5 concurrent"}, "is held, not hit"),
+        ("reserve", {"key": "k", "limit": "5 concurrent"}, "counts slots; use slot"),
         ("reserve", {"ttl": 0}, "ttl is a number of seconds above 0 and up to 86400"),
         ("reserve", {"ttl": "5"}, "ttl is a number of seconds above 0 and up to 86400"),
         ("reserve", {"usr": "u"}, "unknown member 'usr'; did you mean 'user'?"),

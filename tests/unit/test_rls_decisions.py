@@ -222,7 +222,7 @@ def test_a_line_says_why_no_rule_can_be_found(
     """One for many calls, without what the caller sent."""
     service = Envoy().service
     assert {asyncio.run(service.decide(checks)).overall_code for _ in range(3)} == {Code.OVER_LIMIT}
-    expected = f"Envoy's calls denied, whose {part} is malformed: 1 since the last such line"
+    expected = f"calls of Envoy denied because of a malformed {part}: 1 since the last such line"
     assert [record.getMessage() for record in caplog.records] == [expected]
 
 

@@ -50,7 +50,7 @@ def kept_token(data_dir: Path) -> str:
         raise InvalidSettings(msg)
     if not looks_like_token(token):
         msg = (
-            f"there is no whole token in {file}; delete the file, and a new one is made, or set HEADGATE_ADMIN_TOKEN "
+            f"{file} has no complete token; delete the file, and a new one is made, or set HEADGATE_ADMIN_TOKEN "
             "to one of your own"
         )
         raise InvalidSettings(msg)

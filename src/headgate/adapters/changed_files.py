@@ -40,7 +40,7 @@ class ReloadedValue(Generic[T]):
             try:
                 self._value = self._make()
             except (HeadgateError, OSError, ValueError) as error:  # perhaps half of them are written
-                log.warning("not reloaded: %s, %s; what was read before stays in use", self._what, error)
+                log.warning("not reloaded: %s: %s; the previous version stays in use", self._what, error)
             else:
                 log.info("reloaded: %s, from %s", self._what, ", ".join(self._files))
         return self._value

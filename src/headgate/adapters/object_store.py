@@ -80,7 +80,7 @@ def open_object_store(url: str, s3_endpoint: str | None = None) -> ObjectStore:
     prefix = parts.path.strip("/")
     # The URL is not repeated in the message: it may hold a key.
     if "@" in parts.netloc or ":" in parts.netloc or not parts.netloc or parts.query or parts.fragment:
-        msg = "the URL of the bucket is malformed; write s3://bucket/folder, and set keys as for other AWS tools"
+        msg = "the URL of the bucket is malformed; write s3://bucket/folder, and set credentials as for other AWS tools"
         raise InvalidSettings(msg)
     if prefix and not _NAME.fullmatch(prefix):
         msg = "the folder in a bucket may have letters, digits, '-', '_' and '.', with '/' between its parts"

@@ -44,7 +44,7 @@ class S3ObjectStore:
                     size += len(chunk)
                 spool.seek(0)
             except OSError as error:
-                msg = f"{self.url}/{name} cannot be written: the temporary folder: {error.strerror or error}"
+                msg = f"{self.url}/{name} cannot be uploaded, no temporary file: {error.strerror or error}"
                 raise ArchiveError(msg) from error
             with self._translated(name, "written"), self._files.open_output_stream(path, compression=None) as sink:
                 for chunk in chunks_of(spool):

@@ -47,9 +47,9 @@ class SavedDocuments:
         except OSError as error:
             raise _refused(file, f"cannot be read: {error.strerror}") from error
         except (ValueError, RecursionError) as error:
-            raise _refused(file, "does not begin as a saved document does") from error
+            raise _refused(file, "has no header of a saved document") from error
         if not document.is_intact:
-            raise _refused(file, "is torn or was tampered with: its digest differs")
+            raise _refused(file, "is incomplete or was modified: its digest differs")
         return document
 
     def write(self, document: Document) -> None:

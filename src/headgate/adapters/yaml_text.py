@@ -128,7 +128,7 @@ class Document:
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             line = _line(event.start_mark)
             if not isinstance(event, yaml.ScalarEvent):
-                raise _StopReading(path, "the name of a field is a plain text", line)
+                raise _StopReading(path, "the name of a field must be plain text", line)
             name = event.value
             if name in found:
                 first = self.lines[*path, name]

@@ -70,7 +70,7 @@ async def maintain_tables(*steps: Callable[[], Awaitable[object]]) -> None:
         problems = [problem for step in steps if (problem := await _problem(step)) is not None]
         if not problems:
             if failed:
-                log.info("tables are maintained again")
+                log.info("table maintenance recovered")
             wait, failed = _SECONDS_BETWEEN_ROUNDS, 0
             said.clear()
             continue
@@ -79,7 +79,7 @@ async def maintain_tables(*steps: Callable[[], Awaitable[object]]) -> None:
         for problem in problems:
             log.log(
                 logging.DEBUG if problem in said else logging.WARNING,
-                "tables not maintained, retry in %.0f s: %s",
+                "table maintenance failed, retry in %.0f s: %s",
                 wait,
                 problem,
             )
@@ -94,6 +94,6 @@ async def _problem(step: Callable[[], Awaitable[object]]) -> str | None:
     except DatabaseError as error:
         return str(error)
     except Exception as error:
-        log.exception("tables not maintained")
+        log.exception("table maintenance failed")
         return short_repr(error)
     return None

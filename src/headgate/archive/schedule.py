@@ -105,9 +105,9 @@ async def run_jobs(database: Statements, settings: Settings, clock: Callable[[],
                 await _run_if_due(database, job, settings)
             except DatabaseError as error:
                 # Others log that there is no database.
-                log.debug("job %s: whether it is due could not be read: %s", job.name, error)
+                log.debug("job %s: cannot read whether it is due: %s", job.name, error)
             except Exception:
-                log.exception("job %s: whether it is due could not be read", job.name)
+                log.exception("job %s: cannot read whether it is due", job.name)
 
 
 async def _run_if_due(database: Statements, job: Job, settings: Settings) -> None:
@@ -116,7 +116,9 @@ async def _run_if_due(database: Statements, job: Job, settings: Settings) -> Non
         return
     if claimed["cut_off"]:
         log.warning(
-            "job %s: begun again; its service was killed while it ran, runs in a row: %d", job.name, claimed["cut_off"]
+            "job %s: restarted after its service was killed while it ran; kills in a row: %d",
+            job.name,
+            claimed["cut_off"],
         )
     renewing = asyncio.create_task(_renew(database, job.name, claimed["began"]))
     try:

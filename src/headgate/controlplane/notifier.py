@@ -88,15 +88,15 @@ class Notifier:
             # The database is looked at after the feed, so it can only be ahead of it.
             here = await self._look(state.position.number)
             if _has_diverged(state, here):
-                log.warning("changes: the database was restored or replaced, everything is announced anew")
+                log.warning("changes: the database was restored or replaced, all records are announced again")
                 async with self._database.change() as writing:
                     await writing.run("feed.renew", here["lineage"])
                 here = await self._look(state.position.number)
             elif state.position.lineage not in {"", here["lineage"], self._other}:
                 self._other = state.position.lineage
                 log.warning(
-                    "another database was announced on this Redis before; everything is announced anew "
-                    "(if both are in use, give each a Redis database of its own)"
+                    "changes: this Redis served another headgate database before, all records are announced again; "
+                    "if both are in use, give each a Redis database of its own"
                 )
             renewed = [kind for kind in (RULES, BLOCKS) if await self._renew(kind, state, here)]
             await self._tell(state.position, here, renewed)
@@ -140,7 +140,7 @@ class Notifier:
         dropped = not records or await self._cache.drop(records)
         await self._feed.announce(Announcement(since, reached if dropped else position, names))
         if not dropped:
-            msg = "cached records of users or keys cannot be dropped"
+            msg = "cached records of users and API keys could not be dropped"
             raise StoreError(msg, transient=True)
 
 

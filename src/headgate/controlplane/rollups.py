@@ -159,7 +159,9 @@ class Rollups:
                 await writing.run("rolling_up.fold", level.coarser, level.finer, at, at + level.length)
                 await writing.run("rolling_up.note", level.coarser, at)
             await writing.run("rolling_up.lower", level.finer, since)
-        log.warning("clock was ahead: counts by the %s were not stored meanwhile, and are stored again", level.finer)
+        log.warning(
+            "roll-up of counts: the clock was ahead and is right again, counts by the %s are stored again", level.finer
+        )
 
     async def _begin(self, writing: Writing) -> datetime | None:
         """What time it is; None if it is not this process's turn."""

@@ -69,7 +69,7 @@ def id_problems(found: Meant, ids: Mapping[str, str], gone: Collection[str]) -> 
     for index, rule in enumerate(found.rules):
         stored, holder = stay.get(rule.name), holders.get(rule.id.casefold(), rule.name)
         if stored is not None and stored != rule.id:
-            message = f"the rule {rule.name!r} has the id {stored!r}, and a rule keeps its id; state that one, or none"
+            message = f"the rule {rule.name!r} has the id {stored!r}, and a rule keeps its id; write that id, or none"
             problems.append(Problem(("rules", index, "id"), message))
         elif holder.casefold() != rule.name.casefold():  # else the names are the problem
             message = f"the id {rule.id!r} is that of {holder!r}; give this rule an id of its own"

@@ -311,7 +311,7 @@ def _check_id(before: RuleRecord, data: object) -> None:
     """Raise `InvalidRules` if other content would make another rule of it."""
     stated = data.get("id") if isinstance(data, dict) else None
     if stated is not None and stated != before.id:
-        message = f"the rule {before.name!r} has the id {before.id!r}, and a rule keeps its id; state that one, or none"
+        message = f"the rule {before.name!r} has the id {before.id!r}, and a rule keeps its id; write that id, or none"
         raise InvalidRules([Problem(("id",), message)])
 
 

@@ -187,11 +187,11 @@ class CommandRuntime:
 
 
 def _logged(loop: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    task = asyncio.create_task(loop)
+    task = asyncio.create_task(loop, name=getattr(loop, "__qualname__", None))
     task.add_done_callback(_log_failure)
     return task
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and task.exception() is not None:
-        log.error("a control plane task failed: %s", task.get_coro(), exc_info=task.exception())
+        log.error("control plane task failed: %s", task.get_name(), exc_info=task.exception())

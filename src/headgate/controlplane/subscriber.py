@@ -272,7 +272,9 @@ class Subscriber:
             log.warning("rules: following PostgreSQL directly, redis unavailable: %s", self.trouble)
         else:
             also = "" if direct is None else f"; PostgreSQL unavailable: {direct.trouble}"
-            log.warning("rules: no changes arrive, what is active stays, redis unavailable: %s%s", self.trouble, also)
+            log.warning(
+                "rules: no changes received, active rules and blocks stay, redis unavailable: %s%s", self.trouble, also
+            )
 
     async def _look(self) -> None:
         position, documents = await self._state()
@@ -299,7 +301,7 @@ class Subscriber:
                 await self._direct.look()
         for kind, offered in documents.items():
             if kind in self.state and self.applier.is_ahead(kind, offered):
-                msg = f"it has {kind} {offered.number}, and {self.state[kind].number} is active"
+                msg = f"it has {kind} {offered.number}, older than the active {self.state[kind].number}"
                 raise StoreError(msg, transient=True)
 
     async def _fetch(self, kind: str) -> None:

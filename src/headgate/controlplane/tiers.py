@@ -166,7 +166,7 @@ def _read(data: object, before: TierRecord | None = None) -> _Form:
     was_default = before is not None and before.is_default
     is_default = fields.truth("is_default", default=was_default)
     if was_default and not is_default:
-        fields.problem("set is_default at another tier; this one then is not the default any more", "is_default")
+        fields.problem("to change the default, set is_default at another tier", "is_default")
     form = _Form(
         before.name if before else fields.text("name", "", name_problem),
         fields.text("display_name", None, at_most(_MAX_DISPLAY_NAME)),

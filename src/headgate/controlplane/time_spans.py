@@ -33,7 +33,7 @@ def span(
         raise InvalidFields([Problem(("since",), "it must be before `until` and before now")])
     if until - since > longest + _TOLERANCE:
         said = f"{longest.days} days" if longest > A_DAY else f"{longest // timedelta(hours=1)} hours"
-        raise InvalidFields([Problem(("since",), f"at most {said} can be asked for at once; name `until` too")])
+        raise InvalidFields([Problem(("since",), f"at most {said} per request; name `until` too")])
     return since, until
 
 
@@ -45,5 +45,5 @@ def days(now: datetime, first: date | None, last: date | None, *, most: int, usu
     if last < first:
         raise InvalidFields([Problem(("from",), "it must not be after `to`")])
     if (last - first).days >= most:
-        raise InvalidFields([Problem(("from",), f"at most {most} days can be asked for at once")])
+        raise InvalidFields([Problem(("from",), f"at most {most} days per request")])
     return first, last

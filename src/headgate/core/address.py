@@ -100,7 +100,7 @@ def parse_network(text: str) -> Network:
         msg = f"{short_repr(text)} is not a range of addresses; write for example 10.0.0.0/8 or 2001:db8::/32"
         raise ValueError(msg) from None
     if ip_address(plain.partition("/")[0]) != network.network_address:
-        msg = f"{short_repr(text)} does not start its range; write {network}"
+        msg = f"{short_repr(text)} is not the start of its range; write {network}"
         raise ValueError(msg)
     number, wrapping = int(network.network_address), _IPV6_BITS - _IPV4_BITS
     if network.version == 4 or network.prefixlen < wrapping or number >> _IPV4_BITS not in _WRAPPING_PREFIXES:  # noqa: PLR2004 (IPv4)

@@ -82,4 +82,4 @@ def _limits(data: Mapping[str, Any], name: str) -> LimitsByRule:
 
 
 def _nonsense() -> ValueError:
-    return ValueError("this is nothing like a record")
+    return ValueError("this is not a record of a user or an API key")

@@ -168,7 +168,7 @@ class Acquiring:
     async def __aenter__(self) -> Verdict:
         """Wait until it is admitted."""
         if self._is_entered:
-            msg = "this is in use already; make another one with acquiring()"
+            msg = "this acquiring() block is running; make another one for a second block"
             raise InvalidRequest(msg)
         self._is_entered = True
         try:

@@ -73,7 +73,7 @@ class BareKeys:
         if known is None:
             parsed = _parsed(limit)
             if isinstance(parsed, Slots):
-                msg = f"'{parsed}' is held, not hit; use slot()"
+                msg = f"'{parsed}' counts slots; use slot()"
                 raise InvalidLimit(msg)
             known = meter_for(parsed, name)
             if known is None:

@@ -274,7 +274,7 @@ class Exporter:
         if error is not None and before == {None}:
             log.error("events and counts are not stored: %s", error)
         elif error is None and before != {None}:
-            log.info("spool: locking recovered")
+            log.info("events and counts are stored again")
         for worker in self._workers:
             worker.error = error
 

@@ -89,7 +89,10 @@ def _secret(secret: bytes, algorithms: Sequence[str]) -> VerifyingKey:
     try:
         material = get_algorithm_by_name(algorithms[0]).prepare_key(secret)
     except PyJWTError:
-        msg = "HEADGATE_JWT_KEY is a public key, but HEADGATE_JWT_ALGORITHMS (HS…) takes a secret; name the key's own"
+        msg = (
+            "HEADGATE_JWT_KEY is a public key, but HEADGATE_JWT_ALGORITHMS (HS…) takes a secret; "
+            "name the algorithm of the key, for example RS256 or ES256"
+        )
         raise InvalidSettings(msg) from None
     if len(secret) < least:
         msg = f"HEADGATE_JWT_KEY has {len(secret)} bytes; {', '.join(algorithms)} takes a secret of {least} or more"

@@ -98,7 +98,7 @@ async def settle(store: CounterStore, held: Reserved, actual: int | None = None)
     is_late = now.at >= held.expires
     if is_late and (not owed or now.at >= charged_until):
         await store.give_back(back(held.charges, None))
-        msg = "the reservation has expired; what it had taken stays taken"
+        msg = "the reservation has expired; what it took stays counted"
         raise NotFound(msg)
     if owed:
         claim = claim._replace(ttl=charged_until - now.at)

@@ -195,7 +195,7 @@ class LimitsCounters:
 
     def _sound(self, decision: Decision) -> Decision:
         if decision.source not in _SOUND and not self._degrades:
-            msg = "the counters cannot be reached"
+            msg = "the counter store is unavailable"
             raise StoreError(msg, transient=True)
         return decision
 

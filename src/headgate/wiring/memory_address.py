@@ -33,7 +33,7 @@ def memory_address(url: str) -> SplitResult | None:
 def memory_options(address: SplitResult) -> tuple[int, WhenFull]:
     """How many counters it may have, and what happens above that."""
     if address.netloc or address.path.strip("/") or address.fragment:
-        msg = "the address names a place, but memory:// has none; write memory://"
+        msg = "memory:// takes no host and no path; write memory://"
         raise InvalidSettings(msg)
     given = parse_qsl(address.query, keep_blank_values=True)
     options = dict(given)
@@ -41,7 +41,7 @@ def memory_options(address: SplitResult) -> tuple[int, WhenFull]:
         msg = f"memory:// has no option {short_repr(min(unknown))}; it has max_counters and when_full"
         raise InvalidSettings(msg)
     if len(options) < len(given):
-        msg = "memory:// was given one option twice"
+        msg = "an option of memory:// appears twice"
         raise InvalidSettings(msg)
     number = options.get("max_counters", str(DEFAULT_MAX_COUNTERS))
     if not _WHOLE.fullmatch(number) or not 0 < int(number) <= _MAX_COUNTERS:

@@ -106,7 +106,7 @@ def _settings(trusted_proxies: Iterable[str] | None, at: Central | None) -> Sett
     settings = from_environment()
     here = replace(settings, database_url=None if at is None else at.database_url)
     if idle := idle_settings(here, given_settings() & _READ_HERE):
-        log.warning("without effect on this application: %s", in_words(idle))
+        log.warning("settings without effect on this application: %s", in_words(idle))
     if trusted_proxies is not None:
         try:
             networks = tuple(map(parse_network, trusted_proxies))

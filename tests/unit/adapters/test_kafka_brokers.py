@@ -27,7 +27,7 @@ def test_brokers_are_read(text: str, servers: str) -> None:
 
 
 def test_options_are_read() -> None:
-    """Options of the client stand behind a question mark, percent-encoded."""
+    """Options of the client stand after a question mark, percent-encoded."""
     brokers = Brokers.parse("k:1?security.protocol=SASL_SSL&sasl.username=u&sasl.password=a%26b%2Bc%25")
     assert brokers == Brokers("k:1", {"security.protocol": "SASL_SSL", "sasl.username": "u", "sasl.password": "a&b+c%"})
 

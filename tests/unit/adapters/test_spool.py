@@ -109,7 +109,7 @@ def test_what_a_full_disk_never_took_is_said_at_the_end(
     writer.append(EVENTS, batch(0, 7))
     writer.append(COUNTS, count_batch(2))
     writer.close()
-    assert caplog.messages[-1] == "10 events and counts are lost, because the spool could not be written"
+    assert caplog.messages[-1] == "spool: could not be written, 10 events and counts are lost"
 
 
 def test_a_data_directory_that_cannot_be_used_stops_nothing(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_deleted_spool_is_begun_anew(tmp_path: Path, caplog: pytest.LogCapture
     writer.write()
     assert read_all(stream, "one") == list(range(810, 815))
     assert stream.ledger("one") == DeliveryLedger(stored=15, dropped=800)
-    assert "the spool was deleted; what was in it is lost, and a new one is begun" in caplog.messages
+    assert "spool: its folder was deleted, its events are lost; a new one is made" in caplog.messages
     writer.close()
     stream.look()
     assert stream.ledger("one") == DeliveryLedger(stored=15, dropped=800)

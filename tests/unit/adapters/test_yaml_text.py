@@ -200,7 +200,7 @@ def test_tags_are_refused(value: str) -> None:
 )
 def test_names_are_plain(text: str) -> None:
     """A list or mapping cannot be the name of a field."""
-    assert lines(text)[0].endswith(": the name of a field is a plain text")
+    assert lines(text)[0].endswith(": the name of a field must be plain text")
 
 
 def test_only_one_document_is_read() -> None:

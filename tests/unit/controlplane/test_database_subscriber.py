@@ -127,7 +127,7 @@ def test_a_process_goes_back_to_the_feed_and_never_to_older_documents(caplog: py
             trial.feed.is_down = False
             await trial.feed.looks(4)
             assert trial.subscriber.followed is Followed.DATABASE
-            assert trial.subscriber.trouble == "it has rules 7, and 9 is active"
+            assert trial.subscriber.trouble == "it has rules 7, older than the active 9"
             assert (trial.limits, dict(trial.subscriber.refused)) == (["9/hour"], {})
             await trial.feed.publish(rules(9, 9))  # the announcer has caught up
             await wait_until_async(lambda: trial.subscriber.followed is Followed.FEED)
@@ -234,7 +234,7 @@ def test_with_both_unavailable_what_is_active_stays(caplog: pytest.LogCaptureFix
             await wait_until_async(lambda: trial.subscriber.followed is Followed.DATABASE)
         nothing, directly = _said(caplog)
         assert nothing.startswith(
-            "rules: no changes arrive, what is active stays, redis unavailable: connection refused; "
+            "rules: no changes received, active rules and blocks stay, redis unavailable: connection refused; "
         )
         assert nothing.endswith("PostgreSQL unavailable: it does not answer")
         assert directly == "rules: following PostgreSQL directly, redis unavailable: connection refused"

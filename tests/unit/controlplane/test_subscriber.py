@@ -247,7 +247,7 @@ def test_a_feed_that_was_emptied_takes_nothing_away(caplog: pytest.LogCaptureFix
             assert trial.subscriber.trouble is None
             assert trial.forgotten == []
         assert [record.getMessage() for record in caplog.records if "redis" in record.getMessage()] == [
-            "rules: no changes arrive, what is active stays, redis unavailable: connection refused",
+            "rules: no changes received, active rules and blocks stay, redis unavailable: connection refused",
             "rules: following redis again",
         ]
 

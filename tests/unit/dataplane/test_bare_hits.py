@@ -102,9 +102,9 @@ def test_slots_are_held_and_not_hit(gate: Limiter) -> None:
     """A limit that counts holders is refused where nothing is held, whatever algorithm is named."""
     for algorithm in ("fixed_window", "concurrency"):
         for _ in range(2):
-            with pytest.raises(InvalidLimit, match=r"is held, not hit; use slot\(\)"):
+            with pytest.raises(InvalidLimit, match=r"counts slots; use slot\(\)"):
                 gate.hit("k", "3 concurrent", algorithm=algorithm)
-        with pytest.raises(InvalidLimit, match="is held, not hit"):
+        with pytest.raises(InvalidLimit, match="counts slots; use slot"):
             gate.reserve("k", Slots(3), 1, algorithm=algorithm)
 
 

@@ -249,7 +249,7 @@ def test_a_lock_that_cannot_be_taken_is_said_and_tried_again(caplog: pytest.LogC
     asyncio.run(run())
     assert caplog.messages[:2] == [
         "events and counts are not stored: the spool cannot be locked: shipping.lock: Is a directory",
-        "spool: locking recovered",
+        "events and counts are stored again",
     ]
 
 

@@ -125,7 +125,7 @@ def test_a_silent_part_is_left_out(setup: Setup) -> None:
         setup.servers.silent = {NAMES[2]}
         for _ in range(9):
             assert (await setup.take())[0].allowed
-        with pytest.raises(StoreError, match="1 of 4 parts of a counter cannot be asked: timeout") as caught:
+        with pytest.raises(StoreError, match="1 of 4 parts of a counter unavailable: timeout") as caught:
             await setup.take()
         assert caught.value.transient
         setup.servers.silent = set()

@@ -48,7 +48,7 @@ def programs(data: Path) -> Path:
     if seen:
         here = " and ".join(map(str, sorted(seen)))
         msg = (
-            f"the data in {data} was made by PostgreSQL {wanted}, and here is only {here}; "
+            f"the data in {data} was made by PostgreSQL {wanted}, and only {here} is installed; "
             f"install PostgreSQL {wanted}, {_ELSEWHERE}"
         )
         raise DatabaseError(msg, transient=False)
@@ -148,7 +148,7 @@ class EmbeddedPostgres:
 def _command(folder: Path) -> list[str]:
     """Make the data if there is none, and say how the server runs on it."""
     if "," in str(folder):
-        msg = f"the path {folder} has a comma, and addresses of PostgreSQL cannot; choose another folder"
+        msg = f"the path {folder} has a comma, which an address of PostgreSQL cannot have; choose another folder"
         raise DatabaseError(msg, transient=False)
     folder.chmod(0o700)  # users who can enter connect without a password
     data = folder / "data"
@@ -181,11 +181,11 @@ def _run(command: Sequence[str]) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SECONDS_TO_MAKE
         )
     except subprocess.TimeoutExpired as error:
-        msg = f"making a database took longer than {_SECONDS_TO_MAKE:.0f} s"
+        msg = f"initdb took longer than {_SECONDS_TO_MAKE:.0f} s"
         raise DatabaseError(msg, transient=True) from error
     if ran.returncode != 0:
         said = (ran.stderr or ran.stdout).decode(errors="replace").strip().replace("\n", " ")
-        msg = f"a database cannot be made: {said or f'initdb ended with {ran.returncode}'}"
+        msg = f"initdb failed: {said or f'exit code {ran.returncode}'}"
         raise DatabaseError(msg, transient=False)
 
 

@@ -64,7 +64,7 @@ class Brokers(NamedTuple):
         for number, (name, value) in enumerate(options, 1):
             if name not in OPTIONS or not value:
                 msg = (
-                    f"option {number} behind the Kafka brokers is unknown or empty; known are "
+                    f"option {number} after the Kafka brokers is unknown or empty; known are "
                     f"{', '.join(sorted(OPTIONS))}; in values, & is written %26, + is %2B and % is %25"
                 )
                 raise InvalidSettings(msg)
@@ -82,7 +82,7 @@ def _server(number: int, text: str) -> str:
     if found is None or not 0 < int(found[2] or PORT) <= _HIGHEST_PORT:
         msg = (
             f"Kafka broker {number} is malformed; write kafka-1:9092,kafka-2:9092, "
-            "and user and password as options behind a question mark"
+            "and user and password as options after a question mark"
         )
         raise InvalidSettings(msg)
     return f"{found[1]}:{found[2] or PORT}"
@@ -168,7 +168,7 @@ def new_producer(brokers: Brokers, lines: Lines, on_error: Callable[[KafkaError]
         return Producer(settings, logger=lines)
     except KafkaException as error:
         reason = brokers.hidden(plain(error.args[0].str()).removeprefix("Failed to create producer: "))
-        msg = f"Kafka's client does not take the options behind the brokers: {reason}"
+        msg = f"Kafka's client rejects the options after the brokers: {reason}"
         raise InvalidSettings(msg) from None
 
 

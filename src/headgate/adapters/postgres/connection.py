@@ -90,7 +90,7 @@ class Statements:
                 await self._connection.copy_records_to_table(table, columns=list(columns), records=records)
             except (ArithmeticError, LookupError, TypeError, ValueError) as error:
                 # asyncpg turns what cannot be encoded into an error of its own everywhere but here.
-                msg = f"the database does not take that: {error}"
+                msg = f"the database rejects the values: {error}"
                 raise InvalidRequest(msg) from error
 
     async def copy_bytes(self, table: str, columns: Sequence[str], parts: AsyncIterable[bytes]) -> None:

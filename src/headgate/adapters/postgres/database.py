@@ -162,10 +162,10 @@ class Database:
             except DatabaseError as error:
                 if not outcome_is_unknown(error):
                     raise
-                msg = f"{error}, and it is not known whether the change was made; look before you make it again"
+                msg = f"{error}, and it is not known whether the change was made; check before you retry"
                 raise DatabaseError(msg, transient=True, perhaps_done=True) from error
             if done != "COMMIT":  # PostgreSQL says what it did instead, and does not call it an error
-                msg = "the change was not made, because a statement of it had failed"
+                msg = "the change was not made, because one of its statements failed"
                 raise DatabaseError(msg, transient=False)
 
     @asynccontextmanager

@@ -75,7 +75,7 @@ def _part(batch: EventBatch, first: int) -> bytes:
         end = _texts[batch.region, batch.server]
         return b"".join([_row(event, end) for event in batch.events[first : first + _AT_ONCE]])
     except _NO_FORM as error:
-        msg = f"the database does not take that: {error}"
+        msg = f"the database rejects the values: {error}"
         raise InvalidRequest(msg) from error
 
 
@@ -83,7 +83,7 @@ def _row(event: Event, end: bytes) -> bytes:
     """One row. Neighbours of one kind are taken out of the event together, and found together."""
     at, sequence, id_ = event[:3]
     if not 0 <= at < _LATEST:
-        msg = "its time is in no calendar"
+        msg = "the time of an event is out of range"
         raise ValueError(msg)
     ip, retry_after, latency, extra = event[6], event[17], event[18], event[19]
     name = id_.encode()

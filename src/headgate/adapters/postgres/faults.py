@@ -30,13 +30,13 @@ def translated() -> Iterator[None]:
     try:
         yield
     except asyncpg.UniqueViolationError as error:
-        msg = f"it exists already ({error.constraint_name})"
+        msg = f"the same one exists already ({error.constraint_name})"
         raise Conflict(msg) from error
     except asyncpg.ForeignKeyViolationError as error:
-        msg = f"it belongs to something that is not there, or is still needed ({error.constraint_name})"
+        msg = f"the change refers to a record that is missing, or deletes one in use ({error.constraint_name})"
         raise Conflict(msg) from error
     except _UNFIT as error:
-        msg = f"the database does not take that: {_words(error)}"
+        msg = f"the database rejects the values: {_words(error)}"
         raise InvalidRequest(msg) from error
     except asyncpg.LockNotAvailableError as error:
         msg = "another change has been running for too long; try again"
@@ -45,7 +45,7 @@ def translated() -> Iterator[None]:
         msg = f"the database is not prepared ({_words(error)}); run 'headgate db migrate'"
         raise DatabaseError(msg, transient=False) from error
     except (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError) as error:
-        msg = f"the database refuses: {_words(error)}; behind PgBouncer, write ?pgbouncer=true behind its address"
+        msg = f"the database refuses: {_words(error)}; behind PgBouncer, write ?pgbouncer=true after its address"
         raise DatabaseError(msg, transient=False) from error
     except _LOST as error:
         msg = f"the database does not answer ({_reason(error)})"

@@ -180,7 +180,7 @@ async def applied_on(
         try:
             rows = await connection.fetch("SELECT number, name, digest, at FROM migrations ORDER BY number")
         except asyncpg.UndefinedColumnError as error:
-            msg = "there is a table 'migrations' of something else; give headgate a database of its own"
+            msg = "the table 'migrations' in the database is not headgate's; give headgate a database of its own"
             raise DatabaseError(msg, transient=False) from error
     texts = {step.number: step.digest for step in known()}
     newest, done = max(texts), {}
@@ -194,7 +194,7 @@ async def applied_on(
             raise DatabaseError(msg, transient=False)
         if row["digest"] != texts[number]:
             msg = (
-                f"migration {number} was applied with another text than this headgate has; install the version that did"
+                f"migration {number} in the database differs from this headgate's; install the version that applied it"
             )
             raise DatabaseError(msg, transient=False)
         done[number] = row["at"]

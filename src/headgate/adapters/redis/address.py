@@ -114,7 +114,7 @@ class _UrlParts(NamedTuple):
     def _server(self, text: str, usual_port: int) -> tuple[str, int]:
         parts = _SERVER.fullmatch(text)
         if parts is None or not text:
-            self.refuse("write servers as host:port or [IPv6 address]:port, and commas between them")
+            self.refuse("write servers as host:port or [IPv6 address]:port, separated by commas")
         in_brackets, host, number = parts.groups(default="")
         port = int(number) if number else usual_port
         if not 1 <= port <= _MAX_PORT:

@@ -62,7 +62,7 @@ class DedicatedConnection:
                 self._topology.redirect(self._shard, error.__cause__ or error)
                 if code_of(error.__cause__) != MOVED:
                     raise
-        msg = "the key moves from server to server"
+        msg = f"the cluster redirected the command {_MAX_REDIRECTS} times, and no node took it"
         raise StoreError(msg, transient=True)
 
     async def listen(self, channel: str) -> AsyncGenerator[bytes | None]:

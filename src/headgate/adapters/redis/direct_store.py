@@ -249,7 +249,7 @@ class _SharedConnection:
                 self._reader.feed(data)
                 reply = self._reader.next()
         except BlockingIOError:
-            return StoreError(f"timeout: no reply for {self._deadline * 1000:g} ms, none unread", transient=True)
+            return StoreError(f"timeout: no reply for {self._deadline * 1000:g} ms, 0 bytes unread", transient=True)
         except (OSError, ProtocolError) as error:
             return StoreError(f"the connection was lost: {error}", transient=True)
         if self._reader.has_data():  # more than one reply: the rest would be taken for the next one

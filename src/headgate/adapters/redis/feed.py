@@ -73,7 +73,7 @@ class RedisFeed:
                 id_ = _id(head)
                 body = b"".join(piece for piece in pieces if isinstance(piece, bytes))
                 return None if id_ is None else Document(kind, id_.number, body, id_.digest, id_.lineage)
-        msg = f"the {kind} changed each time they were read; retry later"
+        msg = f"the {kind} changed during each of {_TRIES} reads; retry later"
         raise StoreError(msg, transient=True)
 
     async def put(self, document: Document) -> None:

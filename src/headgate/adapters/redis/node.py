@@ -152,7 +152,7 @@ class Node:
         connection = self._connector.connection
         figures = "not connected yet"
         if connection is not None:
-            figures = f"{connection.in_flight} commands in flight, {connection.unsent} bytes unsent, none unread"
+            figures = f"{connection.in_flight} commands in flight, {connection.unsent} bytes unsent, 0 bytes unread"
         msg = f"timeout: no reply for {self._timeouts.deadline * 1000:g} ms, {figures}"
         call.on_reply(StoreError(msg, transient=True))
 

@@ -92,7 +92,7 @@ class ReplicaPeeks:
                     raise
                 reply = await execute(connection, "EVAL", script.text, *words)
         if not isinstance(reply, bytes):
-            msg = f"its reply is none of ours: {reply!r:.100}"
+            msg = f"unexpected reply: {reply!r:.100}"
             raise StoreError(msg, transient=True)
         return OfReplica(reply)
 

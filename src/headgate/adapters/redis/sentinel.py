@@ -146,7 +146,7 @@ class Sentinel(OneServer):
             case [bytes() as host, bytes() as port] if port.isdigit() and len(port) <= len(str(_PORTS[-1])):
                 if int(port) in _PORTS:
                     return self._primary.at(host.decode(errors="replace"), int(port))
-        msg = f"its reply is no address: {reply!r:.100}"
+        msg = f"unexpected reply: {reply!r:.100}"
         raise StoreError(msg, transient=True)
 
 

@@ -102,7 +102,7 @@ class SentinelWatch:
                 lost.abort()
             if isinstance(error.__cause__, ReplyError):
                 self._subscribed[sentinel] = None
-                text = "no subscription: sentinel %s, %s; it is asked every %g s instead"
+                text = "no subscription: sentinel %s, %s; polling it every %g s instead"
                 log.info(text, sentinel, error, _SECONDS)
 
     def _on_push(self, message: object) -> None:

@@ -196,7 +196,7 @@ class RedisStore:
         try:
             self.send(batch, shard, only_peek=only_peek, replicas=replicas, on_end=on_end)
         except Exception as error:  # noqa: BLE001 (whatever it is, the callers wait)
-            scripts.fail(batch, StoreError(f"could not be sent: {error!r}", transient=False))
+            scripts.fail(batch, StoreError(f"checks could not be sent to redis: {error!r}", transient=False))
             on_end(len(batch))
 
     def send(

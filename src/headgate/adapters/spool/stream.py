@@ -145,7 +145,7 @@ class SpooledStream(Generic[B]):
                     decoded.append(self._decode(each.payload or b""))  # noqa: PERF401 (those before an error are kept)
             except ValueError as error:
                 if not decoded:
-                    log.error("a batch in the spool cannot be read and is lost: %s", error)  # noqa: TRY400 (a sentence)
+                    log.error("spool %s: a batch cannot be read and is lost: %s", folder, error)  # noqa: TRY400 (a sentence)
                     reader.lose(found[0])
                     continue
             return Taken(decoded, folder, found[: len(decoded)])

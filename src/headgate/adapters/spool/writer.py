@@ -72,7 +72,7 @@ class Writer:
             self._folder.close()
         lost = sum(stream.waiting for stream in self._streams.values())
         if lost:
-            log.error("%d events and counts are lost, because the spool could not be written", lost)
+            log.error("spool: could not be written, %d events and counts are lost", lost)
 
     def waiting(self, stream: str) -> int:
         """How many events are not on disk yet."""
@@ -88,7 +88,7 @@ class Writer:
             return
         name, goes_on = new_name(), False
         if self._folder is not None:
-            log.warning("the spool was deleted; what was in it is lost, and a new one is begun")
+            log.warning("spool: its folder was deleted, its events are lost; a new one is made")
             self._folder.close()
             if not self._folder.path.exists():  # under the same name readers see what is missing
                 name, goes_on = self._folder.path.name, True

@@ -101,7 +101,7 @@ KINDS: Final[Mapping[str, IssueKind]] = MappingProxyType(
             "Delete the file, and a new token is made; or run `chmod 600` on it if the token is still secret.",
         ),
         "admin-token-broken": IssueKind(
-            _E, "there is no whole token in its file", "Delete the file, and a new token is made."
+            _E, "its file has no complete token", "Delete the file, and a new token is made."
         ),
         "secret-readable": IssueKind(
             _W, "other users of the machine can read a file with a secret", "Run `chmod 600` on it."

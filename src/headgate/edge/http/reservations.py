@@ -39,7 +39,7 @@ VERSION: Final = 1
 """The version of the format that is written; see docs/reference/formats.md."""
 _NEWER: Final = re.compile(r"([0-9]{1,9})\.")
 _UNKNOWN: Final = (
-    "there is no such reservation; send the text that /v1/reserve has answered as it was, to a service with the same "
+    "there is no such reservation; send the text that /v1/reserve returned, unchanged, to a service with the same "
     "HEADGATE_SERVICE_TOKEN, HEADGATE_REDIS_URL and HEADGATE_REGION"
 )
 

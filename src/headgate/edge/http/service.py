@@ -254,8 +254,13 @@ class DecisionService:
                 log.error("no decision: %s (%d since the last such line)", error, times)
             return HttpProblem(HTTPStatus.SERVICE_UNAVAILABLE, STORE_UNAVAILABLE)
         if times:
-            what = (head.method, short_repr(head.path), times)
-            log.error("%s %s failed (%d since the last such line)", *what, exc_info=error)
+            log.error(
+                "HTTP request failed: %s %s (%d since the last such line)",
+                head.method,
+                short_repr(head.path),
+                times,
+                exc_info=error,
+            )
         return HttpProblem(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
 
 

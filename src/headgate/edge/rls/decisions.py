@@ -229,7 +229,7 @@ class RateLimits:
     def _log_malformed(self, part: str) -> None:
         times = self._lines.count(part)
         if times:
-            log.warning("Envoy's calls denied, whose %s is malformed: %d since the last such line", part, times)
+            log.warning("calls of Envoy denied because of a malformed %s: %d since the last such line", part, times)
 
     async def _own_key(self, check: DescriptorCheck) -> str:
         """The counter of a limit that came with the descriptor. API keys that do not count share one.

@@ -140,7 +140,7 @@ _CAMEL: Final = {
 def read_json(body: bytes) -> RateLimitRequest:
     """The question in a body; `InvalidRequest` with a sentence for the caller if there is none."""
     if body.count(b",") > _MAX_COMMAS:
-        msg = f"the body has more than {_MAX_COMMAS} parts with commas between them"
+        msg = f"the body has more than {_MAX_COMMAS} parts separated by commas"
         raise InvalidRequest(msg)
     try:
         data = msgspec.json.decode(body)

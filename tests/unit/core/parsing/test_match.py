@@ -79,7 +79,7 @@ REFUSED: list[tuple[object, str]] = [
     ({"tiers": ["Free"]}, "rules[0].match.tiers: there is no tier 'Free'"),
     (
         {"ip_ranges": ["10.0.0.1/8"]},
-        "rules[0].match.ip_ranges[0]: '10.0.0.1/8' does not start its range; write 10.0.0.0/8",
+        "rules[0].match.ip_ranges[0]: '10.0.0.1/8' is not the start of its range; write 10.0.0.0/8",
     ),
     ({"ip_ranges": ["here"]}, "rules[0].match.ip_ranges[0]: 'here' is not a range of addresses"),
     ({"ip_ranges": [167772160]}, "rules[0].match.ip_ranges[0]: expected a text, not 167772160"),

@@ -125,7 +125,7 @@ async def simulate(
     With `whole` the body is all rules there would be. Nothing is stored or counted. One simulation runs at a time.
     """
     if parts.simulate is None:
-        msg = "this process replays nothing; ask /v1/simulate of `headgate serve`, or use `headgate simulate`"
+        msg = "this process runs no simulations; call /v1/simulate of `headgate serve`, or use `headgate simulate`"
         raise NotFound(msg)
 
     async def rule_sets() -> tuple[dict[str, Any], dict[str, Any]]:

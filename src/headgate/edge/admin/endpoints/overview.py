@@ -166,6 +166,6 @@ async def get_overview(parts: Parts, history: History = 0) -> Response:
     """
     overview = parts.overview
     if overview is None:
-        msg = "this process decides nothing; ask /v1/overview of `headgate serve`"
+        msg = "this process decides nothing; call /v1/overview of `headgate serve`"
         raise NotFound(msg)
     return await parts.shared.answer(("overview", history), FRESH, OverviewView, lambda: overview.now(history))
